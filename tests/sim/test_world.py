@@ -1,0 +1,152 @@
+"""The simulated world itself: virtual time, in-memory network, equal trace for equal seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from tests.sim.world.loop import Deadlock, VirtualLoop
+from tests.sim.world.network import CURRENT_HOST, Network
+
+pytestmark = pytest.mark.sim
+
+
+class _Echo(asyncio.Protocol):
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+def _world(seed: int) -> VirtualLoop:
+    return VirtualLoop(Network(random.Random(seed)))
+
+
+async def _echo_trace(loop: VirtualLoop) -> list[tuple[float, bytes]]:
+    token = CURRENT_HOST.set("server")
+    server = await loop.create_server(_Echo, "server", 0)
+    CURRENT_HOST.reset(token)
+    port = server.sockets[0].getsockname()[1]
+    reader, writer = await asyncio.open_connection("server", port)
+    trace = []
+    for number in range(20):
+        writer.write(b"%d." % number)
+        trace.append((loop.time(), await reader.readuntil(b".")))
+    writer.close()
+    await writer.wait_closed()
+    server.close()
+    return trace
+
+
+def test_an_hour_passes_at_once() -> None:
+    loop = _world(1)
+    loop.run_world(asyncio.sleep(3600))
+    assert loop.time() == pytest.approx(3600)
+    loop.close()
+
+
+def test_a_wait_for_nothing_is_a_deadlock() -> None:
+    loop = _world(1)
+    with pytest.raises(Deadlock):
+        loop.run_until_complete(loop.create_future())
+    loop.close()
+
+
+def test_equal_seed_gives_equal_trace() -> None:
+    traces = []
+    for seed in (7, 7, 8):
+        loop = _world(seed)
+        traces.append(loop.run_world(_echo_trace(loop)))
+        loop.close()
+    assert traces[0] == traces[1]
+    assert traces[0] != traces[2]
+    assert [data for _, data in traces[0]] == [b"%d." % n for n in range(20)]
+
+
+def test_crashed_host_resets_its_peers_and_refuses_new_ones() -> None:
+    loop = _world(3)
+
+    async def scenario() -> None:
+        token = CURRENT_HOST.set("server")
+        server = await loop.create_server(_Echo, "server", 0)
+        CURRENT_HOST.reset(token)
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("server", port)
+        loop.network.crash_host("server")
+        with pytest.raises(ConnectionResetError):
+            await reader.readexactly(1)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("server", port)
+        writer.close()
+
+    loop.run_world(scenario())
+    loop.close()
+
+
+def test_a_reader_that_pauses_pauses_the_writer() -> None:
+    loop = _world(4)
+    events: list[str] = []
+
+    class _Writer(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def pause_writing(self) -> None:
+            events.append("pause")
+
+        def resume_writing(self) -> None:
+            events.append("resume")
+
+    class _Sink(asyncio.Protocol):
+        def __init__(self) -> None:
+            self.taken = 0
+
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+            transport.pause_reading()
+
+        def data_received(self, data: bytes) -> None:
+            self.taken += len(data)
+
+    async def scenario() -> int:
+        sink = _Sink()
+        server = await loop.create_server(lambda: sink, "server", 9000)
+        transport, _ = await loop.create_connection(_Writer, "server", 9000)
+        for _ in range(3):
+            transport.write(bytes(50_000))
+        await asyncio.sleep(1)
+        assert sink.taken == 0
+        assert events == ["pause"]
+        sink.transport.resume_reading()
+        await asyncio.sleep(1)
+        server.close()
+        return sink.taken
+
+    assert loop.run_world(scenario()) == 150_000
+    assert events == ["pause", "resume"]
+    loop.close()
+
+
+def test_a_cut_link_delays_and_then_delivers() -> None:
+    loop = _world(5)
+
+    async def scenario() -> float:
+        token = CURRENT_HOST.set("server")
+        await loop.create_server(_Echo, "server", 9000)
+        CURRENT_HOST.reset(token)
+        reader, writer = await asyncio.open_connection("server", 9000)
+        loop.network.link("client", "server").cut = True
+        writer.write(b"x")
+        loop.call_later(5, setattr, loop.network.link("client", "server"), "cut", False)
+        await reader.readexactly(1)
+        healed_s = loop.time()
+        writer.close()
+        await writer.wait_closed()
+        return healed_s
+
+    assert 5 <= loop.run_world(scenario()) < 6
+    loop.close()
