@@ -1,0 +1,1 @@
+"""State machines that live in the partitions of internal topics."""

@@ -1,0 +1,62 @@
+"""What a coordinator needs from the data path: a replicated log per partition of its topic.
+
+The coordinator decides records and hands them over; the future of `append` is done when the
+records are committed (below the high watermark, with acks=all semantics). Appending is a plain
+call, so that "decide, append, replay" happens without an interleaving await.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+
+class CoordinatorListener(Protocol):
+    """Told when this broker begins or ends to lead a partition of the coordinator's topic."""
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads `partition` from now on; its records may be loaded."""
+
+    def resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """This broker leads `partition` no longer; `leader_epoch` is the new one, None if deleted."""
+
+
+class CoordinatorLog(Protocol):
+    """Storage of one coordinator: the partitions of one internal topic."""
+
+    def partition_count(self) -> int | None:
+        """Number of partitions of the topic, None while the topic does not exist."""
+
+    async def ensure_topic(self) -> None:
+        """Creates the topic through the controller if it does not exist.
+
+        Raises:
+            ApiError: the controller refused, or was not to be reached in time.
+        """
+
+    def append(
+        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int
+    ) -> asyncio.Future[None]:
+        """Appends one batch of (key, value) records; a value of None is a tombstone.
+
+        The future is done when the batch is committed, or fails with an ApiError
+        (NOT_LEADER_OR_FOLLOWER when leadership was lost before that, NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+
+        Raises:
+            ApiError: nothing was appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+                MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+
+    def leader_epoch(self, partition: int) -> int | None:
+        """Leader epoch of `partition` if this broker leads it, else None."""
+
+    def read_all(self, partition: int) -> AsyncIterator[tuple[int, bytes | None, bytes | None]]:
+        """Yields (offset, key, value) of all records up to the log end, in slices off the loop.
+
+        Control records are left out. Raises ApiError NOT_LEADER_OR_FOLLOWER when leadership ends
+        in the middle.
+        """
+
+    def add_listener(self, listener: CoordinatorListener) -> None:
+        """Registers `listener`; it is told at once about the partitions led already."""

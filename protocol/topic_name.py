@@ -1,0 +1,57 @@
+"""The rule for a topic's name, applied wherever a name enters the system.
+
+A name becomes part of a directory name (`<topic>-<partition>`), of a metric label and of log
+lines, so nothing may build a path from a name that `check_topic_name` has not accepted: not a
+request, not a record replayed from the metadata log, not a folder found on disk.
+
+The alphabet is ASCII letters, digits, `.`, `_` and `-`; the length is 1 to 249, so that the name,
+a dash, ten digits of partition and a suffix such as `-delete` with its id fit into the 255 bytes
+that file systems allow. `.` and `..` are refused because they are directories of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_TOPIC_NAME_CHARS: Final = 249
+
+CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+
+INTERNAL_TOPICS: Final = frozenset(
+    {CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
+)
+"""Topics that brokers create for themselves; clients see `is_internal` and may not write there."""
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_name_problem(name: str | None) -> str | None:
+    """Says what is wrong with `name`, or None when it is a legal topic name."""
+    if not name:
+        return "a topic name must not be empty"
+    if name in {".", ".."}:
+        return "a topic name must not be '.' or '..'"
+    if len(name) > MAX_TOPIC_NAME_CHARS:
+        return f"a topic name has at most {MAX_TOPIC_NAME_CHARS} characters, this one {len(name)}"
+    if _LEGAL.fullmatch(name) is None:
+        return "a topic name holds only ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def is_valid_topic_name(name: str | None) -> bool:
+    """True when `name` may be the name of a topic."""
+    return topic_name_problem(name) is None
+
+
+def collision_key(name: str) -> str:
+    """Two names with one key would share metric names: `.` and `_` are written alike there."""
+    return name.replace(".", "_")
+
+
+def is_internal_topic(name: str) -> bool:
+    """True for the topics that brokers keep for themselves."""
+    return name in INTERNAL_TOPICS
