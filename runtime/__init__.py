@@ -1,0 +1,1 @@
+"""Foundations that every other package stands on: clocks, tasks, configuration, logs, metrics."""

@@ -1,0 +1,112 @@
+"""The metrics registry: owners count in plain attributes, a scrape reads them.
+
+A labelled counter object costs microseconds per increment and kilobytes per series; an integer in
+the owner's own slot costs neither. So nothing here is called on the hot path. An owner registers
+`collect`, a callable that yields `Family` values, and only a scrape calls it. Names are those that
+Strimzi's JMX rules give Kafka's MBeans.
+
+`exposition` writes Prometheus' text format in pieces, so that the node's loop can serve other work
+between two pieces. Values of the process itself (`process_*`) come from prometheus_client, which is
+imported at the first scrape: its import costs 20 ms that no start should pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+Labels: TypeAlias = dict[str, str]
+Sample: TypeAlias = tuple[Labels, float]
+Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram", "untyped"]
+
+
+class Family(NamedTuple):
+    """One metric with all its series. A sample's label `__name__` overrides the series name,
+    which a summary needs for its `_count`."""
+
+    name: str
+    help: str
+    kind: Kind
+    samples: Sequence[Sample] | Iterable[Sample]
+
+
+Collector: TypeAlias = Callable[[], Iterable[Family]]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """Collectors in the order of their registration."""
+
+    def __init__(self) -> None:
+        self._collectors: dict[int, Collector] = {}
+        self._next_id = 0
+        self._process: Any = None
+
+    def register(self, collect: Collector) -> Callable[[], None]:
+        """Add a collector; the returned callable removes it."""
+        key = self._next_id
+        self._next_id += 1
+        self._collectors[key] = collect
+
+        def remove() -> None:
+            self._collectors.pop(key, None)
+
+        return remove
+
+    def families(self) -> Iterator[Family]:
+        for collect in list(self._collectors.values()):
+            yield from collect()
+
+    def exposition(self, *, process: bool = True, lines_per_piece: int = 500) -> Iterator[bytes]:
+        """Prometheus text, in pieces of about `lines_per_piece` lines."""
+        lines: list[str] = []
+        for family in self.families():
+            for line in _family_lines(family):
+                lines.append(line)
+                if len(lines) >= lines_per_piece:
+                    yield "".join(lines).encode()
+                    lines.clear()
+        if lines:
+            yield "".join(lines).encode()
+        if process:
+            yield self._process_text()
+
+    def _process_text(self) -> bytes:
+        if self._process is None:
+            from prometheus_client import CollectorRegistry
+            from prometheus_client.process_collector import ProcessCollector
+
+            self._process = CollectorRegistry()
+            ProcessCollector(registry=self._process)
+        from prometheus_client import generate_latest
+
+        text: bytes = generate_latest(self._process)
+        return text
+
+
+def _family_lines(family: Family) -> Iterator[str]:
+    yield f"# HELP {family.name} {_escape_help(family.help)}\n"
+    yield f"# TYPE {family.name} {family.kind}\n"
+    for labels, value in family.samples:
+        name = labels.get("__name__", family.name)
+        inner = ",".join(
+            f'{key}="{_escape_label(text)}"' for key, text in labels.items() if key != "__name__"
+        )
+        yield f"{name}{{{inner}}} {_number(value)}\n" if inner else f"{name} {_number(value)}\n"
+
+
+def _number(value: float) -> str:
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value)
+
+
+def _escape_help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _escape_label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,82 @@
+"""Supervised tasks: no dropped references, no swallowed crash.
+
+asyncio keeps only weak references to tasks and reports an unhandled exception when the task is
+collected, if ever. A node whose fetcher died in silence is worse than one that stopped, so every
+long-lived task goes through a `Supervisor`: it holds the reference, and the first task that ends
+with an exception is reported to `on_fatal`, which stops the node.
+
+Tasks that serve one request or one connection belong to the transport, which has its own rule
+(answer or close); they are spawned here with `fatal=False` so that only a broken invariant stops
+the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from runtime.errors import InvariantViolated
+
+T = TypeVar("T")
+
+OnFatal = Callable[[str, BaseException], None]
+
+
+def _raise_later(name: str, error: BaseException) -> None:
+    loop = asyncio.get_running_loop()
+    loop.call_exception_handler({"message": f"task {name!r} failed", "exception": error})
+
+
+class Supervisor:
+    """Owns tasks. `on_fatal(name, error)` is called once, for the first fatal failure."""
+
+    def __init__(self, on_fatal: OnFatal | None = None) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._on_fatal: OnFatal = on_fatal if on_fatal is not None else _raise_later
+        self._closing = False
+        self.failure: tuple[str, BaseException] | None = None
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(
+        self, name: str, coro: Coroutine[Any, Any, T], *, fatal: bool = True
+    ) -> asyncio.Task[T]:
+        """Run `coro` as a task that lives as long as the supervisor or itself.
+
+        With `fatal` any exception stops the node; without, only `InvariantViolated` does and the
+        caller (or a done callback) reads the others from the task.
+        """
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._fatal_done if fatal else self._quiet_done)
+        return task
+
+    def report(self, name: str, error: BaseException) -> None:
+        """A fatal failure found outside of any task (a callback, a protocol)."""
+        if self.failure is None:
+            self.failure = (name, error)
+            self._on_fatal(name, error)
+
+    async def close(self) -> None:
+        """Cancel everything that still runs and wait until it has ended."""
+        self._closing = True
+        current = asyncio.current_task()
+        while pending := [task for task in self._tasks if task is not current]:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    def _fatal_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.report(task.get_name(), error)
+
+    def _quiet_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, InvariantViolated):
+            self.report(task.get_name(), error)

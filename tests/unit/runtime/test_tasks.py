@@ -1,0 +1,74 @@
+import asyncio
+
+import pytest
+
+from runtime.errors import InvariantViolated
+from runtime.tasks import Supervisor
+
+
+async def fail(error: Exception) -> None:
+    raise error
+
+
+async def test_a_crash_is_reported_once():
+    reported: list[tuple[str, BaseException]] = []
+    supervisor = Supervisor(lambda name, error: reported.append((name, error)))
+    first = supervisor.spawn("one", fail(ValueError("a")))
+    second = supervisor.spawn("two", fail(ValueError("b")))
+    await asyncio.wait([first, second])
+    assert [(name, str(error)) for name, error in reported] == [("one", "a")]
+    assert supervisor.failure is not None
+    assert len(supervisor) == 0
+
+
+async def test_a_quiet_task_stops_the_node_only_for_a_broken_invariant():
+    reported: list[str] = []
+    supervisor = Supervisor(lambda name, error: reported.append(name))
+    quiet = supervisor.spawn("request", fail(ValueError("a")), fatal=False)
+    await asyncio.wait([quiet])
+    assert reported == []
+    broken = supervisor.spawn("request", fail(InvariantViolated("x")), fatal=False)
+    await asyncio.wait([broken])
+    assert reported == ["request"]
+
+
+async def test_close_waits_for_clean_up_and_for_tasks_started_meanwhile():
+    ended: list[str] = []
+    supervisor = Supervisor()
+
+    async def late() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("late")
+
+    async def early() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            supervisor.spawn("late", late())
+            await asyncio.sleep(0)
+            ended.append("early")
+
+    supervisor.spawn("early", early())
+    await asyncio.sleep(0)
+    await supervisor.close()
+    assert "early" in ended
+    assert len(supervisor) == 0
+
+
+async def test_references_are_held():
+    supervisor = Supervisor()
+    task = supervisor.spawn("t", asyncio.sleep(0, 5))
+    assert len(supervisor) == 1
+    assert await task == 5
+
+
+@pytest.mark.parametrize("fatal", [True, False])
+async def test_cancelled_tasks_are_not_failures(fatal):
+    supervisor = Supervisor(lambda name, error: pytest.fail("not fatal"))
+    task = supervisor.spawn("t", asyncio.Event().wait(), fatal=fatal)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert supervisor.failure is None
