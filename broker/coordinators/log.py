@@ -19,7 +19,7 @@ class CoordinatorListener(Protocol):
         """This broker leads `partition` from now on; its records may be loaded."""
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """This broker leads `partition` no longer; `leader_epoch` is the new one, None if deleted."""
+        """This broker leads `partition` no longer; `leader_epoch` is new (None: deleted)."""
 
 
 class CoordinatorLog(Protocol):
@@ -40,8 +40,9 @@ class CoordinatorLog(Protocol):
     ) -> asyncio.Future[None]:
         """Appends one batch of (key, value) records; a value of None is a tombstone.
 
-        The future is done when the batch is committed, or fails with an ApiError
-        (NOT_LEADER_OR_FOLLOWER when leadership was lost before that, NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+        The future is done when the batch is committed, or fails with an ApiError:
+        NOT_LEADER_OR_FOLLOWER when leadership was lost before that, or
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 
         Raises:
             ApiError: nothing was appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,

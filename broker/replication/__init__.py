@@ -1,0 +1,1 @@
+"""Partitions as this broker holds them: leader and follower state, appends, fetches, waiting."""
