@@ -1,0 +1,14 @@
+"""ShareGroupMetadata, key and value (record type 11); value version 0."""
+
+from __future__ import annotations
+
+from protocol.schema import CoordinatorRecord, field, int32, int64, string
+
+
+class ShareGroupMetadataKey(CoordinatorRecord, record_type=11, versions="0"):
+    group_id: str = field(string, "0", default="")
+
+
+class ShareGroupMetadataValue(CoordinatorRecord, record_type=11, versions="0", flexible="0+"):
+    epoch: int = field(int32, "0+", default=0)
+    metadata_hash: int = field(int64, "0+", default=0)

@@ -1,0 +1,16 @@
+"""StreamsGroupTargetAssignmentMetadata, key and value (record type 20); value version 0."""
+
+from __future__ import annotations
+
+from protocol.schema import CoordinatorRecord, field, int32, int64, string
+
+
+class StreamsGroupTargetAssignmentMetadataKey(CoordinatorRecord, record_type=20, versions="0"):
+    group_id: str = field(string, "0", default="")
+
+
+class StreamsGroupTargetAssignmentMetadataValue(
+    CoordinatorRecord, record_type=20, versions="0", flexible="0+"
+):
+    assignment_epoch: int = field(int32, "0+", default=0)
+    assignment_timestamp: int = field(int64, "0+", tag=0, ignorable=True, default=0)

@@ -1,0 +1,20 @@
+"""DeleteGroups (API key 42), versions 0-2."""
+
+from __future__ import annotations
+
+from protocol.schema import FRESH, Request, Response, Struct, array, field, int16, int32, string
+
+
+class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
+    throttle_time_ms: int = field(int32, "0+", default=0)
+    results: list[DeletableGroupResult] = field(array("DeletableGroupResult"), "0+", default=FRESH)
+
+    class DeletableGroupResult(Struct):
+        group_id: str = field(string, "0+", default="")
+        error_code: int = field(int16, "0+", default=0)
+
+
+class DeleteGroupsRequest(
+    Request[DeleteGroupsResponse], api_key=42, versions="0-2", flexible="2+", listeners=("broker",)
+):
+    groups_names: list[str] = field(array(string), "0+", default=FRESH)

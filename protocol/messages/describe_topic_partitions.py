@@ -1,0 +1,73 @@
+"""DescribeTopicPartitions (API key 75), version 0."""
+
+from __future__ import annotations
+
+from protocol.ids import ZERO_UUID
+from protocol.schema import (
+    FRESH,
+    Request,
+    Response,
+    Struct,
+    array,
+    boolean,
+    field,
+    int16,
+    int32,
+    string,
+    struct,
+    uuid,
+)
+
+
+class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):
+    throttle_time_ms: int = field(int32, "0+", ignorable=True, default=0)
+    topics: list[DescribeTopicPartitionsResponseTopic] = field(
+        array("DescribeTopicPartitionsResponseTopic"), "0+", default=FRESH
+    )
+    next_cursor: Cursor | None = field(struct("Cursor"), "0+", nullable="0+", default=None)
+
+    class DescribeTopicPartitionsResponseTopic(Struct):
+        error_code: int = field(int16, "0+", default=0)
+        name: str | None = field(string, "0+", nullable="0+", default="")
+        topic_id: bytes = field(uuid, "0+", ignorable=True, default=ZERO_UUID)
+        is_internal: bool = field(boolean, "0+", ignorable=True, default=False)
+        partitions: list[
+            DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+        ] = field(array("DescribeTopicPartitionsResponsePartition"), "0+", default=FRESH)
+        topic_authorized_operations: int = field(int32, "0+", default=-2147483648)
+
+    class DescribeTopicPartitionsResponsePartition(Struct):
+        error_code: int = field(int16, "0+", default=0)
+        partition_index: int = field(int32, "0+", default=0)
+        leader_id: int = field(int32, "0+", default=0)
+        leader_epoch: int = field(int32, "0+", ignorable=True, default=-1)
+        replica_nodes: list[int] = field(array(int32), "0+", default=FRESH)
+        isr_nodes: list[int] = field(array(int32), "0+", default=FRESH)
+        eligible_leader_replicas: list[int] | None = field(
+            array(int32), "0+", nullable="0+", default=None
+        )
+        last_known_elr: list[int] | None = field(array(int32), "0+", nullable="0+", default=None)
+        offline_replicas: list[int] = field(array(int32), "0+", ignorable=True, default=FRESH)
+
+    class Cursor(Struct):
+        topic_name: str = field(string, "0+", default="")
+        partition_index: int = field(int32, "0+", default=0)
+
+
+class DescribeTopicPartitionsRequest(
+    Request[DescribeTopicPartitionsResponse],
+    api_key=75,
+    versions="0",
+    flexible="0+",
+    listeners=("broker",),
+):
+    topics: list[TopicRequest] = field(array("TopicRequest"), "0+", default=FRESH)
+    response_partition_limit: int = field(int32, "0+", default=2000)
+    cursor: Cursor | None = field(struct("Cursor"), "0+", nullable="0+", default=None)
+
+    class TopicRequest(Struct):
+        name: str = field(string, "0+", default="")
+
+    class Cursor(Struct):
+        topic_name: str = field(string, "0+", default="")
+        partition_index: int = field(int32, "0+", default=0)

@@ -1,0 +1,49 @@
+"""UpdateFeatures (API key 57), versions 0-2."""
+
+from __future__ import annotations
+
+from protocol.schema import (
+    FRESH,
+    Request,
+    Response,
+    Struct,
+    array,
+    boolean,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
+
+
+class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
+    throttle_time_ms: int = field(int32, "0+", default=0)
+    error_code: int = field(int16, "0+", default=0)
+    error_message: str | None = field(string, "0+", nullable="0+", default="")
+    results: list[UpdatableFeatureResult] = field(
+        array("UpdatableFeatureResult"), "0-1", ignorable=True, default=FRESH
+    )
+
+    class UpdatableFeatureResult(Struct):
+        feature: str = field(string, "0+", default="")
+        error_code: int = field(int16, "0+", default=0)
+        error_message: str | None = field(string, "0+", nullable="0+", default="")
+
+
+class UpdateFeaturesRequest(
+    Request[UpdateFeaturesResponse],
+    api_key=57,
+    versions="0-2",
+    flexible="0+",
+    listeners=("broker", "controller"),
+):
+    timeout_ms: int = field(int32, "0+", default=60000)
+    feature_updates: list[FeatureUpdateKey] = field(array("FeatureUpdateKey"), "0+", default=FRESH)
+    validate_only: bool = field(boolean, "1+", default=False)
+
+    class FeatureUpdateKey(Struct):
+        feature: str = field(string, "0+", default="")
+        max_version_level: int = field(int16, "0+", default=0)
+        allow_downgrade: bool = field(boolean, "0", default=False)
+        upgrade_type: int = field(int8, "1+", default=1)
