@@ -1,0 +1,473 @@
+"""Records inside a batch: reading them fast and safely, and building batches.
+
+A record is a signed-varint length and then attributes, timestamp and offset deltas, key, value and
+headers. Every number comes from outside, so each length is checked against the record's own end
+before it is used, and a record must end exactly where its length said: that one comparison also
+catches a varint that ran over the edge. The readers take plain `bytes` and look single-byte
+varints up in a table, because this is the only per-record loop that the broker ever runs.
+
+A broken record is `InvalidRecord` with the record's index in the batch; broken compression is an
+ApiError from `protocol.compression`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from protocol.batch.header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    iter_batches,
+    write_crc,
+)
+from protocol.compression import DEFAULT_BUDGET_BYTES, Codec, compress, decompress
+from protocol.errors import ProtocolError
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+RECORD_BYTES_MIN = 6
+"""The shortest record without its length: attributes and five one-byte varints."""
+
+_ZIGZAG = tuple((n >> 1) ^ -(n & 1) for n in range(128))
+
+
+class InvalidRecord(ProtocolError):
+    """A record that cannot be read; `index` is its place in the batch."""
+
+    def __init__(self, index: int, message: str) -> None:
+        super().__init__(f"record {index}: {message}")
+        self.index = index
+        self.message = message
+
+
+class Record:
+    """One record. `offset` and `timestamp` are absolute; -1 stands for none."""
+
+    __slots__ = ("headers", "key", "offset", "timestamp", "value")
+
+    def __init__(
+        self,
+        offset: int = -1,
+        timestamp: int = NO_TIMESTAMP,
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: Headers = (),
+    ) -> None:
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        return (self.offset, self.timestamp, self.key, self.value, list(self.headers)) == (
+            other.offset,
+            other.timestamp,
+            other.key,
+            other.value,
+            list(other.headers),
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, "
+            f"value={self.value!r}, headers={list(self.headers)!r})"
+        )
+
+
+class Producer(NamedTuple):
+    """The producer fields of a batch header; the default is a producer without an id."""
+
+    id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+    sequence: int = NO_SEQUENCE
+    transactional: bool = False
+
+
+NO_PRODUCER = Producer()
+
+
+class Scanned(NamedTuple):
+    """Where the parts of one record are in the plain bytes; a length of -1 is null."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key_at: int
+    key_length: int
+    value_at: int
+    value_length: int
+    headers_at: int
+    header_count: int
+    end: int
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def records_payload(
+    buf: Buffer, pos: int, header: BatchHeader, budget_bytes: int = DEFAULT_BUDGET_BYTES
+) -> bytes:
+    """The plain bytes after the header of the batch at `pos`.
+
+    Raises ApiError for a codec nobody assigned, broken compression, or more than `budget_bytes`.
+    """
+    body = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
+    if not header.attributes & CODEC_MASK:
+        return bytes(body)
+    return decompress(header.compression, body, budget_bytes)
+
+
+def scan(data: bytes, count: int) -> Iterator[Scanned]:
+    """The bounds of each of `count` records that fill `data` exactly.
+
+    Keys, values and headers are skipped, not copied; header bounds are checked too. Raises
+    InvalidRecord, also for too few records and for bytes after the last.
+    """
+    pos = 0
+    for index in range(count):
+        try:
+            scanned = _scan_one(data, pos)
+            if scanned.header_count:
+                _read_headers(data, scanned)
+            elif scanned.headers_at != scanned.end:
+                raise ValueError("bytes are left at the end of the record")
+        except (ValueError, IndexError) as error:
+            raise InvalidRecord(index, _reason(error)) from None
+        yield scanned
+        pos = scanned.end
+    if pos != len(data):
+        raise InvalidRecord(count, f"{len(data) - pos} bytes after the last of {count} records")
+
+
+def read_batch(
+    buf: Buffer, pos: int, header: BatchHeader, budget_bytes: int = DEFAULT_BUDGET_BYTES
+) -> Iterator[Record]:
+    """The records of the batch at `pos`, control records too. Raises as `scan` and
+    `records_payload` do."""
+    data = records_payload(buf, pos, header, budget_bytes)
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+    at = 0
+    for index in range(header.record_count):
+        try:
+            one = _scan_one(data, at)
+            at = one.end
+            headers: Headers = ()
+            if one.header_count:
+                headers = _read_headers(data, one)
+            elif one.headers_at != at:
+                raise ValueError("bytes are left at the end of the record")
+        except (ValueError, IndexError) as error:
+            raise InvalidRecord(index, _reason(error)) from None
+        key_at, value_at = one.key_at, one.value_at
+        yield Record(
+            base_offset + one.offset_delta,
+            base_timestamp + one.timestamp_delta if fixed is None else fixed,
+            data[key_at : key_at + one.key_length] if one.key_length >= 0 else None,
+            data[value_at : value_at + one.value_length] if one.value_length >= 0 else None,
+            headers,
+        )
+    if at != len(data):
+        raise InvalidRecord(
+            header.record_count,
+            f"{len(data) - at} bytes after the last of {header.record_count} records",
+        )
+
+
+def read_records(
+    buf: Buffer,
+    *,
+    include_control: bool = False,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+) -> Iterator[Record]:
+    """The records of all whole batches in `buf`; a cut last batch is left out.
+
+    CRCs are not checked. Raises CorruptBatch, InvalidRecord or ApiError.
+    """
+    for header, pos in iter_batches(buf):
+        if include_control or not header.is_control:
+            yield from read_batch(buf, pos, header, budget_bytes)
+
+
+def _scan_one(data: bytes, pos: int) -> Scanned:
+    byte = data[pos]
+    if byte < 128:
+        size = _ZIGZAG[byte]
+        pos += 1
+    else:
+        size, pos = read_varint(data, pos)
+    end = pos + size
+    if size < RECORD_BYTES_MIN or end > len(data):
+        raise ValueError(f"length {size}, {len(data) - pos} bytes left")
+    pos += 1  # attributes of a record: none are defined
+    byte = data[pos]
+    if byte < 128:
+        timestamp_delta = _ZIGZAG[byte]
+        pos += 1
+    else:
+        timestamp_delta, pos = read_varlong(data, pos)
+    offset_delta, pos = read_varint(data, pos)
+    key_length, key_at = read_varint(data, pos)
+    pos = _skip(key_at, key_length, end)
+    value_length, value_at = read_varint(data, pos)
+    pos = _skip(value_at, value_length, end)
+    header_count, pos = read_varint(data, pos)
+    # A header takes two bytes at least, which bounds the count by what is left.
+    if header_count < 0 or header_count * 2 > end - pos:
+        raise ValueError(f"{header_count} headers in {end - pos} bytes")
+    return Scanned(
+        timestamp_delta,
+        offset_delta,
+        key_at,
+        key_length,
+        value_at,
+        value_length,
+        pos,
+        header_count,
+        end,
+    )
+
+
+def _skip(pos: int, length: int, end: int) -> int:
+    if length < 0:
+        if length != -1:
+            raise ValueError(f"length {length}")
+        return pos
+    if length > end - pos:
+        raise ValueError(f"length {length}, {end - pos} bytes left")
+    return pos + length
+
+
+def _read_headers(data: bytes, scanned: Scanned) -> list[tuple[str, bytes | None]]:
+    pos, end = scanned.headers_at, scanned.end
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(scanned.header_count):
+        length, pos = read_varint(data, pos)
+        if length < 0:
+            raise ValueError("a header without a key")
+        following = _skip(pos, length, end)
+        # Any bytes are a key to Kafka; escaping keeps what is not UTF-8 for writing it back.
+        key = data[pos:following].decode(errors="surrogateescape")
+        length, pos = read_varint(data, following)
+        following = _skip(pos, length, end)
+        headers.append((key, data[pos:following] if length >= 0 else None))
+        pos = following
+    if pos != end:
+        raise ValueError("bytes are left at the end of the record")
+    return headers
+
+
+def _reason(error: ValueError | IndexError) -> str:
+    return "cut short" if isinstance(error, IndexError) else str(error)
+
+
+# --- varints (zigzag, as protocol buffers write them) ----------------------------------------
+
+
+def read_varint(data: bytes, pos: int) -> tuple[int, int]:
+    """A signed 32-bit value and the position after it. Raises ValueError, IndexError."""
+    byte = data[pos]
+    pos += 1
+    if byte < 128:
+        return _ZIGZAG[byte], pos
+    raw = byte & 127
+    for shift in (7, 14, 21, 28):
+        byte = data[pos]
+        pos += 1
+        raw |= (byte & 127) << shift
+        if byte < 128:
+            if raw > 0xFFFFFFFF:
+                break
+            return (raw >> 1) ^ -(raw & 1), pos
+    raise ValueError("a varint longer than 32 bits")
+
+
+def read_varlong(data: bytes, pos: int) -> tuple[int, int]:
+    """A signed 64-bit value and the position after it. Raises ValueError, IndexError."""
+    raw = shift = 0
+    while True:
+        byte = data[pos]
+        pos += 1
+        raw |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+        if shift > 63:
+            raise ValueError("a varint longer than 64 bits")
+    if raw > 0xFFFFFFFFFFFFFFFF:
+        raise ValueError("a varint longer than 64 bits")
+    return (raw >> 1) ^ -(raw & 1), pos
+
+
+def varint(value: int) -> bytes:
+    """The bytes of a signed 32- or 64-bit value."""
+    raw = value << 1 if value >= 0 else (~value << 1) | 1
+    if raw < 128:
+        return _ONE_BYTE[raw]
+    out = bytearray()
+    while raw >= 128:
+        out.append(raw & 127 | 128)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+_ONE_BYTE = tuple(bytes((n,)) for n in range(128))
+_NULL = varint(-1)
+
+
+# --- building --------------------------------------------------------------------------------
+
+
+def build_batch(
+    records: Iterable[Record],
+    base_offset: int = 0,
+    *,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    compression: Codec = Codec.NONE,
+    level: int | None = None,
+    producer: Producer = NO_PRODUCER,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+    keep_offsets: bool = False,
+) -> bytes:
+    """One batch of these records, CRC included.
+
+    Offsets are dense from `base_offset`; with `keep_offsets` they are the records' own (ascending,
+    from `base_offset` on). `log_append_time_ms` gives all records the broker's time.
+    """
+    listed = records if isinstance(records, (list, tuple)) else list(records)
+    base_timestamp = listed[0].timestamp if listed else NO_TIMESTAMP
+    payload, last_delta, max_timestamp = _encode(
+        listed, base_timestamp, base_offset if keep_offsets else None
+    )
+    attributes = (TRANSACTIONAL_BIT if producer.transactional else 0) | (
+        CONTROL_BIT if control else 0
+    )
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME_BIT
+        max_timestamp = log_append_time_ms
+    header = BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_delta,
+        base_timestamp,
+        max_timestamp,
+        producer.id,
+        producer.epoch,
+        producer.sequence,
+        len(listed),
+    )
+    return assemble(header, payload, compression, level)
+
+
+def rebuild_batch(
+    header: BatchHeader,
+    records: Sequence[Record],
+    *,
+    compression: Codec | None = None,
+    level: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """The batch of `header` with only these of its records, which keep their offsets.
+
+    Offset range, epoch, producer fields and flags stay, even when no record does, as cleaning
+    needs it. `compression` None keeps the codec. A delete horizon takes the place of the base
+    timestamp (KIP-534).
+    """
+    base_timestamp = records[0].timestamp if records else header.base_timestamp
+    attributes = header.attributes & ~DELETE_HORIZON_BIT
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+        attributes |= DELETE_HORIZON_BIT
+    payload, _, max_timestamp = _encode(records, base_timestamp, header.base_offset)
+    if header.attributes & LOG_APPEND_TIME_BIT or not records:
+        max_timestamp = header.max_timestamp
+    fields = BatchHeader(*header.fields())
+    fields.attributes = attributes
+    fields.base_timestamp = base_timestamp
+    fields.max_timestamp = max_timestamp
+    fields.record_count = len(records)
+    return assemble(
+        fields, payload, header.compression if compression is None else compression, level
+    )
+
+
+def assemble(
+    header: BatchHeader, payload: Buffer, compression: Codec, level: int | None = None
+) -> bytes:
+    """A batch of `header`'s fields and the plain `payload`.
+
+    Length, CRC and the codec bits are computed; every other field is taken as it is.
+    """
+    body = compress(compression, payload, level) if payload else b""
+    out = bytearray(HEADER_BYTES)
+    fields = list(header.fields())
+    fields[1] = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(body)
+    fields[5] = header.attributes & ~CODEC_MASK | compression
+    HEADER.pack_into(out, 0, *fields)
+    out += body
+    write_crc(out, 0, len(out))
+    return bytes(out)
+
+
+def _encode(
+    records: Sequence[Record], base_timestamp: int, base_offset: int | None
+) -> tuple[bytearray, int, int]:
+    """The plain bytes, the last offset delta and the highest timestamp."""
+    out = bytearray()
+    max_timestamp = NO_TIMESTAMP
+    delta = -1
+    for record in records:
+        delta = delta + 1 if base_offset is None else record.offset - base_offset
+        timestamp = record.timestamp
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        key, value = record.key, record.value
+        body = b"".join(
+            (
+                b"\x00",
+                varint(timestamp - base_timestamp),
+                varint(delta),
+                _NULL if key is None else varint(len(key)) + key,
+                _NULL if value is None else varint(len(value)) + value,
+                _encode_headers(record.headers) if record.headers else b"\x00",
+            )
+        )
+        out += varint(len(body))
+        out += body
+    return out, max(delta, 0), max_timestamp
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    parts = [varint(len(headers))]
+    for key, value in headers:
+        raw = key.encode(errors="surrogateescape")
+        parts += (varint(len(raw)), raw)
+        if value is None:
+            parts.append(_NULL)
+        else:
+            parts += (varint(len(value)), value)
+    return b"".join(parts)
