@@ -1,0 +1,17 @@
+"""The file port (`Files`, `File`) and its three implementations."""
+
+from storage.files.lossy import Crashed, LossyFiles
+from storage.files.memory import MemoryFiles
+from storage.files.port import Buffer, DirectoryLocked, File, Files
+from storage.files.real import RealFiles
+
+__all__ = [
+    "Buffer",
+    "Crashed",
+    "DirectoryLocked",
+    "File",
+    "Files",
+    "LossyFiles",
+    "MemoryFiles",
+    "RealFiles",
+]

@@ -1,0 +1,494 @@
+"""A disk that forgets what was not flushed: the overlay for crash tests.
+
+The process sees a normal file system. The backing `Files` receives only what a strict reading of
+POSIX promises to survive a power cut:
+
+* the content of a file as it was at its last flush or fsync; what came later lives in memory;
+* the name of a new file with the first fsync of the file or with an fsync of its directory (an
+  entry made durable that way is an empty file until the content is flushed);
+* a rename or an unlink with an fsync of the directory.
+
+Making and removing directories, and renaming one, take effect at once: a disk may be early, and
+callers who rely on it being late do not exist.
+
+Over MemoryFiles this is the disk of a simulated node: `crash()` kills the overlay, and a new
+overlay on the same backing is the machine after reboot. Over RealFiles it turns a kill -9 of a real
+process into a power cut. `on_op(kind, path)` runs before every operation that could change what
+survives; it may raise, to crash at that point or to inject an OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from storage.files.port import Buffer, File, Files
+
+T = TypeVar("T")
+
+OpHook = Callable[[str, str], None]
+
+_PAGE_BYTES = 512
+
+
+class Crashed(OSError):
+    """The simulated machine is off; whatever still runs on it cannot reach its disk."""
+
+
+class _Inode:
+    """A file apart from its name.
+
+    `durable_path` is where the backing holds the flushed content (None: nowhere). The content is
+    `base` bytes of that, then `tail`, which exists only in memory.
+    """
+
+    __slots__ = ("base", "durable_path", "handle", "modified_ms", "path", "tail")
+
+    def __init__(self, path: str, durable_path: str | None, base: int, modified_ms: int) -> None:
+        self.path: str | None = path
+        self.durable_path = durable_path
+        self.base = base
+        self.tail = bytearray()
+        self.handle: File | None = None
+        self.modified_ms = modified_ms
+
+    @property
+    def size(self) -> int:
+        return self.base + len(self.tail)
+
+
+class LossyFile:
+    __slots__ = ("_files", "inode", "path")
+
+    def __init__(self, files: LossyFiles, path: str, inode: _Inode) -> None:
+        self.path = path
+        self._files = files
+        self.inode = inode
+
+    def append(self, data: Buffer) -> int:
+        self._files.op("append", self.path)
+        position = self.inode.size
+        self.inode.tail += data
+        self.inode.modified_ms = self._files.now_ms()
+        return position
+
+    def append_many(self, parts: Sequence[Buffer]) -> int:
+        self._files.op("append", self.path)
+        position = self.inode.size
+        for part in parts:
+            self.inode.tail += part
+        self.inode.modified_ms = self._files.now_ms()
+        return position
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        self._files.alive()
+        inode = self.inode
+        if position >= inode.base:
+            start = position - inode.base
+            return bytes(memoryview(inode.tail)[start : start + size_bytes])
+        data = self._files.handle(inode).pread(min(size_bytes, inode.base - position), position)
+        return data + bytes(inode.tail[: size_bytes - len(data)])
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._files.op("pwrite", self.path)
+        inode = self.inode
+        if position < inode.base:
+            kept = self._files.handle(inode).pread(inode.base - position, position)
+            inode.tail[:0] = kept
+            inode.base = position
+        start = position - inode.base
+        if start > len(inode.tail):
+            inode.tail += bytes(start - len(inode.tail))
+        inode.tail[start : start + len(data)] = data
+        inode.modified_ms = self._files.now_ms()
+
+    def truncate(self, size_bytes: int) -> None:
+        self._files.op("truncate", self.path)
+        inode = self.inode
+        if size_bytes <= inode.base:
+            inode.base = size_bytes
+            inode.tail.clear()
+        elif size_bytes <= inode.size:
+            del inode.tail[size_bytes - inode.base :]
+        else:
+            inode.tail += bytes(size_bytes - inode.size)
+        inode.modified_ms = self._files.now_ms()
+
+    def size(self) -> int:
+        return self.inode.size
+
+    def close(self) -> None:
+        return
+
+
+class LossyFiles:
+    """Files over `backing` that survive only as far as they were flushed.
+
+    Args:
+        backing: where the surviving state is kept.
+        on_op: called with (kind, path) before each changing operation; may raise.
+        before_flush: awaited by `flush`, so that a simulated flush takes virtual time.
+        now_ms: for modification times.
+    """
+
+    def __init__(
+        self,
+        backing: Files,
+        *,
+        on_op: OpHook | None = None,
+        before_flush: Callable[[], Awaitable[None]] | None = None,
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.backing = backing
+        self.on_op = on_op
+        self.before_flush = before_flush
+        self.now_ms = now_ms
+        self._entries: dict[str, dict[str, _Inode | None]] = {}
+        self._owner: dict[str, _Inode] = {}
+        self._locks: list[Callable[[], None]] = []
+        self._off = False
+
+    # The process's view ----------------------------------------------------------------------
+
+    def alive(self) -> None:
+        if self._off:
+            raise Crashed(errno.EIO, "the machine is off")
+
+    def op(self, kind: str, path: str) -> None:
+        self.alive()
+        if self.on_op is not None:
+            self.on_op(kind, path)
+
+    def handle(self, inode: _Inode) -> File:
+        if inode.handle is None:
+            if inode.durable_path is None:
+                raise FileNotFoundError(errno.ENOENT, "no durable content", inode.path)
+            inode.handle = self.backing.open(inode.durable_path)
+        return inode.handle
+
+    def _directory(self, path: str) -> dict[str, _Inode | None]:
+        """The live entries of a directory (None marks a directory), read in at first use."""
+        entries = self._entries.get(path)
+        if entries is None:
+            if not self.backing.isdir(path):
+                raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+            entries = self._entries[path] = {}
+            for name in self.backing.listdir(path):
+                child = posixpath.join(path, name)
+                if self.backing.isdir(child):
+                    entries[name] = None
+                else:
+                    inode = _Inode(
+                        child, child, self.backing.size(child), self.backing.modified_ms(child)
+                    )
+                    entries[name] = inode
+                    self._owner[child] = inode
+        return entries
+
+    def _find(self, path: str) -> _Inode | None:
+        directory, name = posixpath.split(path)
+        try:
+            return self._directory(directory).get(name)
+        except FileNotFoundError:
+            return None
+
+    def _existing(self, path: str) -> _Inode:
+        self.alive()
+        path = posixpath.normpath(path)
+        inode = self._find(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return inode
+
+    def open(self, path: str, create: bool = False) -> LossyFile:
+        self.alive()
+        path = posixpath.normpath(path)
+        inode = self._find(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            if self.isdir(path):
+                raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+            directory, name = posixpath.split(path)
+            entries = self._directory(directory)
+            self.op("create", path)
+            inode = entries[name] = _Inode(path, None, 0, self.now_ms())
+        return LossyFile(self, path, inode)
+
+    def exists(self, path: str) -> bool:
+        self.alive()
+        return self._find(posixpath.normpath(path)) is not None or self.isdir(path)
+
+    def isdir(self, path: str) -> bool:
+        self.alive()
+        path = posixpath.normpath(path)
+        return path in self._entries or self.backing.isdir(path)
+
+    def listdir(self, path: str) -> list[str]:
+        self.alive()
+        return sorted(self._directory(posixpath.normpath(path)))
+
+    def mkdirs(self, path: str) -> None:
+        path = posixpath.normpath(path)
+        if self.isdir(path):
+            return
+        self.op("mkdirs", path)
+        self.backing.mkdirs(path)
+        while path not in ("/", ""):
+            parent, name = posixpath.split(path)
+            if parent in self._entries:
+                self._entries[parent].setdefault(name, None)
+            path = parent
+
+    def rename(self, source: str, target: str) -> None:
+        source, target = posixpath.normpath(source), posixpath.normpath(target)
+        inode = self._find(source)
+        if inode is None:
+            if not self.isdir(source):
+                raise FileNotFoundError(errno.ENOENT, "no such file", source)
+            self.op("rename", source)
+            self._rename_directory(source, target)
+            return
+        to_directory, to_name = posixpath.split(target)
+        entries = self._directory(to_directory)
+        self.op("rename", source)
+        replaced = entries.get(to_name)
+        if replaced is not None:
+            replaced.path = None
+        from_directory, from_name = posixpath.split(source)
+        del self._directory(from_directory)[from_name]
+        entries[to_name] = inode
+        inode.path = target
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        self._settle_tree(source)
+        self.backing.rename(source, target)
+        prefix = source + "/"
+
+        def moved(path: str) -> str:
+            return target + path[len(source) :]
+
+        for path in [p for p in self._entries if p == source or p.startswith(prefix)]:
+            self._entries[moved(path)] = self._entries.pop(path)
+        for path in [p for p in self._owner if p.startswith(prefix)]:
+            inode = self._owner.pop(path)
+            self._owner[moved(path)] = inode
+            inode.durable_path = moved(path)
+            if inode.path is not None:
+                inode.path = moved(inode.path)
+        parent, name = posixpath.split(source)
+        if parent in self._entries:
+            self._entries[parent].pop(name, None)
+        parent, name = posixpath.split(target)
+        if parent in self._entries:
+            self._entries[parent][name] = None
+
+    def _settle_tree(self, path: str) -> None:
+        for directory in [p for p in self._entries if p == path or p.startswith(path + "/")]:
+            self._settle_directory(directory)
+
+    def unlink(self, path: str) -> None:
+        path = posixpath.normpath(path)
+        inode = self._existing(path)
+        self.op("unlink", path)
+        directory, name = posixpath.split(path)
+        del self._directory(directory)[name]
+        inode.path = None
+
+    def rmtree(self, path: str) -> None:
+        path = posixpath.normpath(path)
+        if not self.isdir(path):
+            return
+        self.op("rmtree", path)
+        self.backing.rmtree(path)
+        prefix = path + "/"
+        for inner in [p for p in self._entries if p == path or p.startswith(prefix)]:
+            for inode in self._entries.pop(inner).values():
+                if inode is not None:
+                    inode.path = None
+        for owned in [p for p in self._owner if p.startswith(prefix)]:
+            self._owner.pop(owned).durable_path = None
+        parent, name = posixpath.split(path)
+        if parent in self._entries:
+            self._entries[parent].pop(name, None)
+
+    def size(self, path: str) -> int:
+        return self._existing(path).size
+
+    def modified_ms(self, path: str) -> int:
+        return self._existing(path).modified_ms
+
+    def read(self, path: str) -> bytes:
+        file = LossyFile(self, path, self._existing(path))
+        return file.pread(file.size(), 0)
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        file.truncate(0)
+        file.append(data)
+        self.fsync(file)
+        self.rename(temporary, path)
+        self.fsync_dir(posixpath.dirname(path))
+
+    def touch(self, path: str) -> None:
+        self.open(path, create=True)
+
+    # What survives ---------------------------------------------------------------------------
+
+    def fsync(self, file: File) -> None:
+        assert isinstance(file, LossyFile)
+        self.op("fsync", file.path)
+        self._persist(file.inode)
+
+    def fsync_dir(self, path: str) -> None:
+        path = posixpath.normpath(path)
+        self.op("fsync_dir", path)
+        if path in self._entries:
+            self._settle_directory(path)
+
+    async def flush(self, files: Sequence[File]) -> None:
+        if self.before_flush is not None:
+            await self.before_flush()
+        for file in files:
+            self.fsync(file)
+
+    def _persist(self, inode: _Inode) -> None:
+        """Bring the content to the backing, under the durable name."""
+        if inode.durable_path is None:
+            if inode.path is None:
+                return  # unlinked before it was ever durable
+            if self.backing.exists(inode.path):
+                self._settle_directory(posixpath.dirname(inode.path))
+            if inode.durable_path is None:
+                self._make_durable(inode, inode.path)
+        handle = self.handle(inode)
+        if handle.size() > inode.base:
+            handle.truncate(inode.base)
+        if inode.tail:
+            handle.append(inode.tail)
+            inode.base += len(inode.tail)
+            inode.tail.clear()
+        self.backing.fsync(handle)
+
+    def _make_durable(self, inode: _Inode, path: str) -> None:
+        inode.handle = self.backing.open(path, create=True)
+        inode.handle.truncate(0)
+        inode.durable_path = path
+        self._owner[path] = inode
+
+    def _settle_directory(self, path: str) -> None:
+        """Make the names in one directory durable as they are now."""
+        for name, inode in list(self._directory(path).items()):
+            if inode is not None:
+                self._settle(inode, posixpath.join(path, name), set())
+        live = self._directory(path)
+        for name in self.backing.listdir(path):
+            child = posixpath.join(path, name)
+            if name in live or self.backing.isdir(child):
+                continue
+            owner = self._owner.get(child)
+            if owner is not None and owner.path is not None:
+                self._settle(owner, owner.path, set())  # renamed out of here: both ends at once
+            else:
+                self._owner.pop(child, None)
+                if owner is not None:
+                    owner.durable_path = None
+                self.backing.unlink(child)
+        self.backing.fsync_dir(path)
+
+    def _settle(self, inode: _Inode, path: str, moving: set[int]) -> None:
+        """Give one file the durable name `path`, moving away whoever still holds it."""
+        if inode.durable_path == path:
+            return
+        moving.add(id(inode))
+        holder = self._owner.get(path)
+        if holder is not None and holder is not inode:
+            if holder.path is None:
+                holder.durable_path = None
+            elif id(holder) in moving:
+                self._move(holder, path + ".cycle")
+            else:
+                self._settle(holder, holder.path, moving)
+            self._owner.pop(path, None)
+        if inode.durable_path is None:
+            self._make_durable(inode, path)
+        else:
+            self._move(inode, path)
+
+    def _move(self, inode: _Inode, path: str) -> None:
+        assert inode.durable_path is not None
+        self.backing.rename(inode.durable_path, path)
+        self._owner.pop(inode.durable_path, None)
+        self._owner[path] = inode
+        inode.durable_path = path
+
+    def crash(self, rng: random.Random | None = None) -> None:
+        """Cut the power. Every later operation on this overlay raises Crashed.
+
+        Without `rng` exactly the promised state survives. With it the disk was sometimes early:
+        names settled unasked, and of unflushed bytes a prefix is there, perhaps with a page of
+        zeros in it (a torn write).
+        """
+        if self._off:
+            return
+        self.on_op = None
+        if rng is not None:
+            for path in sorted(self._entries):
+                if self.backing.isdir(path) and rng.random() < 0.5:
+                    self._settle_directory(path)
+            for path in sorted(self._owner):
+                self._tear(self._owner[path], rng)
+        self._off = True
+        for release in self._locks:
+            release()
+        for inode in self._owner.values():
+            if inode.handle is not None:
+                inode.handle.close()
+
+    def _tear(self, inode: _Inode, rng: random.Random) -> None:
+        handle = self.handle(inode)
+        if handle.size() > inode.base:
+            if rng.random() < 0.5:
+                return  # the cut did not reach the disk, so nothing after it did
+            handle.truncate(inode.base)
+        if not inode.tail or rng.random() < 0.5:
+            return
+        torn = inode.tail[: rng.randint(0, len(inode.tail))]
+        if len(torn) > _PAGE_BYTES and rng.random() < 0.25:
+            start = rng.randrange(0, len(torn), _PAGE_BYTES)
+            torn[start : start + _PAGE_BYTES] = bytes(len(torn[start : start + _PAGE_BYTES]))
+        handle.append(torn)
+
+    # The rest --------------------------------------------------------------------------------
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        self.alive()
+        return function(*args)
+
+    async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
+        return file.pread(size_bytes, position)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        self.alive()
+        release = self.backing.lock(path)
+        self._locks.append(release)
+        directory, name = posixpath.split(posixpath.normpath(path))
+        if directory in self._entries and self._entries[directory].get(name) is None:
+            inode = _Inode(path, path, self.backing.size(path), self.now_ms())
+            self._entries[directory][name] = inode
+            self._owner[path] = inode
+        return release
+
+    def disk_usage(self, path: str) -> tuple[int, int]:
+        return self.backing.disk_usage(path)
+
+    def close(self) -> None:
+        """Close the backing's files. What was not flushed is gone, as after a kill."""
+        for inode in self._owner.values():
+            if inode.handle is not None:
+                inode.handle.close()
+                inode.handle = None

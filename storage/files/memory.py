@@ -1,0 +1,226 @@
+"""The file port in memory: for tests, and as the disk of a simulated node.
+
+Everything counts as durable at once; put `LossyFiles` over it to lose what was not flushed. Like
+the real thing, an open file stays readable after a rename or an unlink.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from storage.files.port import Buffer, DirectoryLocked, File
+
+T = TypeVar("T")
+
+_DISK_BYTES = 1 << 40
+
+
+class _Inode:
+    __slots__ = ("content", "modified_ms")
+
+    def __init__(self, modified_ms: int) -> None:
+        self.content = bytearray()
+        self.modified_ms = modified_ms
+
+
+class MemoryFile:
+    __slots__ = ("_files", "_inode", "path")
+
+    def __init__(self, files: MemoryFiles, path: str, inode: _Inode) -> None:
+        self.path = path
+        self._files = files
+        self._inode = inode
+
+    def append(self, data: Buffer) -> int:
+        content = self._inode.content
+        position = len(content)
+        content += data
+        self._inode.modified_ms = self._files.now_ms()
+        return position
+
+    def append_many(self, parts: Sequence[Buffer]) -> int:
+        position = len(self._inode.content)
+        for part in parts:
+            self.append(part)
+        return position
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        return bytes(memoryview(self._inode.content)[position : position + size_bytes])
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        content = self._inode.content
+        if position > len(content):
+            content += bytes(position - len(content))
+        content[position : position + len(data)] = data
+        self._inode.modified_ms = self._files.now_ms()
+
+    def truncate(self, size_bytes: int) -> None:
+        content = self._inode.content
+        if size_bytes < len(content):
+            del content[size_bytes:]
+        else:
+            content += bytes(size_bytes - len(content))
+        self._inode.modified_ms = self._files.now_ms()
+
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    def close(self) -> None:
+        return
+
+
+class MemoryFiles:
+    """A file system in memory. `now_ms` gives the modification times."""
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self.now_ms = now_ms
+        self._inodes: dict[str, _Inode] = {}
+        self._children: dict[str, set[str]] = {"/": set()}
+        self._locked: set[str] = set()
+
+    def open(self, path: str, create: bool = False) -> MemoryFile:
+        path = posixpath.normpath(path)
+        inode = self._inodes.get(path)
+        if inode is None:
+            if path in self._children:
+                raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            inode = self._inodes[path] = _Inode(self.now_ms())
+            self._link(path)
+        return MemoryFile(self, path, inode)
+
+    def _link(self, path: str) -> None:
+        directory, name = posixpath.split(path)
+        children = self._children.get(directory)
+        if children is None:
+            self._inodes.pop(path, None)
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        children.add(name)
+
+    def _forget(self, path: str) -> None:
+        directory, name = posixpath.split(path)
+        self._children[directory].discard(name)
+
+    def exists(self, path: str) -> bool:
+        path = posixpath.normpath(path)
+        return path in self._inodes or path in self._children
+
+    def isdir(self, path: str) -> bool:
+        return posixpath.normpath(path) in self._children
+
+    def listdir(self, path: str) -> list[str]:
+        children = self._children.get(posixpath.normpath(path))
+        if children is None:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return sorted(children)
+
+    def mkdirs(self, path: str) -> None:
+        path = posixpath.normpath(path)
+        if path in self._children:
+            return
+        parent = posixpath.dirname(path)
+        if parent != path:
+            if parent and parent not in self._children:
+                self.mkdirs(parent)
+            self._children.setdefault(parent, set()).add(posixpath.basename(path))
+        self._children[path] = set()
+
+    def rename(self, source: str, target: str) -> None:
+        source, target = posixpath.normpath(source), posixpath.normpath(target)
+        if source in self._children:
+            self._rename_directory(source, target)
+            return
+        inode = self._inodes.pop(source, None)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        self._forget(source)
+        self._inodes[target] = inode
+        self._link(target)
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        if target in self._inodes or self._children.get(target):
+            raise OSError(errno.ENOTEMPTY, "the target exists", target)
+        prefix = source + "/"
+        for path in [p for p in self._inodes if p.startswith(prefix)]:
+            self._inodes[target + path[len(source) :]] = self._inodes.pop(path)
+        for path in [p for p in self._children if p == source or p.startswith(prefix)]:
+            self._children[target + path[len(source) :]] = self._children.pop(path)
+        self._forget(source)
+        self._link(target)
+
+    def unlink(self, path: str) -> None:
+        path = posixpath.normpath(path)
+        if self._inodes.pop(path, None) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self._forget(path)
+
+    def rmtree(self, path: str) -> None:
+        path = posixpath.normpath(path)
+        if path not in self._children:
+            return
+        for name in list(self._children[path]):
+            child = posixpath.join(path, name)
+            if child in self._children:
+                self.rmtree(child)
+            else:
+                self.unlink(child)
+        del self._children[path]
+        if path != "/":
+            self._forget(path)
+
+    def _inode(self, path: str) -> _Inode:
+        inode = self._inodes.get(posixpath.normpath(path))
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return inode
+
+    def size(self, path: str) -> int:
+        return len(self._inode(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        return self._inode(path).modified_ms
+
+    def read(self, path: str) -> bytes:
+        return bytes(self._inode(path).content)
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        file = self.open(path, create=True)
+        file.truncate(0)
+        file.append(data)
+
+    def touch(self, path: str) -> None:
+        self.open(path, create=True)
+
+    def fsync(self, file: File) -> None:
+        return
+
+    def fsync_dir(self, path: str) -> None:
+        return
+
+    async def flush(self, files: Sequence[File]) -> None:
+        return
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        return function(*args)
+
+    async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
+        return file.pread(size_bytes, position)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        path = posixpath.normpath(path)
+        if path in self._locked:
+            raise DirectoryLocked(errno.EWOULDBLOCK, "held by another node", path)
+        self.touch(path)
+        self._locked.add(path)
+        return lambda: self._locked.discard(path)
+
+    def disk_usage(self, path: str) -> tuple[int, int]:
+        used = sum(len(inode.content) for inode in self._inodes.values())
+        return _DISK_BYTES, _DISK_BYTES - used
+
+    def close(self) -> None:
+        return

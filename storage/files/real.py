@@ -1,0 +1,524 @@
+"""The file port on the operating system.
+
+Descriptors are a budget: a broker with thousands of partitions has more files than the limit
+allows to be open. Each RealFile opens its descriptor when it needs it; the least recently used ones
+are closed when the budget is spent, and a file that worker threads are using is pinned meanwhile.
+
+Flushes are a group commit. While one batch of fdatasync calls runs in the (single) flush thread,
+everyone who asks is collected; when it ends, all of them go in one next batch, each file once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from storage.files.port import Buffer, DirectoryLocked, File
+
+T = TypeVar("T")
+
+FD_BUDGET_DEFAULT = 4096
+FD_BUDGET_MIN = 16
+WORKERS = 4
+_IOV_MAX = 512
+_WRITE_MAX_BYTES = 1 << 30
+_fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+_locked_paths: set[str] = set()
+"""fcntl locks do not exclude within one process; this set does."""
+
+
+class RealFile:
+    """A file by path, with a descriptor that comes and goes."""
+
+    __slots__ = (
+        "_closing", "_dirty", "_failure", "_fd", "_files", "_fresh", "_pins", "_size", "path",
+    )  # fmt: skip
+
+    def __init__(self, files: RealFiles, path: str, create: bool) -> None:
+        self.path = path
+        self._files = files
+        self._fd = -1
+        self._pins = 0
+        self._dirty = False
+        self._closing = False
+        self._failure: OSError | None = None
+        self._fresh = create and not os.path.exists(path)
+        self._size = 0
+        self._size = os.fstat(self.descriptor(create)).st_size
+
+    def descriptor(self, create: bool = False) -> int:
+        """The descriptor, opened again if it was given back."""
+        fd = self._fd
+        if fd >= 0:
+            self._files.used(self)
+            return fd
+        if self._closing:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            fd = os.open(self.path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EROFS):
+                raise
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = fd
+        self._files.opened(self)
+        return fd
+
+    def append(self, data: Buffer) -> int:
+        self.check()
+        position = self._size
+        size = len(data)
+        fd = self.descriptor()
+        self._dirty = True
+        try:
+            written = os.pwrite(fd, data, position)
+            while written < size:
+                written += os.pwrite(fd, memoryview(data)[written:], position + written)
+        except OSError:
+            self._cut_back(fd, position)
+            raise
+        self._size = position + size
+        return position
+
+    def append_many(self, parts: Sequence[Buffer]) -> int:
+        self.check()
+        position = self._size
+        size = sum(map(len, parts))
+        if len(parts) > _IOV_MAX or size > _WRITE_MAX_BYTES:
+            return self._append_each(parts)
+        fd = self.descriptor()
+        self._dirty = True
+        try:
+            written = os.pwritev(fd, parts, position)
+            if written < size:
+                rest = b"".join(parts)
+                while written < size:
+                    written += os.pwrite(fd, memoryview(rest)[written:], position + written)
+        except OSError:
+            self._cut_back(fd, position)
+            raise
+        self._size = position + size
+        return position
+
+    def _append_each(self, parts: Sequence[Buffer]) -> int:
+        position = self._size
+        try:
+            for part in parts:
+                self.append(part)
+        except OSError:
+            self._cut_back(self.descriptor(), position)
+            self._size = position
+            raise
+        return position
+
+    def _cut_back(self, fd: int, position: int) -> None:
+        try:
+            os.ftruncate(fd, position)
+        except OSError:
+            # The tail stays torn. The log refuses further appends and recovery cuts it.
+            return
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        fd = self.descriptor()
+        data = os.pread(fd, size_bytes, position)
+        if len(data) < size_bytes and position + len(data) < self._size:
+            # A signal or a 2 GiB limit cut the call short; the end of the file did not.
+            parts = [data]
+            got = len(data)
+            while got < size_bytes:
+                part = os.pread(fd, size_bytes - got, position + got)
+                if not part:
+                    break
+                parts.append(part)
+                got += len(part)
+            return b"".join(parts)
+        return data
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self.check()
+        fd = self.descriptor()
+        self._dirty = True
+        written = 0
+        while written < len(data):
+            written += os.pwrite(fd, memoryview(data)[written:], position + written)
+        self._size = max(self._size, position + len(data))
+
+    def truncate(self, size_bytes: int) -> None:
+        self.check()
+        os.ftruncate(self.descriptor(), size_bytes)
+        self._dirty = True
+        self._size = size_bytes
+
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        self._closing = True
+        if self._pins == 0:
+            self.release()
+        self._files.forgotten(self)
+
+    def release(self) -> None:
+        """Give the descriptor back; the next use opens it again."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def moved(self, path: str) -> None:
+        """The file was renamed; a reopening must find it."""
+        self.path = path
+
+    def pin(self) -> int:
+        """Keep the descriptor open until `unpin`; returns it."""
+        fd = self.descriptor()
+        self._pins += 1
+        return fd
+
+    def unpin(self) -> None:
+        self._pins -= 1
+        if self._pins == 0 and self._closing:
+            self.release()
+
+    @property
+    def pinned(self) -> bool:
+        return self._pins > 0
+
+    @property
+    def closed(self) -> bool:
+        return self._closing
+
+    @property
+    def dirty(self) -> bool:
+        return self._dirty
+
+    def sync_begins(self) -> bool:
+        """Note that what was written so far is being flushed; True: flush the directory too."""
+        self._dirty = False
+        fresh, self._fresh = self._fresh, False
+        return fresh
+
+    def poison(self, error: OSError) -> None:
+        self._failure = error
+
+    def check(self) -> None:
+        """Raises OSError when a flush of this file failed before."""
+        if self._failure is not None:
+            raise OSError(
+                self._failure.errno, f"an earlier flush failed: {self._failure.strerror}", self.path
+            )
+
+
+class _FlushBatch:
+    """Files that are flushed together and the callers who wait for them."""
+
+    __slots__ = ("done", "files")
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self.files: set[RealFile] = set()
+        self.done = done
+
+
+class RealFiles:
+    """Files of the operating system, within a budget of descriptors.
+
+    Args:
+        fd_budget: how many descriptors may be open at once; None takes half of the process limit,
+            at most 4096 (the other half is for sockets).
+    """
+
+    def __init__(self, fd_budget: int | None = None) -> None:
+        self._budget = max(FD_BUDGET_MIN, fd_budget if fd_budget is not None else _fd_budget())
+        self._open: OrderedDict[RealFile, None] = OrderedDict()
+        self._known: dict[str, set[RealFile]] = {}
+        self._running: _FlushBatch | None = None
+        self._next: _FlushBatch | None = None
+        self._flusher: ThreadPoolExecutor | None = None
+        self._workers: ThreadPoolExecutor | None = None
+
+    # Descriptors -----------------------------------------------------------------------------
+
+    @property
+    def open_descriptors(self) -> int:
+        return len(self._open)
+
+    def used(self, file: RealFile) -> None:
+        self._open.move_to_end(file)
+
+    def opened(self, file: RealFile) -> None:
+        self._open[file] = None
+        if len(self._open) > self._budget:
+            self._evict()
+
+    def _evict(self) -> None:
+        excess = len(self._open) - self._budget
+        newest = next(reversed(self._open))
+        victims = []
+        for file in self._open:
+            if not file.pinned and file is not newest:
+                victims.append(file)
+                if len(victims) >= excess:
+                    break
+        for file in victims:
+            del self._open[file]
+            file.release()
+
+    def forgotten(self, file: RealFile) -> None:
+        self._open.pop(file, None)
+        known = self._known.get(file.path)
+        if known is not None:
+            known.discard(file)
+            if not known:
+                del self._known[file.path]
+
+    # Files and directories -------------------------------------------------------------------
+
+    def open(self, path: str, create: bool = False) -> RealFile:
+        file = RealFile(self, path, create)
+        self._known.setdefault(path, set()).add(file)
+        return file
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def isdir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def mkdirs(self, path: str) -> None:
+        if not os.path.isdir(path):
+            os.makedirs(path, exist_ok=True)
+            self.fsync_dir(os.path.dirname(os.path.abspath(path)))
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+        for file in self._known.pop(source, set()):
+            file.moved(target)
+            self._known.setdefault(target, set()).add(file)
+        prefix = source + os.sep
+        inside = [path for path in self._known if path.startswith(prefix)]
+        for path in inside:
+            moved_to = target + path[len(source) :]
+            for file in self._known.pop(path):
+                file.moved(moved_to)
+                self._known.setdefault(moved_to, set()).add(file)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def rmtree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if os.path.exists(path):
+                raise
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(fd, memoryview(data)[written:])
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+        self.fsync_dir(os.path.dirname(path) or ".")
+
+    def touch(self, path: str) -> None:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+    # Durability ------------------------------------------------------------------------------
+
+    def fsync(self, file: File) -> None:
+        assert isinstance(file, RealFile)
+        file.check()
+        fresh = file.sync_begins()
+        error = _sync_one(file.descriptor(), os.path.dirname(file.path) if fresh else None)
+        if error is not None:
+            file.poison(error)
+            raise error
+
+    def fsync_dir(self, path: str) -> None:
+        _sync_dir(path)
+
+    async def flush(self, files: Sequence[File]) -> None:
+        running = self._running
+        waits: list[asyncio.Future[None]] = []
+        wanted: list[RealFile] = []
+        for file in files:
+            assert isinstance(file, RealFile)
+            file.check()
+            if file.dirty:
+                wanted.append(file)
+            elif running is not None and file in running.files and not waits:
+                waits.append(running.done)
+        if wanted:
+            waits.append(self._join_next_batch(wanted))
+        for done in waits:
+            await asyncio.shield(done)
+        for file in files:
+            assert isinstance(file, RealFile)
+            file.check()
+
+    def _join_next_batch(self, wanted: Iterable[RealFile]) -> asyncio.Future[None]:
+        if self._next is None:
+            self._next = _FlushBatch(asyncio.get_running_loop().create_future())
+        batch = self._next
+        batch.files.update(wanted)
+        if self._running is None:
+            self._start_batch()
+        return batch.done
+
+    def _start_batch(self) -> None:
+        batch, self._next = self._next, None
+        self._running = batch
+        if batch is None:
+            return
+        work: list[tuple[RealFile, int, str | None]] = []
+        for file in batch.files:
+            if file.closed:
+                continue  # deleted or truncated away since it was asked for: nothing to keep
+            try:
+                fd = file.pin()
+            except OSError as error:
+                file.poison(error)
+                continue
+            fresh = file.sync_begins()
+            work.append((file, fd, os.path.dirname(file.path) if fresh else None))
+        if self._flusher is None:
+            self._flusher = ThreadPoolExecutor(1, "kraftbox-flush")
+        loop = asyncio.get_running_loop()
+        job = loop.run_in_executor(self._flusher, _sync_all, [(fd, dir) for _, fd, dir in work])
+        job.add_done_callback(lambda done: self._batch_done(batch, work, done))
+
+    def _batch_done(
+        self,
+        batch: _FlushBatch,
+        work: list[tuple[RealFile, int, str | None]],
+        job: asyncio.Future[list[OSError | None]],
+    ) -> None:
+        results = [None] * len(work) if job.cancelled() else job.result()
+        for (file, _, _), error in zip(work, results, strict=True):
+            if error is not None:
+                file.poison(error)
+            file.unpin()
+        if not batch.done.done():
+            batch.done.set_result(None)  # each waiter looks for poison on its own files
+        self._start_batch()
+
+    # Workers ---------------------------------------------------------------------------------
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        if self._workers is None:
+            self._workers = ThreadPoolExecutor(WORKERS, "kraftbox-files")
+        return await asyncio.get_running_loop().run_in_executor(self._workers, function, *args)
+
+    async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
+        assert isinstance(file, RealFile)
+        fd = file.pin()
+        try:
+            return await self.run(os.pread, fd, size_bytes, position)
+        finally:
+            file.unpin()
+
+    # Locks and space -------------------------------------------------------------------------
+
+    def lock(self, path: str) -> Callable[[], None]:
+        real = os.path.realpath(path)
+        if real in _locked_paths:
+            raise DirectoryLocked(errno.EWOULDBLOCK, "held by another node of this process", path)
+        # Java's FileChannel.tryLock is an fcntl lock too, so Kafka and we exclude each other.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise DirectoryLocked(error.errno, "held by another process", path) from None
+            raise
+        _locked_paths.add(real)
+
+        def release() -> None:
+            if real in _locked_paths:
+                _locked_paths.discard(real)
+                os.close(fd)
+
+        return release
+
+    def disk_usage(self, path: str) -> tuple[int, int]:
+        usage = shutil.disk_usage(path)
+        return usage.total, usage.free
+
+    def close(self) -> None:
+        for pool in (self._flusher, self._workers):
+            if pool is not None:
+                pool.shutdown(wait=True)
+        self._flusher = self._workers = None
+        for file in list(self._open):
+            file.release()
+        self._open.clear()
+
+
+def _fd_budget() -> int:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return FD_BUDGET_DEFAULT
+    return min(FD_BUDGET_DEFAULT, soft // 2)
+
+
+def _sync_dir(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_one(fd: int, fresh_in: str | None) -> OSError | None:
+    try:
+        _fdatasync(fd)
+        if fresh_in is not None:
+            _sync_dir(fresh_in)
+    except OSError as error:
+        return error
+    return None
+
+
+def _sync_all(work: list[tuple[int, str | None]]) -> list[OSError | None]:
+    """In the flush thread: each descriptor, and each directory of new files once."""
+    results = [_sync_one(fd, None) for fd, _ in work]
+    directories = {path for _, path in work if path is not None}
+    failed: dict[str, OSError] = {}
+    for path in directories:
+        try:
+            _sync_dir(path)
+        except OSError as error:
+            failed[path] = error
+    return [
+        result if result is not None or path is None else failed.get(path)
+        for result, (_, path) in zip(results, work, strict=True)
+    ]
