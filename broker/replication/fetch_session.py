@@ -1,0 +1,269 @@
+"""Incremental fetch sessions (KIP-227).
+
+A consumer of a thousand partitions would send and receive a thousand entries in each Fetch. With a
+session the broker remembers the partitions; a request names only what changed, a response only
+what has news. A session is soft state: the client opens another when the broker has forgotten it.
+
+Rules:
+
+- `session_epoch` 0 opens a session, -1 closes it (and fetches without one), anything else is the
+  next step of the one that `session_id` names: an unknown id is FETCH_SESSION_ID_NOT_FOUND, an
+  epoch out of turn INVALID_FETCH_SESSION_EPOCH. Epochs run 1, 2, ... and wrap to 1.
+- A partition is known by the topic id from Fetch v13 on, by the name before; a client that changes
+  its mind in mid-session gets FETCH_SESSION_TOPIC_ID_ERROR.
+- What counts as news is decided by comparing every field of the response's partition except the
+  record bytes themselves (present: always news). The list of fields comes from the schema: a field
+  added to a later version cannot be forgotten here.
+- The cache is bounded. A full cache gives way only to a better claim: a follower before a
+  consumer, a longer list of partitions before a shorter one, and anything before a session that
+  nobody used for the eviction time.
+
+Nothing here does I/O or reads a clock; ids come from the caller's random source.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from protocol.errors import ApiError, ErrorCode
+
+NO_SESSION_ID: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+MAX_EPOCH: Final = 2**31 - 1
+
+DEFAULT_EVICTION_MS: Final = 120_000
+
+Request = TypeVar("Request")
+"""The struct of one partition in a request: kept whole, so a session keeps all fields."""
+
+TopicKey = str | bytes
+PartitionKey = tuple[TopicKey, int]
+
+
+class CachedPartition(Generic[Request]):
+    """One partition of a session: the client's latest wish and the facts last sent."""
+
+    __slots__ = ("request", "sent")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.sent: tuple[object, ...] | None = None
+
+
+class FetchSession(Generic[Request]):
+    """The memory of one client's fetches. `epoch` is the one the next request must carry."""
+
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "last_used_ms",
+        "partitions",
+        "privileged",
+        "session_id",
+        "size",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, session_id: int, *, privileged: bool, uses_topic_ids: bool, now_ms: float
+    ) -> None:
+        self.session_id = session_id
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.epoch = 1
+        self.size = 0
+        self.partitions: dict[PartitionKey, CachedPartition[Request]] = {}
+
+    def advance(self, now_ms: float) -> None:
+        """The next request of this session has been accepted."""
+        self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+        self.last_used_ms = now_ms
+
+    def update(
+        self, wanted: Iterable[tuple[PartitionKey, Request]], forgotten: Iterable[PartitionKey]
+    ) -> None:
+        """Applies what an incremental request adds, changes and forgets."""
+        partitions = self.partitions
+        for key, request in wanted:
+            cached = partitions.get(key)
+            if cached is None:
+                partitions[key] = CachedPartition(request)
+            elif cached.request != request:
+                cached.request = request
+        for key in forgotten:
+            partitions.pop(key, None)
+        self.size = len(partitions)
+
+    def served(self, key: PartitionKey) -> None:
+        """Moves a partition that sent records behind the others, so that each gets its turn."""
+        cached = self.partitions.pop(key, None)
+        if cached is not None:
+            self.partitions[key] = cached
+
+    def news(self, key: PartitionKey, facts: tuple[object, ...], *, force: bool) -> bool:
+        """True when `facts` must go into an incremental response; remembers them as sent.
+
+        `force` is set for records and for anything the client must react to (errors, divergence):
+        those are sent each time, and the memory is cleared so that recovery is news as well.
+        """
+        cached = self.partitions.get(key)
+        if cached is None:
+            return True
+        if force:
+            cached.sent = facts
+            return True
+        if cached.sent == facts:
+            return False
+        cached.sent = facts
+        return True
+
+
+class FetchPlan(NamedTuple, Generic[Request]):
+    """What one Fetch request reads. `incremental` says that only news is to be answered."""
+
+    session: FetchSession[Request] | None
+    incremental: bool
+    partitions: list[tuple[PartitionKey, Request]]
+
+    @property
+    def session_id(self) -> int:
+        """The id for the response, 0 when there is no session."""
+        return NO_SESSION_ID if self.session is None else self.session.session_id
+
+
+class FetchSessionCache(Generic[Request]):
+    """All sessions of one broker, at most `slots_max` of them."""
+
+    def __init__(
+        self,
+        slots_max: int,
+        rng: random.Random,
+        *,
+        eviction_ms: float = DEFAULT_EVICTION_MS,
+    ) -> None:
+        self._slots_max = slots_max
+        self._rng = rng
+        self._eviction_ms = eviction_ms
+        # Kept in the order of last use, oldest first.
+        self._sessions: dict[int, FetchSession[Request]] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession[Request]]:
+        return iter(self._sessions.values())
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions remembered in all sessions."""
+        return sum(session.size for session in self._sessions.values())
+
+    def begin(
+        self,
+        *,
+        session_id: int,
+        session_epoch: int,
+        wanted: list[tuple[PartitionKey, Request]],
+        forgotten: Callable[[], Iterable[PartitionKey]],
+        privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: float,
+    ) -> FetchPlan[Request]:
+        """Says what a request reads and steps its session.
+
+        Raises:
+            ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
+                FETCH_SESSION_TOPIC_ID_ERROR, to be answered at the top level.
+        """
+        if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION_ID:
+                self._sessions.pop(session_id, None)
+            session = None
+            if session_epoch == INITIAL_EPOCH:
+                session = self._create(wanted, privileged, uses_topic_ids, now_ms)
+            return FetchPlan(session, False, wanted)
+        session = self._find(session_id, session_epoch, uses_topic_ids)
+        session.update(wanted, forgotten())
+        if not session.partitions:
+            # Nothing is left to fetch: the session ends, and this fetch reads nothing.
+            del self._sessions[session_id]
+            return FetchPlan(None, False, [])
+        session.advance(now_ms)
+        del self._sessions[session_id]
+        self._sessions[session_id] = session
+        partitions = [(key, cached.request) for key, cached in session.partitions.items()]
+        return FetchPlan(session, True, partitions)
+
+    def _find(
+        self, session_id: int, session_epoch: int, uses_topic_ids: bool
+    ) -> FetchSession[Request]:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None)
+        if session.epoch != session_epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, None)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, None)
+        return session
+
+    def _create(
+        self,
+        wanted: list[tuple[PartitionKey, Request]],
+        privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: float,
+    ) -> FetchSession[Request] | None:
+        if len(self._sessions) >= self._slots_max and not self._evict(
+            len(wanted), privileged, now_ms
+        ):
+            return None
+        session: FetchSession[Request] = FetchSession(
+            self._new_id(), privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+        )
+        session.update(wanted, ())
+        self._sessions[session.session_id] = session
+        return session
+
+    def _evict(self, size: int, privileged: bool, now_ms: float) -> bool:
+        """Makes room for a session of `size` partitions if its claim is the better one."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False  # no slots at all
+        victim: FetchSession[Request] | None = None
+        if now_ms - oldest.last_used_ms > self._eviction_ms:
+            victim = oldest
+        else:
+            candidates = (
+                session
+                for session in self._sessions.values()
+                if _weaker(session, size, privileged)
+                and (
+                    (privileged and not session.privileged)
+                    or now_ms - session.created_ms > self._eviction_ms
+                )
+            )
+            victim = min(
+                candidates, key=lambda session: (session.privileged, session.size), default=None
+            )
+        if victim is None:
+            return False
+        del self._sessions[victim.session_id]
+        self.evictions += 1
+        return True
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._rng.randrange(1, 2**31)
+            if session_id not in self._sessions:
+                return session_id
+
+
+def _weaker(session: FetchSession[Request], size: int, privileged: bool) -> bool:
+    """True when `session` ranks below a new one: first by privilege, then by size."""
+    return (session.privileged, session.size) < (privileged, size)

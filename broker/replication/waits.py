@@ -1,0 +1,98 @@
+"""What requests wait for in the purgatory: commits and bytes.
+
+A wait is a small object that partitions call: `resolved` when an appended batch is committed (or
+never will be), `more_bytes` when something became readable. It answers through a callable that
+its request gave it, so this module knows nothing of futures or responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from broker.replication.purgatory import Wait
+from protocol.errors import ErrorCode
+
+NONE = ErrorCode.NONE
+
+
+class CommitWaiter(Protocol):
+    """Whoever appended with acks=all."""
+
+    def resolved(self, slot: Any, error: ErrorCode) -> None:
+        """The batch registered with `slot` is committed, or cannot be any more."""
+
+
+class ProduceWait(Wait):
+    """A produce request of which `pending` partitions are not committed yet.
+
+    A slot is the partition's part of the response; a failure is written into it.
+    """
+
+    __slots__ = ("_answer", "_mark", "pending")
+
+    def __init__(self, mark: Callable[[Any, ErrorCode], None], answer: Callable[[], None]) -> None:
+        """`mark(slot, error)` writes an error into a slot, `answer()` sends the response."""
+        super().__init__()
+        self._mark = mark
+        self._answer = answer
+        self.pending: list[Any] = []
+
+    def resolved(self, slot: Any, error: ErrorCode) -> None:
+        for position, waiting in enumerate(self.pending):
+            if waiting is slot:
+                del self.pending[position]
+                break
+        else:
+            return  # timed out or disconnected before
+        if error is not NONE:
+            self._mark(slot, error)
+        if not self.pending:
+            self._answer()
+
+    def expired(self, now_ms: float) -> None:
+        """Whatever is not committed in time is answered REQUEST_TIMED_OUT; it may still commit."""
+        for slot in self.pending:
+            self._mark(slot, ErrorCode.REQUEST_TIMED_OUT)
+        self.pending.clear()
+        self._answer()
+
+    def dropped(self) -> None:
+        self.pending.clear()
+
+
+class FetchWait(Wait):
+    """A fetch that found too little. Counting bytes is a hint: the read when it ends decides.
+
+    `places` are the partitions that it is registered with, for `Partition.remove_fetch_wait`.
+    """
+
+    __slots__ = ("_missing_bytes", "_ready", "places")
+
+    def __init__(self, missing_bytes: int, ready: Callable[[FetchWait], None]) -> None:
+        super().__init__()
+        self._missing_bytes = missing_bytes
+        self._ready = ready
+        self.places: list[Any] = []
+
+    def more_bytes(self, size_bytes: int) -> None:
+        """`size_bytes` more became readable in one of the partitions."""
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0:
+            self._ready(self)
+
+    def interrupt(self) -> None:
+        """Something else happened that the client must hear of (leadership, deletion)."""
+        self._ready(self)
+
+    def expired(self, now_ms: float) -> None:
+        self._ready(self)
+
+    def leave(self) -> None:
+        """Takes the wait out of its partitions' books."""
+        for place in self.places:
+            place.remove_fetch_wait(self)
+        self.places.clear()
+
+    def dropped(self) -> None:
+        self.leave()

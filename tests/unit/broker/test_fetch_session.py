@@ -1,0 +1,233 @@
+"""Fetch sessions: stepping, news, and who gives way when the cache is full (B31)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from broker.replication.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_EPOCH,
+    FetchPlan,
+    FetchSessionCache,
+    PartitionKey,
+)
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.fetch import FetchRequest
+
+Wish = FetchRequest.FetchPartition
+
+
+def wish(index: int, offset: int = 0) -> tuple[PartitionKey, Wish]:
+    return ("t", index), Wish(partition=index, fetch_offset=offset)
+
+
+class Client:
+    def __init__(self, cache: FetchSessionCache[Wish]) -> None:
+        self.cache = cache
+        self.now_ms = 0.0
+
+    def fetch(
+        self,
+        session_id: int,
+        epoch: int,
+        *indexes: int,
+        offset: int = 0,
+        forget: Iterable[int] = (),
+        privileged: bool = False,
+        uses_topic_ids: bool = False,
+    ) -> FetchPlan[Wish]:
+        return self.cache.begin(
+            session_id=session_id,
+            session_epoch=epoch,
+            wanted=[wish(index, offset) for index in indexes],
+            forgotten=lambda: [("t", index) for index in forget],
+            privileged=privileged,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=self.now_ms,
+        )
+
+
+def new(slots_max: int = 3) -> Client:
+    return Client(FetchSessionCache(slots_max, random.Random(1)))
+
+
+def indexes(plan: FetchPlan[Wish]) -> list[int]:
+    return [request.partition for _, request in plan.partitions]
+
+
+def test_a_session_remembers_adds_changes_and_forgets() -> None:
+    client = new()
+    first = client.fetch(0, INITIAL_EPOCH, 0, 1)
+    assert not first.incremental
+    assert first.session_id > 0
+    second = client.fetch(first.session_id, 1)
+    assert second.incremental
+    assert indexes(second) == [0, 1]
+    third = client.fetch(first.session_id, 2, 1, 2, offset=7, forget=[0])
+    assert [(r.partition, r.fetch_offset) for _, r in third.partitions] == [(1, 7), (2, 7)]
+    assert client.cache.partition_count == 2
+
+
+def test_every_field_of_a_changed_partition_is_taken_over() -> None:
+    client = new()
+    session_id = client.fetch(0, INITIAL_EPOCH, 0).session_id
+    changed = Wish(
+        partition=0,
+        current_leader_epoch=4,
+        fetch_offset=5,
+        last_fetched_epoch=3,
+        log_start_offset=2,
+        partition_max_bytes=9,
+        replica_directory_id=bytes(range(16)),
+        high_watermark=1,
+    )
+    plan = client.cache.begin(
+        session_id=session_id,
+        session_epoch=1,
+        wanted=[(("t", 0), changed)],
+        forgotten=lambda: (),
+        privileged=False,
+        uses_topic_ids=False,
+        now_ms=0,
+    )
+    assert plan.partitions == [(("t", 0), changed)]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "code"),
+    [
+        (99, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (None, 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (None, -2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+    ],
+)
+def test_requests_out_of_turn(session_id: int | None, epoch: int, code: ErrorCode) -> None:
+    client = new()
+    mine = client.fetch(0, INITIAL_EPOCH, 0).session_id
+    with pytest.raises(ApiError) as caught:
+        client.fetch(mine if session_id is None else session_id, epoch)
+    assert caught.value.code is code
+    # The session has not moved.
+    assert client.fetch(mine, 1).incremental
+
+
+def test_names_and_ids_do_not_mix_in_one_session() -> None:
+    client = new()
+    session_id = client.fetch(0, INITIAL_EPOCH, 0).session_id
+    with pytest.raises(ApiError) as caught:
+        client.fetch(session_id, 1, uses_topic_ids=True)
+    assert caught.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_the_final_epoch_closes_and_fetches_without_a_session() -> None:
+    client = new()
+    session_id = client.fetch(0, INITIAL_EPOCH, 0).session_id
+    plan = client.fetch(session_id, FINAL_EPOCH, 1)
+    assert (plan.session, plan.incremental, indexes(plan)) == (None, False, [1])
+    assert len(client.cache) == 0
+
+
+def test_a_new_session_replaces_the_one_it_names() -> None:
+    client = new()
+    old = client.fetch(0, INITIAL_EPOCH, 0).session_id
+    fresh = client.fetch(old, INITIAL_EPOCH, 0).session_id
+    assert fresh != old
+    assert len(client.cache) == 1
+
+
+def test_a_session_without_partitions_ends() -> None:
+    client = new()
+    session_id = client.fetch(0, INITIAL_EPOCH, 0).session_id
+    plan = client.fetch(session_id, 1, forget=[0])
+    assert (plan.session_id, plan.partitions) == (0, [])
+    assert len(client.cache) == 0
+
+
+def test_epochs_wrap_to_one() -> None:
+    client = new()
+    plan = client.fetch(0, INITIAL_EPOCH, 0)
+    assert plan.session is not None
+    plan.session.epoch = MAX_EPOCH
+    client.fetch(plan.session_id, MAX_EPOCH)
+    assert client.fetch(plan.session_id, 1).incremental
+
+
+def test_only_news_is_answered_and_errors_are_news_until_they_are_gone() -> None:
+    client = new()
+    client.fetch(0, INITIAL_EPOCH, 0)
+    session = next(iter(client.cache))
+    key = ("t", 0)
+    assert session.news(key, (0, 10), force=False)
+    assert not session.news(key, (0, 10), force=False)
+    assert session.news(key, (0, 11), force=False)
+    assert session.news(key, (6, 11), force=True)
+    assert session.news(key, (6, 11), force=True)
+    assert session.news(key, (0, 11), force=False)
+
+
+def test_a_served_partition_waits_for_the_others() -> None:
+    client = new()
+    plan = client.fetch(0, INITIAL_EPOCH, 0, 1, 2)
+    assert plan.session is not None
+    plan.session.served(("t", 0))
+    assert indexes(client.fetch(plan.session_id, 1)) == [1, 2, 0]
+
+
+def test_a_full_cache_refuses_an_equal_claim() -> None:
+    client = new(slots_max=1)
+    first = client.fetch(0, INITIAL_EPOCH, 0).session_id
+    assert client.fetch(0, INITIAL_EPOCH, 0).session_id == 0
+    assert client.fetch(first, 1).incremental
+
+
+def test_a_follower_displaces_a_consumer_but_not_the_reverse() -> None:
+    client = new(slots_max=1)
+    consumer = client.fetch(0, INITIAL_EPOCH, 0, 1, 2).session_id
+    follower = client.fetch(0, INITIAL_EPOCH, 0, privileged=True).session_id
+    assert follower > 0
+    with pytest.raises(ApiError):
+        client.fetch(consumer, 1)
+    assert client.fetch(0, INITIAL_EPOCH, 0, 1, 2).session_id == 0
+    assert client.cache.evictions == 1
+
+
+def test_an_unused_session_gives_way_after_the_eviction_time() -> None:
+    client = new(slots_max=2)
+    old = client.fetch(0, INITIAL_EPOCH, 0, 1).session_id
+    used = client.fetch(0, INITIAL_EPOCH, 0, 1).session_id
+    client.now_ms = 120_001
+    client.fetch(used, 1)
+    assert client.fetch(0, INITIAL_EPOCH, 0).session_id > 0
+    assert client.fetch(used, 2).incremental
+    with pytest.raises(ApiError):
+        client.fetch(old, 1)
+
+
+def test_a_longer_list_displaces_a_shorter_one_that_had_its_time() -> None:
+    client = new(slots_max=2)
+    short = client.fetch(0, INITIAL_EPOCH, 0).session_id
+    client.fetch(0, INITIAL_EPOCH, 0, 1)
+    client.now_ms = 100_000
+    client.fetch(short, 1)
+    assert client.fetch(0, INITIAL_EPOCH, 0, 1, 2).session_id == 0
+    client.now_ms = 121_000
+    client.fetch(short, 2)
+    assert client.fetch(0, INITIAL_EPOCH, 0, 1, 2).session_id > 0
+
+
+def test_ten_thousand_sessions_stay_within_the_slots() -> None:
+    client = new(slots_max=100)
+    for number in range(10_000):
+        client.now_ms += 10_000
+        client.fetch(0, INITIAL_EPOCH, *range(number % 3 + 1))
+        assert len(client.cache) <= 100
+
+
+def test_no_slots_means_no_sessions() -> None:
+    client = new(slots_max=0)
+    plan = client.fetch(0, INITIAL_EPOCH, 0)
+    assert (plan.session_id, indexes(plan)) == (0, [0])
