@@ -1,0 +1,146 @@
+"""The interop scenario with franz-go, kafkajs, the Java client and kcat (see README.md here)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.flaky_proxy import FlakyProxy
+
+pytestmark = pytest.mark.interop
+
+HERE = Path(__file__).parent
+BUILD_TIMEOUT_S = 300
+RUN_TIMEOUT_S = 150
+SCENARIO_STEPS = 8
+
+
+def need(*programs: str) -> None:
+    """Skip the group where a program is missing; on CI all of them must be there."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing and os.environ.get("CI") == "true":
+        pytest.fail(f"CI must run this group, but {', '.join(missing)} is missing")
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)} (docs/gaps.md)")
+
+
+def run(*command: str | Path, cwd: Path = HERE, timeout_s: float = RUN_TIMEOUT_S) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    need("go")
+    program = tmp_path_factory.mktemp("go") / "scenario"
+    run("go", "build", "-o", program, ".", cwd=HERE / "go", timeout_s=BUILD_TIMEOUT_S)
+    return [str(program)]
+
+
+@pytest.fixture(scope="session")
+def kafkajs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    need("node", "npm")
+    place = tmp_path_factory.mktemp("node")
+    for name in ("package.json", "package-lock.json", "scenario.js"):
+        shutil.copy(HERE / "node" / name, place)
+    run("npm", "ci", "--no-audit", "--no-fund", cwd=place, timeout_s=BUILD_TIMEOUT_S)
+    return ["node", str(place / "scenario.js")]
+
+
+@pytest.fixture(scope="session")
+def java_client(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    need("java", "mvn")
+    place = tmp_path_factory.mktemp("java")
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={place}"]
+    pom = HERE / "java" / "pom.xml"
+    run("mvn", "-q", "-B", "-f", pom, *copy, timeout_s=BUILD_TIMEOUT_S)
+    jars = sorted(place.glob("*.jar"))
+    compiler = next(jar for jar in jars if jar.name.startswith("ecj-"))
+    class_path = os.pathsep.join(map(str, jars))
+    source = HERE / "java" / "Scenario.java"
+    run("java", "-jar", compiler, "-17", "-nowarn", "-cp", class_path, "-d", place / "out", source)
+    return ["java", "-cp", os.pathsep.join([str(place / "out"), class_path]), "Scenario"]
+
+
+@pytest.fixture(params=["franz_go", "kafkajs", "java_client"])
+def program(request: pytest.FixtureRequest) -> list[str]:
+    return list(request.getfixturevalue(request.param))
+
+
+def test_scenario(program: list[str], bootstrap: str, prefix: str) -> None:
+    output = run(*program, bootstrap, prefix, "all")
+    assert output.count("ok ") == SCENARIO_STEPS, output
+
+
+def test_idempotent_producer_with_retries(
+    program: list[str], flaky: FlakyProxy, prefix: str
+) -> None:
+    before = flaky.cuts
+    flaky.arm()
+    output = run(*program, f"127.0.0.1:{flaky.port}", prefix, "idempotent")
+    assert "ok idempotent producer with retries" in output
+    assert flaky.cuts > before, "no connection was cut, so nothing was tested"
+
+
+def test_java_transactional_producer_is_refused_at_once(
+    java_client: list[str], bootstrap: str, prefix: str
+) -> None:
+    output = run(*java_client, bootstrap, prefix, "transactional")
+    assert "ok transactional producer refused within a second" in output
+
+
+def test_librdkafka_transactional_producer_is_refused_at_once(bootstrap: str, prefix: str) -> None:
+    from confluent_kafka import KafkaException, Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": prefix})
+    begin = time.monotonic()
+    with pytest.raises(KafkaException) as raised:
+        producer.init_transactions(10)
+    assert time.monotonic() - begin < 1
+    assert raised.value.args[0].name() == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    assert not raised.value.args[0].retriable()
+
+
+# --- kcat -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_kcat_every_codec(bootstrap: str, prefix: str, codec: str, tmp_path: Path) -> None:
+    need("kcat")
+    lines = [f"k{i}:value {i} of {codec}, and again: {i}" for i in range(200)]
+    source = tmp_path / "lines"
+    source.write_text("".join(f"{line}\n" for line in lines))
+    run("kcat", "-b", bootstrap, "-P", "-t", prefix, "-z", codec, "-K:", "-l", source)
+    read = run("kcat", "-b", bootstrap, "-C", "-t", prefix, "-o", "beginning", "-e", "-q", "-K:")
+    assert sorted(read.splitlines()) == sorted(lines)
+
+
+def test_kcat_group_listing_and_offsets_by_time(
+    bootstrap: str, prefix: str, tmp_path: Path
+) -> None:
+    need("kcat")
+    source = tmp_path / "lines"
+    source.write_text("".join(f"{i}\n" for i in range(100)))
+    run("kcat", "-b", bootstrap, "-P", "-t", prefix, "-p", "0", "-l", source)
+    assert f'topic "{prefix}"' in run("kcat", "-b", bootstrap, "-L")
+    group = ["kcat", "-b", bootstrap, "-G", prefix, "-X", "auto.offset.reset=earliest"]
+    read = run(*group, "-e", "-q", prefix, "-c", "100")
+    assert [int(line) for line in read.splitlines()] == list(range(100))
+    future_ms = int(time.time() * 1000) + 3_600_000
+    query = run("kcat", "-b", bootstrap, "-Q", "-t", f"{prefix}:0:{future_ms}")
+    assert "offset -1" in query or "offset 100" in query
+    query = run("kcat", "-b", bootstrap, "-Q", "-t", f"{prefix}:0:1")
+    assert "offset 0" in query

@@ -1,0 +1,124 @@
+"""The interop scenario with confluent-kafka, aiokafka and kafka-python (see README.md here)."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.interop.python_clients import (
+    TIMEOUT_S,
+    AioKafka,
+    Client,
+    Confluent,
+    KafkaPython,
+    Message,
+)
+from tests.support.flaky_proxy import FlakyProxy
+
+pytestmark = [
+    pytest.mark.interop,
+    # The client libraries leave sockets and deprecated calls of their own behind.
+    pytest.mark.filterwarnings("default"),
+]
+
+CLIENTS: dict[str, Callable[[str], Client]] = {
+    "confluent-kafka": Confluent,
+    "aiokafka": AioKafka,
+    "kafka-python": KafkaPython,
+}
+
+
+@pytest.fixture(params=list(CLIENTS))
+def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Client]:
+    made = CLIENTS[request.param](bootstrap)
+    yield made
+    if isinstance(made, AioKafka):
+        made.close()
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"timed out: {what}"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec(client: Client, prefix: str, codec: str) -> None:
+    client.create_topic(prefix, 3, {})
+    messages = [
+        Message(b"value %d, and again: %d" % (i, i), b"k%d" % i, [("n", b"%d" % i)])
+        for i in range(200)
+    ]
+    client.produce(prefix, messages, codec)
+    got = client.read_all(prefix, 3, len(messages))
+    assert sorted((m.key, m.value, tuple(m.headers)) for m in got) == sorted(
+        (m.key, m.value, tuple(m.headers)) for m in messages
+    )
+
+
+def test_group_of_three_with_a_rebalance(client: Client, prefix: str) -> None:
+    client.create_topic(prefix, 6, {})
+    members = [client.member(prefix, prefix) for _ in range(3)]
+    got: Counter[bytes] = Counter()
+
+    def all_read() -> Counter[bytes]:
+        return sum((m.values for m in members), got.copy())
+
+    wait_for("2+2+2", lambda: [m.assigned() for m in members] == [2, 2, 2])
+    client.produce(prefix, [Message(b"%d" % i, partition=i % 6) for i in range(300)], "none")
+    wait_for("300 records", lambda: len(all_read()) == 300)
+    first = members.pop(0)
+    first.stop()
+    got += first.values
+    wait_for("3+3", lambda: [m.assigned() for m in members] == [3, 3])
+    client.produce(prefix, [Message(b"%d" % i, partition=i % 6) for i in range(300, 600)], "none")
+    wait_for("600 records", lambda: len(all_read()) == 600)
+    for member in members:
+        member.stop()
+    assert set(all_read().values()) == {1}
+    assert client.committed(prefix, prefix, 6) == 600
+
+
+def test_seek_by_timestamp(client: Client, prefix: str) -> None:
+    client.create_topic(prefix, 1, {})
+    base_ms = int(time.time()) * 1000 - 3_600_000
+    client.produce(
+        prefix,
+        [Message(b"%d" % i, partition=0, timestamp_ms=base_ms + i * 1000) for i in range(100)],
+        "none",
+    )
+    offset = client.offset_at(prefix, base_ms + 49_500)
+    assert offset == 50
+    assert client.read_from(prefix, offset).value == b"50"
+
+
+def test_create_describe_alter_delete(client: Client, prefix: str) -> None:
+    client.create_topic(prefix, 2, {"retention.ms": "3600000"})
+    wait_for("described", lambda: client.topic_config(prefix, "retention.ms") == "3600000")
+    client.alter_topic(prefix, "retention.ms", "7200000")
+    wait_for("altered", lambda: client.topic_config(prefix, "retention.ms") == "7200000")
+    client.add_partitions(prefix, 5)
+    wait_for("five partitions", lambda: client.partitions(prefix) == 5)
+    client.delete_topic(prefix)
+    wait_for("deleted", lambda: prefix not in client.topics())
+
+
+@pytest.mark.parametrize("name", list(CLIENTS))
+def test_idempotent_producer_with_retries(flaky: FlakyProxy, prefix: str, name: str) -> None:
+    address = f"127.0.0.1:{flaky.port}"
+    flaky.arm(False)
+    client = CLIENTS[name](address)
+    client.create_topic(prefix, 1, {})
+    flaky.arm()
+    before = flaky.cuts
+    values = [b"%d" % i for i in range(1000)]
+    client.produce(prefix, [Message(v, partition=0) for v in values], "none", idempotent=True)
+    flaky.arm(False)
+    assert flaky.cuts > before, "no connection was cut, so nothing was tested"
+    assert [m.value for m in client.read_all(prefix, 1, len(values))] == values
+    if isinstance(client, AioKafka):
+        client.close()
