@@ -1,0 +1,43 @@
+"""The configuration engine: Kafka's keys, types, defaults, rules and sources.
+
+Pure: text in, typed values or a ConfigError out. The tables (`keys_*.py`) hold facts about
+Kafka 4.3.1's keys; tests compare them with Kafka's own where it is at hand.
+"""
+
+from __future__ import annotations
+
+from runtime.config.errors import ConfigError, UnknownKey
+from runtime.config.listeners import HostPort, Listener, Voter
+from runtime.config.node import NodeConfig
+from runtime.config.schema import ConfigKey, Dynamic, Importance, Type
+from runtime.config.topic import (
+    ConfigValue,
+    Source,
+    Synonym,
+    TopicConfig,
+    effective_node_config,
+    effective_topic_config,
+    topic_defaults,
+    validate_topic_config,
+)
+
+__all__ = [
+    "ConfigError",
+    "ConfigKey",
+    "ConfigValue",
+    "Dynamic",
+    "HostPort",
+    "Importance",
+    "Listener",
+    "NodeConfig",
+    "Source",
+    "Synonym",
+    "TopicConfig",
+    "Type",
+    "UnknownKey",
+    "Voter",
+    "effective_node_config",
+    "effective_topic_config",
+    "topic_defaults",
+    "validate_topic_config",
+]
