@@ -418,11 +418,13 @@ def rebuild_batch(
 def assemble(
     header: BatchHeader, payload: Buffer, compression: Codec, level: int | None = None
 ) -> bytes:
-    """A batch of `header`'s fields and the plain `payload`.
+    """A batch of `header`'s fields and the plain `payload`; an empty one is not compressed.
 
     Length, CRC and the codec bits are computed; every other field is taken as it is.
     """
-    body = compress(compression, payload, level) if payload else b""
+    if not payload:
+        compression = Codec.NONE
+    body = compress(compression, payload, level)
     out = bytearray(HEADER_BYTES)
     fields = list(header.fields())
     fields[1] = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(body)
