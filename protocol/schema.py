@@ -218,7 +218,9 @@ class SchemaMeta(type):
         if bases:
             namespace["__slots__"] = tuple(fields)
             namespace["FIELDS"] = tuple(fields.values())
-            namespace["_codecs"] = {}
+            namespace["_getter"] = None
+            namespace["_encoders"] = {}
+            namespace["_decoders"] = {}
         cls = super().__new__(mcls, name, bases, namespace)
         for inner in nested:
             cast(Any, inner)._owner = cls
@@ -255,7 +257,9 @@ class Struct(metaclass=SchemaMeta):
     __hash__ = None  # type: ignore[assignment]  # mutable values are not hashable
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
-    _codecs: ClassVar[dict[Any, Any]] = {}
+    _getter: ClassVar[Any] = None
+    _encoders: ClassVar[dict[int, Any]] = {}
+    _decoders: ClassVar[dict[int, Any]] = {}
     _owner: ClassVar[Any] = None
 
     if TYPE_CHECKING:
@@ -300,11 +304,10 @@ S = TypeVar("S", bound=Struct)
 
 
 def _values(value: Struct) -> Any:
-    getter = value._codecs.get("values")
-    if getter is None:
-        getter = attrgetter("unknown_tags", "unknown_tags", *(f.name for f in value.FIELDS))
-        value._codecs["values"] = getter
-    return getter(value)
+    cls = type(value)
+    if cls._getter is None:
+        cls._getter = attrgetter("unknown_tags", *(f.name for f in cls.FIELDS))
+    return cls._getter(value)
 
 
 def _compile_init(cls: type[Struct]) -> Any:

@@ -1,0 +1,285 @@
+"""The decoder of one message version, as source.
+
+Adjacent fixed-size fields, the length prefix of the variable field that follows them and the
+count of tagged fields are read with one `unpack_from`, straight into the attributes. Structs are
+read inline: no call per element. Reading beyond the buffer raises struct.error or IndexError;
+every length is compared with the bytes left before anything is built from it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from protocol.compiler.plan import (
+    COMPACT_PREFIX,
+    MAX_LENGTH,
+    MAX_STRING_BYTES,
+    Plan,
+    PlannedField,
+)
+from protocol.compiler.source import SMALL_ARRAY, Malformed, Source, size_of
+from protocol.schema import FRESH
+
+
+def uvarint_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """Finish an unsigned varint whose first byte, with the high bit set, was read before `pos`.
+
+    Returns (value, next position). Five bytes at most, and no more than 2**31 - 1.
+    """
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > MAX_LENGTH:
+                raise Malformed
+            return value, pos
+    raise Malformed
+
+
+def unknown_tags(
+    buf: memoryview, pos: int, end: int, count: int
+) -> tuple[dict[int, bytes] | None, int]:
+    """Keep the tagged fields of a struct that knows none.
+
+    `count` is the first byte of their number, read before `pos`.
+    """
+    if count > 0x7F:
+        count, pos = uvarint_rest(buf, pos, count)
+    tags: dict[int, bytes] = {}
+    last = -1
+    for _ in range(count):
+        tag = buf[pos]
+        pos += 1
+        if tag > 0x7F:
+            tag, pos = uvarint_rest(buf, pos, tag)
+        size = buf[pos]
+        pos += 1
+        if size > 0x7F:
+            size, pos = uvarint_rest(buf, pos, size)
+        stop = pos + size
+        if tag <= last or stop > end:
+            raise Malformed
+        tags[tag] = bytes(buf[pos:stop])
+        last = tag
+        pos = stop
+    return tags or None, pos
+
+
+def compile_decoder(plan: Plan) -> Any:
+    """Return `decode(buf: memoryview, pos, end) -> (object, next position)`."""
+    return _Decoder().compile(plan)
+
+
+class _Decoder:
+    def __init__(self) -> None:
+        self.source = Source()
+        self.targets: list[str] = []
+        self.codes = ""
+        self.source.scope.update(
+            new=object.__new__,
+            uvarint_rest=uvarint_rest,
+            unknown_tags=unknown_tags,
+            unpack_from=struct.unpack_from,
+        )
+
+    def compile(self, plan: Plan) -> Any:
+        self.read_struct(plan, "m")
+        self.source.emit("return m, pos")
+        return self.source.function("decode(buf, pos, end)")
+
+    # --- fixed-size fields wait here until something of variable size follows
+
+    def fixed(self, target: str, code: str) -> None:
+        self.targets.append(target)
+        self.codes += code
+
+    def flush(self) -> None:
+        if not self.targets:
+            return
+        comma = "," if len(self.targets) == 1 else ""
+        unpack = self.source.packer("unpack", self.codes)
+        self.source.emit(f"{', '.join(self.targets)}{comma} = {unpack}(buf, pos)")
+        self.source.emit(f"pos += {size_of(self.codes)}")
+        self.targets, self.codes = [], ""
+
+    def varint(self, name: str) -> None:
+        """Finish the varint in `name`, whose first byte was just read."""
+        with self.source.block(f"if {name} > 127:"):
+            self.source.emit(f"{name}, pos = uvarint_rest(buf, pos, {name})")
+
+    # --- structs
+
+    def read_struct(self, plan: Plan, name: str) -> None:
+        emit = self.source.emit
+        emit(f"{name} = new({self.source.constant('C', plan.cls)})")
+        for f in plan.absent + plan.tagged:
+            self.set_default(f, plan, f"{name}.{f.name}")
+        emit(f"{name}.unknown_tags = None")
+        for f in plan.plain:
+            self.read_field(f, f"{name}.{f.name}")
+        if plan.flexible:
+            self.fixed("tags", "B")
+        self.flush()
+        if not plan.flexible:
+            return
+        with self.source.block("if tags:"):
+            if plan.tagged:
+                self.read_tags(plan, name)
+            else:
+                emit(f"{name}.unknown_tags, pos = unknown_tags(buf, pos, end, tags)")
+
+    def set_default(self, f: PlannedField, plan: Plan, target: str) -> None:
+        if f.default is not FRESH:
+            literal = repr(f.default)
+            self.source.emit(f"{target} = {literal}")
+        elif f.kind.element is not None:
+            self.source.emit(f"{target} = []")
+        else:
+            assert f.struct is not None
+            name = self.source.fresh("d")
+            self.source.emit(f"{target} = {name} = new({self.source.constant('C', f.struct.cls)})")
+            inner = f.struct
+            for g in inner.plain + inner.tagged + inner.absent:
+                self.set_default(g, inner, f"{name}.{g.name}")
+            self.source.emit(f"{name}.unknown_tags = None")
+
+    def read_tags(self, plan: Plan, name: str) -> None:
+        source = self.source
+        last, extra, tag, stop = (source.fresh(s) for s in ("last", "extra", "tag", "stop"))
+        self.varint("tags")
+        source.emit(f"{last} = -1")
+        source.emit(f"{extra} = {{}}")
+        with source.block("for _ in range(tags):"):
+            for item in (tag, "size"):
+                source.emit(f"{item} = buf[pos]")
+                source.emit("pos += 1")
+                self.varint(item)
+            source.emit(f"{stop} = pos + size")
+            with source.block(f"if {tag} <= {last} or {stop} > end:"):
+                source.emit("raise Malformed")
+            source.emit(f"{last} = {tag}")
+            word = "if"
+            for f in plan.tagged:
+                with source.block(f"{word} {tag} == {f.tag}:"):
+                    self.read_field(f, f"{name}.{f.name}")
+                    self.flush()
+                word = "elif"
+            with source.block("else:"):
+                source.emit(f"{extra}[{tag}] = bytes(buf[pos:{stop}])")
+                source.emit(f"pos = {stop}")
+            with source.block(f"if pos != {stop}:"):
+                source.emit("raise Malformed")
+        with source.block(f"if {extra}:"):
+            source.emit(f"{name}.unknown_tags = {extra}")
+
+    # --- fields
+
+    def read_field(self, f: PlannedField, target: str) -> None:
+        if f.kind.code:
+            self.fixed(target, f.kind.code)
+        elif f.kind.name == "struct":
+            self.read_nested(f, target)
+        elif f.kind.name == "array":
+            self.read_array(f, target)
+        else:
+            self.read_blob(f, target)
+
+    def read_nested(self, f: PlannedField, target: str) -> None:
+        assert f.struct is not None
+        name = self.source.fresh("m")
+        if not f.nullable:
+            self.flush()
+            self.read_struct(f.struct, name)
+            self.source.emit(f"{target} = {name}")
+            return
+        self.fixed("n", "b")
+        self.flush()
+        with self.source.block("if n >= 0:"):
+            self.read_struct(f.struct, name)
+            self.source.emit(f"{target} = {name}")
+        with self.source.block("elif n == -1:"):
+            self.source.emit(f"{target} = None")
+        with self.source.block("else:"):
+            self.source.emit("raise Malformed")
+
+    def read_length(self, f: PlannedField, n: str) -> None:
+        """Read the prefix of a variable-size field into `n`; -1 stands for null in the end."""
+        self.fixed(n, f.prefix)
+        self.flush()
+        if f.prefix != COMPACT_PREFIX:
+            return
+        with self.source.block(f"if {n} > 127:"):
+            self.source.emit(f"{n}, pos = uvarint_rest(buf, pos, {n})")
+            if f.kind.name == "string":
+                with self.source.block(f"if {n} > {MAX_STRING_BYTES + 1}:"):
+                    self.source.emit("raise Malformed")
+
+    def read_blob(self, f: PlannedField, target: str) -> None:
+        source = self.source
+        self.read_length(f, "n")
+        shift = " - 1" if f.compact else ""
+        value = {
+            "string": 'str(buf[pos:stop], "utf-8")',
+            "bytes": "bytes(buf[pos:stop])",
+            "records": "buf[pos:stop]",
+        }[f.kind.name]
+        source.emit(f"stop = pos + n{shift}")
+        if not f.nullable:
+            with source.block("if not pos <= stop <= end:"):
+                source.emit("raise Malformed")
+            source.emit(f"{target} = {value}")
+            source.emit("pos = stop")
+            return
+        with source.block("if pos <= stop <= end:"):
+            source.emit(f"{target} = {value}")
+            source.emit("pos = stop")
+        with source.block(f"elif n == {0 if f.compact else -1}:"):
+            source.emit(f"{target} = None")
+        with source.block("else:"):
+            source.emit("raise Malformed")
+
+    def read_array(self, f: PlannedField, target: str) -> None:
+        source = self.source
+        element = f.element()
+        smallest = element.min_size_bytes()
+        assert smallest > 0, f"elements of {f.name} take no bytes, so their number has no bound"
+        n = source.fresh("n")
+        self.read_length(f, n)
+        if f.compact:
+            source.emit(f"{n} -= 1")
+        times = f" * {smallest}" if smallest > 1 else ""
+        if not f.nullable:
+            with source.block(f"if not 0 <= {n}{times} <= end - pos:"):
+                source.emit("raise Malformed")
+            self.read_elements(element, n, target)
+            return
+        with source.block(f"if 0 <= {n}{times} <= end - pos:"):
+            self.read_elements(element, n, target)
+        with source.block(f"elif {n} == -1:"):
+            source.emit(f"{target} = None")
+        with source.block("else:"):
+            source.emit("raise Malformed")
+
+    def read_elements(self, element: PlannedField, n: str, target: str) -> None:
+        source = self.source
+        code = element.kind.code
+        if code and len(code) == 1:
+            small = source.array_packers("unpack", code)
+            with source.block(f"if {n} < {SMALL_ARRAY}:"):
+                source.emit(f"{target} = list({small}[{n}](buf, pos))")
+            with source.block("else:"):
+                source.emit(f"{target} = list(unpack_from(f'>{{{n}}}{code}', buf, pos))")
+            source.emit(f"pos += {n} * {element.kind.size_bytes}")
+            return
+        items, item = source.fresh("items"), source.fresh("m")
+        source.emit(f"{target} = {items} = []")
+        with source.block(f"for _ in range({n}):"):
+            if element.struct is not None:
+                self.read_struct(element.struct, item)
+            else:
+                self.read_field(element, item)
+                self.flush()
+            source.emit(f"{items}.append({item})")
