@@ -1,7 +1,7 @@
 """The rule for a topic's name, applied wherever a name enters the system.
 
 A name becomes part of a directory name (`<topic>-<partition>`), of a metric label and of log
-lines, so nothing may build a path from a name that `check_topic_name` has not accepted: not a
+lines, so nothing may build a path from a name that `topic_name_problem` has not passed: not a
 request, not a record replayed from the metadata log, not a folder found on disk.
 
 The alphabet is ASCII letters, digits, `.`, `_` and `-`; the length is 1 to 249, so that the name,

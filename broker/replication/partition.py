@@ -23,6 +23,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.replication.waits import CommitWaiter, FetchWait
+from protocol.batch.validate import AppendRules
 from protocol.errors import ApiError, ErrorCode
 from runtime.errors import InvariantViolated
 
@@ -142,6 +143,7 @@ class Partition:
         "remote",
         "replicas",
         "role",
+        "rules",
         "topic",
         "topic_id",
     )
@@ -161,6 +163,7 @@ class Partition:
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
         self.min_isr = 1
+        self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
         self._commit_waits: deque[tuple[int, CommitWaiter, Any]] = deque()

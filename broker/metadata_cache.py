@@ -1,0 +1,144 @@
+"""The metadata image as clients ask for it: by listener, by name, by id.
+
+The image is a frozen value that the loader replaces; this holds the newest one and the few views
+that are too dear to compute per request. Each view is dropped when what it was made from changes,
+told by identity.
+
+Whether a broker is shown depends on the listener the client came in on: an address on another
+listener is of no use to it. A fenced broker is registered but not alive: it is in no list of
+brokers, it counts as an offline replica, and no response names it as a leader to go to.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from immutables import Map
+
+from metalog.image.delta import MetadataDelta
+from metalog.image.values import (
+    EMPTY_IMAGE,
+    BrokerImage,
+    ConfigResourceType,
+    Endpoint,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+
+_NO_CONFIG: Map[str, str] = Map()
+
+
+class LeaderHint(NamedTuple):
+    """Where a client should go instead (KIP-951). Never a fenced or unknown node."""
+
+    leader_id: int
+    leader_epoch: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class MetadataCache:
+    """The newest image and its views."""
+
+    def __init__(self, node_id: int, cluster_id: str, rng: random.Random) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self._rng = rng
+        self.image: MetadataImage = EMPTY_IMAGE
+        self._alive: dict[str, tuple[tuple[BrokerImage, Endpoint], ...]] = {}
+        self._alive_of: Map[int, BrokerImage] | None = None
+        self._names: list[str] | None = []
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Takes the next image. Plain assignment: requests see the old or the new one whole."""
+        # The map of topics is another object after every partition change; its names are not.
+        if any(change.created or change.deleted for change in delta.topics.values()):
+            self._names = None
+        self.image = image
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def alive_brokers(self, listener: str) -> tuple[tuple[BrokerImage, Endpoint], ...]:
+        """Unfenced brokers that can be reached on `listener`, by id."""
+        brokers = self.image.cluster.brokers
+        if brokers is not self._alive_of:
+            self._alive = {}
+            self._alive_of = brokers
+        alive = self._alive.get(listener)
+        if alive is None:
+            found = (
+                (broker, broker.endpoint(listener))
+                for _, broker in sorted(brokers.items())
+                if not broker.fenced
+            )
+            alive = tuple((broker, endpoint) for broker, endpoint in found if endpoint is not None)
+            self._alive[listener] = alive
+        return alive
+
+    def alive_endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where an unfenced broker is reached on `listener`."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            return None
+        return broker.endpoint(listener)
+
+    def controller_hint(self, listener: str) -> int:
+        """The `controller_id` for clients: some broker, since each one forwards. -1 if none."""
+        alive = self.alive_brokers(listener)
+        return self._rng.choice(alive)[0].id if alive else -1
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.image.topics.by_name.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        return self.image.topics.by_id.get(topic_id)
+
+    def topic_names(self) -> list[str]:
+        """All names in order. The list is shared: do not change it."""
+        names = self._names
+        if names is None:
+            names = self._names = sorted(self.image.topics.by_name)
+        return names
+
+    def partition(self, name: str, index: int) -> PartitionImage | None:
+        topic = self.image.topics.by_name.get(name)
+        return None if topic is None else topic.partitions.get(index)
+
+    def leader_hint(
+        self, partition: PartitionImage | None, listener: str, *, epoch_at_least: int
+    ) -> LeaderHint | None:
+        """The partition's leader if it is alive, can be reached, and its epoch is not older."""
+        if partition is None or partition.leader_epoch < epoch_at_least:
+            return None
+        endpoint = self.alive_endpoint(partition.leader, listener)
+        if endpoint is None:
+            return None
+        return LeaderHint(
+            partition.leader,
+            partition.leader_epoch,
+            endpoint.host,
+            endpoint.port,
+            self.image.cluster.brokers[partition.leader].rack,
+        )
+
+    # --- configs ------------------------------------------------------------------------------
+
+    def config_overrides(self, resource_type: int, name: str) -> Map[str, str]:
+        """What is set for one resource; empty when nothing is."""
+        return self.image.configs.get((resource_type, name), _NO_CONFIG)
+
+    def topic_overrides(self, name: str) -> Map[str, str]:
+        return self.config_overrides(ConfigResourceType.TOPIC, name)
+
+    def broker_overrides(self) -> Map[str, str]:
+        """Dynamic configuration of this broker alone."""
+        return self.config_overrides(ConfigResourceType.BROKER, str(self.node_id))
+
+    def cluster_overrides(self) -> Map[str, str]:
+        """Dynamic configuration that all brokers share."""
+        return self.config_overrides(ConfigResourceType.BROKER, "")

@@ -1,0 +1,354 @@
+"""All partitions on this broker: found by name or id, made and changed by the metadata log.
+
+`apply` takes each new image. What changes a partition's role is cheap and done at once, except
+that making thousands of logs is not: partitions whose log must be created or given up go into a
+backlog that `advance` works off in slices, always by the newest image, never by the one that put
+them there. Until its turn comes, a partition is simply not led here yet and clients ask again.
+
+A disk error takes the partition offline and is reported once to `on_storage_failure`, which stops
+the node: there is one log directory, so there is nothing left to serve from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+
+from broker.metadata_cache import MetadataCache
+from broker.replication.partition import Partition, Role
+from broker.topic_settings import TopicSettings, TopicSettingsTable
+from metalog.image.delta import MetadataDelta
+from metalog.image.values import MetadataImage, PartitionImage, TopicImage
+from protocol.batch.header import Buffer
+from protocol.batch.validate import check_batch, finish
+from protocol.errors import ApiError, ErrorCode
+from protocol.topic_name import topic_name_problem
+from runtime.clock import Clock
+from runtime.errors import InvariantViolated
+from runtime.log import get_logger
+
+if TYPE_CHECKING:
+    from storage.log.log import AppendInfo
+    from storage.log.manager import LogManager
+
+ALL_REPLICAS: Final = -1
+"""The value of acks that waits for the whole ISR."""
+
+_log = get_logger("broker.replicas")
+
+PartitionId = tuple[bytes, int]
+
+
+class LeadershipListener(Protocol):
+    """Told about roles of the partitions of one topic (coordinators)."""
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads from now on."""
+
+    def resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """It leads no longer; None: the replica is gone."""
+
+
+class Appended(NamedTuple):
+    """What an append did: offsets, and where the high watermark must be for acks=all."""
+
+    info: AppendInfo
+    log_append_time_ms: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.info.last_offset + 1
+
+
+class ReplicaManager:
+    """The partitions of one broker."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        logs: LogManager,
+        settings: TopicSettingsTable,
+        metadata: MetadataCache,
+        clock: Clock,
+        on_storage_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self.node_id = node_id
+        self.logs = logs
+        self.metadata = metadata
+        self._settings = settings
+        self._clock = clock
+        self._on_storage_failure = on_storage_failure
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self._backlog: dict[PartitionId, None] = {}
+        self._listeners: dict[str, list[LeadershipListener]] = {}
+        self._schedule: Callable[[], None] = lambda: None
+
+    # --- finding ------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_id.values():
+            yield from partitions.values()
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The replica on this broker, None if there is none."""
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def find(self, topic: str, index: int) -> Partition:
+        """The replica on this broker.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER for a partition that exists elsewhere (or here soon),
+                UNKNOWN_TOPIC_OR_PARTITION for one that does not exist.
+        """
+        partitions = self._by_name.get(topic)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        if self.metadata.partition(topic, index) is not None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """The replica on this broker; as `find`, with UNKNOWN_TOPIC_ID for an unknown id."""
+        partitions = self._by_id.get(topic_id)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        topic = self.metadata.topic_by_id(topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, None)
+        if index in topic.partitions:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def append(
+        self,
+        partition: Partition,
+        records: Buffer | None,
+        *,
+        api_version: int,
+        required_acks: int,
+        transactional: bool,
+        now_ms: int,
+    ) -> Appended:
+        """Checks one client batch and appends it; consumes `records` before it returns.
+
+        Raises:
+            ApiError: of `check_batch` and `finish`; NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+                KAFKA_STORAGE_ERROR; of the producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER,
+                DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH ...).
+        """
+        log = partition.require_leader()
+        if required_acks == ALL_REPLICAS and len(partition.isr) < partition.effective_min_isr:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, None)
+        rules = partition.rules
+        header = check_batch(records, api_version, rules, transactional=transactional)
+        assert records is not None
+        valid = finish(records, header, rules, now_ms)
+        data = valid.data
+        try:
+            info = log.append_as_leader(data, partition.leader_epoch, now_ms)
+        except OSError as error:
+            self.storage_failed(partition, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None) from error
+        if not info.duplicate:
+            counters = partition.counters
+            counters.bytes_in += len(data)
+            counters.messages_in += header.record_count
+            partition.appended(info, len(data))
+        return Appended(info, valid.log_append_time_ms)
+
+    def storage_failed(self, partition: Partition, error: BaseException) -> None:
+        """A disk operation on this partition's log failed."""
+        _log.error(
+            "disk error, partition goes offline",
+            topic=partition.topic,
+            partition=partition.index,
+            error=str(error),
+        )
+        if partition.role is not Role.DELETED:
+            partition.become_offline()
+        self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
+
+    # --- metadata -----------------------------------------------------------------------------
+
+    def on_backlog(self, schedule: Callable[[], None]) -> None:
+        """`schedule` is called when `advance` has something to do again."""
+        self._schedule = schedule
+
+    def add_leadership_listener(self, topic: str, listener: LeadershipListener) -> None:
+        """Tells `listener` of roles in `topic`, at once of those held already."""
+        self._listeners.setdefault(topic, []).append(listener)
+        for partition in self._by_name.get(topic, {}).values():
+            if partition.is_leader:
+                listener.elected(partition.index, partition.leader_epoch)
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follows the image. `metadata` holds `image` already."""
+        changed = self._settings.publish(delta, image)
+        for topic in changed:
+            for partition in self._by_name.get(topic, {}).values():
+                self._configure(partition, self._settings.of(topic))
+        for topic_id in delta.topics:
+            self._apply_topic(topic_id, image)
+        if self._backlog:
+            self._schedule()
+
+    def _apply_topic(self, topic_id: bytes, image: MetadataImage) -> None:
+        topic = image.topics.by_id.get(topic_id)
+        hosted = self._by_id.get(topic_id, {})
+        if topic is None:
+            for index in list(hosted):
+                self._backlog[(topic_id, index)] = None
+                self._retire(hosted[index])
+            return
+        for index, wanted in sorted(topic.partitions.items()):
+            partition = hosted.get(index)
+            if partition is not None and self.node_id in wanted.replicas:
+                self._assign_role(partition, wanted)
+            elif partition is not None or self.node_id in wanted.replicas:
+                self._backlog[(topic_id, index)] = None
+                if partition is not None:
+                    self._retire(partition)
+
+    def advance(self, budget_ms: float) -> bool:
+        """Works off the backlog for about `budget_ms`; True if some of it is left."""
+        deadline_ms = self._clock.monotonic_ms() + budget_ms
+        while self._backlog:
+            topic_id, index = next(iter(self._backlog))
+            del self._backlog[(topic_id, index)]
+            self._settle(topic_id, index)
+            if self._clock.monotonic_ms() >= deadline_ms:
+                break
+        return bool(self._backlog)
+
+    def _settle(self, topic_id: bytes, index: int) -> None:
+        """Makes the replica exist, or not, as the newest image says."""
+        image = self.metadata.image
+        topic = image.topics.by_id.get(topic_id)
+        wanted = None if topic is None else topic.partitions.get(index)
+        partition = self._by_id.get(topic_id, {}).get(index)
+        if topic is None or wanted is None or self.node_id not in wanted.replicas:
+            if partition is not None:
+                self._give_up(partition)
+            return
+        if partition is not None and partition.role is Role.DELETED:
+            # Moved away and back again before its old log was given up.
+            self._give_up(partition)
+            partition = None
+        if partition is None:
+            partition = self._create(topic, index)
+        if partition is not None:
+            self._assign_role(partition, wanted)
+
+    def _create(self, topic: TopicImage, index: int) -> Partition | None:
+        problem = topic_name_problem(topic.name)
+        if problem is not None:
+            raise InvariantViolated(f"topic {topic.name!r} in the metadata log: {problem}")
+        namesake = self.get(topic.name, index)
+        if namesake is not None:
+            # The topic was deleted and made again: the old log must leave the folder first.
+            self._give_up(namesake)
+        settings = self._settings.of(topic.name)
+        try:
+            log = self.logs.get_or_create(topic.name, index, topic.id, settings.log)
+        except OSError as error:
+            self._on_storage_failure(f"log of {topic.name}-{index}", error)
+            return None
+        partition = Partition(topic.name, topic.id, index, node_id=self.node_id, log=log)
+        self._configure(partition, settings)
+        self._by_id.setdefault(topic.id, {})[index] = partition
+        self._by_name.setdefault(topic.name, {})[index] = partition
+        return partition
+
+    def _configure(self, partition: Partition, settings: TopicSettings) -> None:
+        partition.rules = settings.rules
+        partition.min_isr = settings.min_isr
+        partition.log.update_config(settings.log)
+        if partition.is_leader:
+            partition.maybe_advance_high_watermark()  # a lower minimum may let it go on
+
+    def _assign_role(self, partition: Partition, wanted: PartitionImage) -> None:
+        if partition.role in (Role.OFFLINE, Role.DELETED):
+            if partition.role is Role.DELETED:
+                self._backlog[(partition.topic_id, partition.index)] = None
+            return
+        led, epoch = partition.is_leader, partition.leader_epoch
+        if wanted.leader == self.node_id:
+            try:
+                new_epoch = partition.become_leader(
+                    leader_epoch=wanted.leader_epoch,
+                    partition_epoch=wanted.partition_epoch,
+                    replicas=wanted.replicas,
+                    isr=wanted.isr,
+                    now_ms=self._clock.monotonic_ms(),
+                )
+            except OSError as error:
+                self.storage_failed(partition, error)
+                return
+            if new_epoch:
+                if led:
+                    self._tell_resigned(partition, wanted.leader_epoch)
+                self._tell_elected(partition)
+            return
+        partition.become_follower(
+            leader_id=wanted.leader,
+            leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
+            replicas=wanted.replicas,
+            isr=wanted.isr,
+        )
+        if led and epoch >= 0:
+            self._tell_resigned(partition, wanted.leader_epoch)
+
+    def _retire(self, partition: Partition) -> None:
+        """Nothing more is served from it; its files go when the backlog comes to it."""
+        if partition.role is Role.DELETED:
+            return
+        led = partition.is_leader
+        partition.become_deleted()
+        if led:
+            self._tell_resigned(partition, None)
+
+    def _give_up(self, partition: Partition) -> None:
+        """Takes the replica out of all tables and its files out of the way."""
+        self._retire(partition)
+        _drop(self._by_id, partition.topic_id, partition)
+        _drop(self._by_name, partition.topic, partition)
+        try:
+            self.logs.delete(partition.topic, partition.index)
+        except OSError as error:
+            self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
+
+    def _tell_elected(self, partition: Partition) -> None:
+        for listener in self._listeners.get(partition.topic, ()):
+            listener.elected(partition.index, partition.leader_epoch)
+
+    def _tell_resigned(self, partition: Partition, leader_epoch: int | None) -> None:
+        for listener in self._listeners.get(partition.topic, ()):
+            listener.resigned(partition.index, leader_epoch)
+
+    # --- shutdown and checkpoints -------------------------------------------------------------
+
+    def high_watermarks(self) -> Iterable[tuple[tuple[str, int], int]]:
+        """(topic, partition) and high watermark of every replica, for the checkpoint."""
+        for partition in self:
+            yield (partition.topic, partition.index), partition.log.high_watermark
+
+
+K = TypeVar("K", str, bytes)
+
+
+def _drop(table: dict[K, dict[int, Partition]], key: K, partition: Partition) -> None:
+    held = table.get(key)
+    if held is not None and held.get(partition.index) is partition:
+        del held[partition.index]
+        if not held:
+            del table[key]
