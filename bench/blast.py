@@ -1,0 +1,142 @@
+"""A load that no client limits: produce requests encoded once and sent at C speed.
+
+    python -m bench.blast BOOTSTRAP TOPIC [--batch-bytes 65536] [--connections 4] [--seconds 5]
+
+Each connection keeps `--in-flight` requests under way; a reply is counted by its length prefix and
+its error code is looked at in the first one only. Prints JSON: MB/s of record batches, requests/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import struct
+import time
+from typing import Any
+
+import uvloop
+
+from protocol.api_keys import ApiKey
+from protocol.batch.records import Record, build_batch
+from protocol.codec import decode, encode
+from protocol.headers import RequestHeader, encode_request_header
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+
+VERSION = 11
+_CORRELATION_AT = 8  # size, api key, api version
+
+
+class Blaster(asyncio.Protocol):
+    """One connection: writes the same frame again for each reply that comes."""
+
+    def __init__(self, frame: bytes, in_flight: int) -> None:
+        self._frame = bytearray(frame)
+        self._in_flight = in_flight
+        self._left = b""
+        self._sent = 0
+        self.replies = 0
+        self.stopping = False
+        self.lost = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=1 << 30)
+        for _ in range(self._in_flight):
+            self._send()
+
+    def _send(self) -> None:
+        self._sent += 1
+        struct.pack_into(">i", self._frame, _CORRELATION_AT, self._sent)
+        self._transport.write(bytes(self._frame))
+
+    def data_received(self, data: bytes) -> None:
+        data = self._left + data if self._left else data
+        at = 0
+        while len(data) - at >= 4:
+            end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+            if end > len(data):
+                break
+            if self.replies == 0:
+                check(data[at + 4 : end])
+            self.replies += 1
+            if not self.stopping:
+                self._send()
+            at = end
+        self._left = data[at:]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(error)
+
+
+def check(reply: bytes) -> None:
+    """Stop at a reply that carries an error."""
+    # Correlation id and an empty tag section come before the body of a flexible version.
+    response, _ = decode(ProduceResponse, reply, VERSION, 5)
+    code = response.responses[0].partition_responses[0].error_code
+    if code:
+        raise SystemExit(f"the broker answers error {code}")
+
+
+def request_frame(topic: str, partition: int, batch_bytes: int, acks: int) -> bytes:
+    """One whole Produce frame with a batch of about `batch_bytes`."""
+    value = bytes(max(1, min(1024, batch_bytes) - 70))
+    count = max(1, batch_bytes // 1024)
+    now_ms = int(time.time() * 1000)
+    records = [Record(offset=i, timestamp=now_ms, key=None, value=value) for i in range(count)]
+    data = ProduceRequest.PartitionProduceData(index=partition, records=build_batch(records))
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])],
+    )
+    header = RequestHeader(ApiKey.PRODUCE, VERSION, 0, "blast")
+    body = encode_request_header(header) + encode(request, VERSION)
+    return struct.pack(">i", len(body)) + body
+
+
+async def blast(options: argparse.Namespace) -> dict[str, float]:
+    """Run the load; returns the figures."""
+    host, _, port = options.bootstrap.rpartition(":")
+    loop = asyncio.get_running_loop()
+    connections = []
+    for number in range(options.connections):
+        partition = number % options.partitions
+        frame = request_frame(options.topic, partition, options.batch_bytes, options.acks)
+        _, protocol = await loop.create_connection(
+            lambda frame=frame: Blaster(frame, options.in_flight), host, int(port)
+        )
+        connections.append(protocol)
+    await asyncio.sleep(options.warm_up)
+    begin, before = time.monotonic(), sum(c.replies for c in connections)
+    await asyncio.wait([c.lost for c in connections], timeout=options.seconds)
+    replies = sum(c.replies for c in connections) - before
+    took_s = time.monotonic() - begin
+    for connection in connections:
+        connection.stopping = True
+        connection._transport.abort()
+    return {
+        "mb_per_s": replies * options.batch_bytes / 1e6 / took_s,
+        "requests_per_s": replies / took_s,
+    }
+
+
+def main() -> None:
+    """See the module's description."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("bootstrap")
+    parser.add_argument("topic")
+    parser.add_argument("--batch-bytes", type=int, default=65_536)
+    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--in-flight", type=int, default=4)
+    parser.add_argument("--acks", type=int, default=-1)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--warm-up", type=float, default=1)
+    uvloop.install()
+    print(json.dumps(asyncio.run(blast(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()
