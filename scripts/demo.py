@@ -1,0 +1,173 @@
+"""Start a node, produce every line of real text files, consume them in a group, compare.
+
+    python scripts/demo.py [FILE ...]
+
+Without files: the repository's own text files, as git tracks them. The exit code is 1 when what
+was read is not what was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+ROOT = Path(__file__).resolve().parent.parent
+TOPIC = "demo-lines"
+PARTITIONS = 3
+QUIET_S = 30.0
+
+
+def tracked_files() -> list[Path]:
+    """Files that git tracks, or every file below the repository when it is no clone."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode == 0 and listed.stdout:
+        return [ROOT / name for name in listed.stdout.split("\0") if name]
+    hidden = {".venv", ".git", "build", "dist", "node_modules"}
+    return [
+        path
+        for path in sorted(ROOT.rglob("*"))
+        if path.is_file() and not hidden & set(path.relative_to(ROOT).parts)
+    ]
+
+
+def text_lines(paths: list[Path]) -> Iterator[bytes]:
+    """Every line of every file that is UTF-8 text."""
+    for path in paths:
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            continue
+        yield from data.splitlines()
+
+
+class Tally:
+    """Count, bytes, and a checksum that does not depend on the order of the lines."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.size_bytes = 0
+        self.checksum = 0
+
+    def add(self, line: bytes) -> None:
+        self.count += 1
+        self.size_bytes += len(line)
+        digest = hashlib.blake2b(line, digest_size=16).digest()
+        self.checksum = (self.checksum + int.from_bytes(digest, "big")) % (1 << 128)
+
+    def __str__(self) -> str:
+        return f"{self.count:,} lines, {self.size_bytes:,} bytes, checksum {self.checksum:032x}"
+
+
+def create_topic(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    created = admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS)])
+    created[TOPIC].result(timeout=QUIET_S)
+
+
+def produce(bootstrap: str, paths: list[Path]) -> Tally:
+    tally = Tally()
+    failed: list[KafkaError] = []
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all", "enable.idempotence": True}
+    )
+    for line in text_lines(paths):
+        tally.add(line)
+        while True:
+            try:
+                producer.produce(TOPIC, line, on_delivery=lambda e, _m: e and failed.append(e))
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    left = producer.flush(QUIET_S)
+    if failed or left:
+        raise SystemExit(f"{len(failed)} lines refused ({failed[:1]}), {left} not acknowledged")
+    return tally
+
+
+def consume(bootstrap: str, expected: int) -> Tally:
+    tally = Tally()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "demo",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([TOPIC])
+    last = time.monotonic()
+    while tally.count < expected and time.monotonic() - last < QUIET_S:
+        for message in consumer.consume(num_messages=1000, timeout=0.5):
+            if message.error():
+                raise SystemExit(f"consume failed: {message.error()}")
+            tally.add(message.value() or b"")
+            last = time.monotonic()
+    if tally.count:
+        consumer.commit(asynchronous=False)
+    consumer.close()
+    return tally
+
+
+def rate(tally: Tally, seconds: float) -> str:
+    per_second = tally.count / seconds
+    return f"{tally} in {seconds:.2f} s ({per_second:,.0f} lines/s)"
+
+
+def run(bootstrap: str, paths: list[Path]) -> int:
+    create_topic(bootstrap)
+    started = time.monotonic()
+    written = produce(bootstrap, paths)
+    produced_s = time.monotonic() - started
+    print(f"produced  {rate(written, produced_s)}")
+    started = time.monotonic()
+    read = consume(bootstrap, written.count)
+    print(f"consumed  {rate(read, time.monotonic() - started)}")
+    same = (written.count, written.checksum) == (read.count, read.checksum)
+    print("equal: count and checksum" if same else "DIFFERENT: what was read is not what was sent")
+    return 0 if same and written.count else 1
+
+
+def main() -> int:
+    paths = [Path(name).resolve() for name in sys.argv[1:]] or tracked_files()
+    with tempfile.TemporaryDirectory(prefix="kraftbox-demo-") as directory:
+        begun = time.monotonic()
+        node = subprocess.Popen(
+            [sys.executable, "-m", "kraftbox", "up", "--dir", directory, "--port", "0"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert node.stdout is not None
+            first = node.stdout.readline().strip()
+            if not first.startswith("bootstrap.servers="):
+                print(f"the node did not start: {first}")
+                return 1
+            bootstrap = first.partition("=")[2]
+            print(f"ready     in {time.monotonic() - begun:.2f} s: connect to {bootstrap}")
+            code = run(bootstrap, paths)
+        finally:
+            node.terminate()
+            node.wait(timeout=QUIET_S)
+        print("to keep one running: .venv/bin/kraftbox up --dir data")
+        return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

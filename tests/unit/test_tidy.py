@@ -1,0 +1,222 @@
+"""Rules about the source that no linter has: sizes, where `async` may be, what pure code imports.
+
+Each rule keeps a habit of docs/architecture.md; the exceptions live in tidy_exceptions.txt, whose
+numbers may only shrink.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("kraftbox", "controller", "broker", "metalog", "storage", "protocol", "runtime")
+FUNCTION_LINES_MAX = 70
+PURE_MODULE_LINES_MAX = 600
+SHELL_MODULE_LINES_MAX = 800
+
+# Files that do I/O; only here may `async` and `await` appear.
+SHELL = (
+    "kraftbox/*",
+    "runtime/*.py",
+    "protocol/transport/*",
+    "storage/files/*",
+    "*/apis/*",
+    "*/driver.py",
+    "*/*_driver.py",
+    "*/loop.py",
+    "*/node.py",
+    "*/server.py",
+    "*/loader.py",
+)
+# Files whose only `async` is to await the file port, or to declare a port that others implement.
+ASYNC_ALLOWED = (
+    "storage/log/*",
+    "metalog/quorum/log.py",
+    "broker/coordinators/log.py",
+)
+# Never imported (outside TYPE_CHECKING) by code that must replay from a seed.
+BANNED_IN_PURE = {"asyncio", "random", "secrets", "select", "socket", "threading", "time", "uuid"}
+PURE = (
+    "runtime/config/*",
+    "protocol/*",
+    "metalog/image/*",
+    "metalog/quorum/core/*",
+    "controller/*",
+    "broker/coordinators/*",
+    "broker/replication/*",
+)
+
+
+@cache
+def sources() -> dict[str, str]:
+    return {
+        str(path.relative_to(ROOT)): path.read_text()
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+@cache
+def tree(path: str) -> ast.Module:
+    return ast.parse(sources()[path])
+
+
+def matches(path: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(path, pattern) for pattern in patterns)
+
+
+def is_shell(path: str) -> bool:
+    return matches(path, SHELL) and not matches(path, ("runtime/config/*",))
+
+
+def code_lines(text: str) -> set[int]:
+    """Numbers of the lines that hold code: no comments, blank lines or docstrings."""
+    skip = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENCODING,
+        tokenize.ENDMARKER,
+    }
+    lines: set[int] = set()
+    for token in tokenize.tokenize(io.BytesIO(text.encode()).readline):
+        if token.type not in skip:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            value = body[0].value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                lines.difference_update(range(value.lineno, (value.end_lineno or 0) + 1))
+    return lines
+
+
+def oversized() -> Iterator[tuple[str, int]]:
+    for path, text in sources().items():
+        lines = code_lines(text)
+        limit = SHELL_MODULE_LINES_MAX if is_shell(path) else PURE_MODULE_LINES_MAX
+        if len(lines) > limit:
+            yield f"module {path}", len(lines)
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                count = len(lines & set(range(node.lineno, (node.end_lineno or 0) + 1)))
+                if count > FUNCTION_LINES_MAX:
+                    yield f"function {path}:{node.name}", count
+
+
+def exceptions() -> dict[str, int]:
+    text = (ROOT / "tests/unit/tidy_exceptions.txt").read_text()
+    entries = [line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#"]
+    return {name: int(count) for name, count in entries}
+
+
+def test_modules_and_functions_are_small():
+    allowed = exceptions()
+    found = dict(oversized())
+    grown = {name: n for name, n in found.items() if n > allowed.get(name, 0)}
+    assert grown == {}, "larger than the limit, or than their exception"
+    stale = {name: n for name, n in allowed.items() if found.get(name, 0) < n}
+    assert stale == {}, "these shrank: lower or remove their exception"
+
+
+def test_async_only_in_shells():
+    found = []
+    for path in sources():
+        if is_shell(path) or matches(path, ASYNC_ALLOWED):
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+                found.append(f"{path}:{node.lineno}")
+    assert found == []
+
+
+def runtime_imports(path: str) -> Iterator[tuple[str, int]]:
+    """Top-level names that a module imports when it runs, with line numbers."""
+    hidden: set[ast.AST] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            hidden.update(child for part in node.body for child in ast.walk(part))
+    for node in ast.walk(tree(path)):
+        if node in hidden:
+            continue
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name != "random" or not only_names_random_generators(path):
+                    yield alias.name.partition(".")[0], node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0], node.lineno
+
+
+def only_names_random_generators(path: str) -> bool:
+    """Whether `random` serves only for the type `random.Random` of an argument."""
+    called = {id(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)}
+    return all(
+        node.attr == "Random" and id(node) not in called
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "random"
+    )
+
+
+def test_pure_code_takes_time_randomness_and_network_as_arguments():
+    found = [
+        f"{path}:{line} imports {name}"
+        for path in sources()
+        if matches(path, PURE) and not is_shell(path) and not matches(path, ASYNC_ALLOWED)
+        for name, line in runtime_imports(path)
+        if name in BANNED_IN_PURE
+    ]
+    assert found == []
+
+
+def test_one_module_makes_partition_changes():
+    found = [
+        f"{path}:{node.lineno}"
+        for path in sources()
+        if path != "controller/elections/partition_change.py"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("PartitionChangeRecord")
+    ]
+    assert found == []
+
+
+def test_nothing_is_left_for_later():
+    words = ("TO" + "DO", "FIX" + "ME", "XX" + "X:", "NotImplemented" + "Error")
+    found = [
+        f"{path}:{number} {word}"
+        for path, text in sources().items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        for word in words
+        if word in line
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_resolve_inside_the_repository(package):
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    assert Path(spec.origin).is_relative_to(ROOT)
+    assert package not in sys.stdlib_module_names
+
+
+def test_the_wheel_carries_every_package():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["packages"] == ["kraftbox"]
+    inside = {f"kraftbox/_root/{name}" for name in PACKAGES if name != "kraftbox"}
+    assert set(wheel["force-include"].values()) == inside
+    assert set(project["tool"]["importlinter"]["root_packages"]) == set(PACKAGES)
