@@ -1,0 +1,387 @@
+"""Brokers and controllers of the cluster: registration, heartbeat, fencing, removal.
+
+A broker registers (it is fenced then), catches up with the metadata log, asks by heartbeat to be
+unfenced, serves, and leaves by a controlled shutdown or by silence. Its epoch is the log offset of
+its registration, so epochs only grow and a message of an earlier life is recognised (P16).
+
+Brokers: FENCED -> UNFENCED -> CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW (fenced again). The next state is
+`next_state`; what a transition does to partitions is `elections.triggers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from controller.decision import ControllerView, Decision
+from controller.elections.triggers import BrokerShift, records_for_shift
+from metalog.image.features import (
+    CORDONED_DIRECTORIES_LEVEL,
+    DIRECTORY_ASSIGNMENT_LEVEL,
+    KRAFT_VERSION,
+)
+from metalog.image.values import BrokerImage, VersionRange
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import RESERVED_UUIDS, uuid_to_text
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from protocol.messages.controller_registration import ControllerRegistrationRequest
+from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
+from protocol.metadata.register_broker_record import RegisterBrokerRecord
+from protocol.metadata.register_controller_record import RegisterControllerRecord
+from protocol.metadata.unregister_broker_record import UnregisterBrokerRecord
+from protocol.schema import MetadataRecord
+
+_FENCE = 1
+_UNFENCE = -1
+_SHUTTING_DOWN = 1
+
+
+class BrokerState(Enum):
+    """What the controller makes of a broker."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "in controlled shutdown"
+    SHUTDOWN_NOW = "may shut down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    """What a heartbeat is answered; `state` also tells the driver when a shutdown begins."""
+
+    state: BrokerState
+    is_caught_up: bool
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+
+    @property
+    def should_shut_down(self) -> bool:
+        return self.state is BrokerState.SHUTDOWN_NOW
+
+
+# --- registration -----------------------------------------------------------------------------
+
+
+def decide_register_broker(
+    view: ControllerView, request: BrokerRegistrationRequest
+) -> Decision[int]:
+    """Register a broker; the reply is its epoch.
+
+    The first record is the registration, so that its offset is the epoch. A broker that comes back
+    as a new process leaves the ISRs it was in; the same process that registers again (its
+    endpoints changed) keeps epoch, fencing and ISRs (KAFKA-16952).
+
+    Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
+    UNSUPPORTED_VERSION.
+    """
+    if request.cluster_id != view.settings.cluster_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"this is cluster {view.settings.cluster_id}, the broker belongs to "
+            f"{request.cluster_id!r}",
+        )
+    existing = view.image.cluster.brokers.get(request.broker_id)
+    same_process = existing is not None and existing.incarnation_id == request.incarnation_id
+    _check_identity(view, request, existing, same_process)
+    _check_directories(view, request)
+    features = [
+        RegisterBrokerRecord.BrokerFeature(
+            name=f.name,
+            min_supported_version=f.min_supported_version,
+            max_supported_version=f.max_supported_version,
+        )
+        for f in request.features
+    ]
+    _check_features(
+        view,
+        {f.name: VersionRange(f.min_supported_version, f.max_supported_version) for f in features},
+    )
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=view.next_offset,
+        end_points=[
+            RegisterBrokerRecord.BrokerEndpoint(
+                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+            )
+            for e in request.listeners
+        ],
+        features=features,
+        rack=request.rack,
+        log_dirs=_directories_to_write(view, request),
+    )
+    changes: list[MetadataRecord] = []
+    if existing is not None and same_process:
+        record.broker_epoch = existing.epoch
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+        if view.metadata_version >= CORDONED_DIRECTORIES_LEVEL and existing.cordoned_directories:
+            record.cordoned_log_dirs = list(existing.cordoned_directories)
+    elif existing is not None:
+        changes = _leave_behind(view, existing, request.previous_broker_epoch)
+    return Decision((record, *changes), record.broker_epoch)
+
+
+def _leave_behind(
+    view: ControllerView, existing: BrokerImage, previous_epoch: int
+) -> list[MetadataRecord]:
+    """A new process under an old id: it holds what its disk holds.
+
+    Without ELR it leaves every ISR that has another member, as a fenced broker does. With ELR it
+    also leaves every ELR, unless it proves by the epoch it last ran with that it shut down
+    cleanly (KIP-966).
+    """
+    here = frozenset({existing.id})
+    clean = previous_epoch == existing.epoch or not view.elr_enabled
+    shift = BrokerShift(leaving=here) if clean else BrokerShift(leaving=here, unclean=here)
+    return list(records_for_shift(view, shift))
+
+
+def _check_identity(
+    view: ControllerView,
+    request: BrokerRegistrationRequest,
+    existing: BrokerImage | None,
+    same_process: bool,
+) -> None:
+    if request.broker_id < 0:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION, f"{request.broker_id} cannot be the id of a broker"
+        )
+    if request.is_migrating_zk_broker:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION, "brokers that migrate from ZooKeeper cannot register"
+        )
+    if existing is None or same_process or existing.fenced:
+        return
+    settings = view.settings
+    if view.heartbeats.has_session(existing.id, view.monotonic_ms, settings.session_timeout_ms):
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another process is registered as broker {existing.id} and alive; if it has stopped, "
+            f"its session ends {settings.session_timeout_ms} ms after its last heartbeat",
+        )
+
+
+def _check_directories(view: ControllerView, request: BrokerRegistrationRequest) -> None:
+    if view.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
+        return
+    directories = request.log_dirs
+    if not directories:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "the registration names no log directory")
+    problem = _directory_problem(view, request.broker_id, directories)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, problem)
+
+
+def _directory_problem(
+    view: ControllerView, broker_id: int, directories: Sequence[bytes]
+) -> str | None:
+    if len(set(directories)) != len(directories):
+        return "the registration names a log directory twice"
+    reserved = [d for d in directories if d in RESERVED_UUIDS]
+    if reserved:
+        return f"log directory id {uuid_to_text(reserved[0])} is reserved"
+    for other in view.image.cluster.brokers.values():
+        taken = set(directories) & set(other.directories)
+        if other.id != broker_id and taken:
+            return f"log directory {uuid_to_text(min(taken))} belongs to broker {other.id}"
+    return None
+
+
+def _directories_to_write(view: ControllerView, request: BrokerRegistrationRequest) -> list[bytes]:
+    return request.log_dirs if view.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL else []
+
+
+def _check_features(view: ControllerView, offered: dict[str, VersionRange]) -> None:
+    """A node must support every finalised level; a feature it does not name it has at 0 only."""
+    for name, level in sorted(view.image.features.items()):
+        low, high = offered.get(name, VersionRange(0, 0))
+        if level != 0 and not low <= level <= high and name != KRAFT_VERSION:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the cluster runs {name} at level {level}, this node supports {low} to {high}",
+            )
+
+
+def decide_register_controller(
+    view: ControllerView, request: ControllerRegistrationRequest
+) -> Decision[None]:
+    """Register a controller's endpoints and features (KIP-919)."""
+    if request.zk_migration_ready:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "there is no migration from ZooKeeper")
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        end_points=[
+            RegisterControllerRecord.ControllerEndpoint(
+                name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+            )
+            for e in request.listeners
+        ],
+        features=[
+            RegisterControllerRecord.ControllerFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in request.features
+        ],
+    )
+    return Decision((record,), None)
+
+
+# --- heartbeat --------------------------------------------------------------------------------
+
+
+def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> BrokerImage:
+    """The registration that the caller speaks for.
+
+    Raises STALE_BROKER_EPOCH when there is none or it is another one.
+    """
+    broker = view.image.cluster.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
+    if broker.epoch != epoch:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker_id} is registered with epoch {broker.epoch}, not {epoch}",
+        )
+    return broker
+
+
+def decide_heartbeat(
+    view: ControllerView, request: BrokerHeartbeatRequest
+) -> Decision[HeartbeatReply]:
+    """Move the broker to its next state. Raises STALE_BROKER_EPOCH."""
+    broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
+    caught_up = request.current_metadata_offset >= broker.epoch
+    state = next_state(view, broker, request, caught_up)
+    records = _records_for_state(view, broker, state)
+    return Decision(tuple(records), HeartbeatReply(state=state, is_caught_up=caught_up))
+
+
+def next_state(
+    view: ControllerView, broker: BrokerImage, request: BrokerHeartbeatRequest, caught_up: bool
+) -> BrokerState:
+    """The state after this heartbeat.
+
+    A broker in controlled shutdown goes when it leads nothing and every broker that stays has
+    seen the new leaders, so that clients find them (KIP-841 keeps it out of the ISRs until then).
+    """
+    if broker.fenced:
+        return _next_when_fenced(request, caught_up)
+    if broker.in_controlled_shutdown:
+        return _next_in_shutdown(view, broker)
+    if request.want_fence:
+        return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+    if request.want_shut_down:
+        if has_leaderships(view, broker.id):
+            return BrokerState.CONTROLLED_SHUTDOWN
+        return BrokerState.SHUTDOWN_NOW
+    return BrokerState.UNFENCED
+
+
+def _next_when_fenced(request: BrokerHeartbeatRequest, caught_up: bool) -> BrokerState:
+    if request.want_shut_down:
+        return BrokerState.SHUTDOWN_NOW
+    if request.want_fence or not caught_up:
+        return BrokerState.FENCED
+    return BrokerState.UNFENCED
+
+
+def _next_in_shutdown(view: ControllerView, broker: BrokerImage) -> BrokerState:
+    if has_leaderships(view, broker.id):
+        return BrokerState.CONTROLLED_SHUTDOWN
+    begun_at = view.heartbeats.shutdown_offset(broker.id)
+    if begun_at is None:
+        return BrokerState.CONTROLLED_SHUTDOWN
+    lowest = view.heartbeats.lowest_active_metadata_offset(view.image.cluster.brokers.values())
+    if lowest is not None and lowest < begun_at:
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return BrokerState.SHUTDOWN_NOW
+
+
+def has_leaderships(view: ControllerView, broker_id: int) -> bool:
+    """Whether the broker leads any partition."""
+    return any(
+        partition.leader == broker_id
+        for topic in view.image.topics.by_id.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def _records_for_state(
+    view: ControllerView, broker: BrokerImage, state: BrokerState
+) -> list[MetadataRecord]:
+    if state is BrokerState.UNFENCED:
+        return unfence_records(view, broker) if broker.fenced else []
+    if state is BrokerState.CONTROLLED_SHUTDOWN:
+        return _shutdown_records(view, broker)
+    return [] if broker.fenced else fence_records(view, broker)
+
+
+def fence_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
+    """Take the broker out of its ISRs and leaderships, then fence it."""
+    return [
+        *records_for_shift(view, BrokerShift(leaving=frozenset({broker.id}))),
+        _registration_change(broker, fenced=_FENCE),
+    ]
+
+
+def unfence_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
+    """Unfence the broker, then let it lead what nobody leads."""
+    return [
+        _registration_change(broker, fenced=_UNFENCE),
+        *records_for_shift(view, BrokerShift(joining=frozenset({broker.id}))),
+    ]
+
+
+def _shutdown_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
+    changes = list(records_for_shift(view, BrokerShift(leaving=frozenset({broker.id}))))
+    if broker.in_controlled_shutdown:
+        return changes
+    return [_registration_change(broker, in_controlled_shutdown=_SHUTTING_DOWN), *changes]
+
+
+def _registration_change(
+    broker: BrokerImage, *, fenced: int = 0, in_controlled_shutdown: int = 0
+) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )
+
+
+# --- leaving ----------------------------------------------------------------------------------
+
+
+def decide_fence_expired(view: ControllerView) -> Decision[int | None]:
+    """Fence one broker that has not been heard of; the reply is its id, None if there is none.
+
+    One at a time, so that the records of each stand in one batch; the others that are overdue are
+    already no candidates for its leaderships (Reason.SESSION_EXPIRED).
+    """
+    brokers = view.image.cluster.brokers
+    for broker_id in sorted(view.expired_brokers()):
+        broker = brokers.get(broker_id)
+        if broker is not None and not broker.fenced:
+            return Decision(tuple(fence_records(view, broker)), broker_id)
+    return Decision((), None)
+
+
+def decide_unregister_broker(view: ControllerView, broker_id: int) -> Decision[None]:
+    """Forget a broker. Raises BROKER_ID_NOT_REGISTERED."""
+    broker = view.image.cluster.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker is registered with id {broker_id}"
+        )
+    changes = records_for_shift(view, BrokerShift(leaving=frozenset({broker_id})))
+    removal = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
+    return Decision((*changes, removal), None)

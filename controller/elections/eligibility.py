@@ -1,0 +1,116 @@
+"""Who may lead a partition, and why not.
+
+A check that returns a bool beside a log line lets the two drift apart: the log says "not alive"
+while the rule says yes. So eligibility is a value that carries its reason, and the log line, the
+error message of ElectLeaders and a report all print that same value.
+
+An `EligibilityOf` is a callable from a broker id to `Eligible` or `Ineligible(reason)`. It speaks
+about the broker (registered, unfenced, not leaving), never about its log: whether a replica holds
+every committed record is the business of ISR and ELR in `partition_change`.
+
+An `ElectionOrder` puts candidates into the order in which they are tried. It is a stable sort that
+gets the time, because a rule may depend on how long ago something happened. Its input is the
+assignment and stays as it is; what a partition's replicas are is never changed by an election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from immutables import Map
+
+from metalog.image.values import BrokerImage
+
+
+class Reason(Enum):
+    """Why a broker may not become a leader; the value completes the sentence "broker N ..."."""
+
+    NOT_REGISTERED = "is not registered"
+    FENCED = "is fenced"
+    SHUTTING_DOWN = "is shutting down"
+    LEAVING = "is being fenced or removed by this change"
+    SESSION_EXPIRED = "has not been heard of within its session timeout"
+    OTHER_EPOCH = "has registered again since it fetched"
+    UNCLEAN_SHUTDOWN = "came back from an unclean shutdown"
+
+
+class Eligible(NamedTuple):
+    """The broker may lead."""
+
+    def __str__(self) -> str:
+        return "is eligible"
+
+
+class Ineligible(NamedTuple):
+    """The broker may not lead, and this is why."""
+
+    reason: Reason
+
+    def __str__(self) -> str:
+        return self.reason.value
+
+
+Eligibility: TypeAlias = Eligible | Ineligible
+EligibilityOf: TypeAlias = Callable[[int], Eligibility]
+ElectionOrder: TypeAlias = Callable[[tuple[int, ...], int], tuple[int, ...]]
+
+ELIGIBLE: Final = Eligible()
+
+
+def assignment_order(replicas: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
+    """The order in which the replicas were assigned: Kafka's rule."""
+    return replicas
+
+
+def broker_eligibility(
+    brokers: Map[int, BrokerImage],
+    *,
+    leaving: frozenset[int],
+    joining: frozenset[int],
+    expired: frozenset[int],
+    unclean: frozenset[int],
+) -> EligibilityOf:
+    """Eligibility as the cluster image has it, corrected by what the same decision is about.
+
+    `leaving` brokers are fenced, shut down or removed by this decision and `joining` ones are
+    unfenced by it, though the image does not say so yet. `expired` are unfenced but overdue: an
+    election must not hand them what would be taken away again a moment later. `unclean` have lost
+    what they had not flushed.
+    """
+
+    def eligibility_of(broker_id: int) -> Eligibility:
+        broker = brokers.get(broker_id)
+        if broker is None:
+            return Ineligible(Reason.NOT_REGISTERED)
+        if broker_id in leaving:
+            return Ineligible(Reason.LEAVING)
+        if broker_id in unclean:
+            return Ineligible(Reason.UNCLEAN_SHUTDOWN)
+        if broker_id in joining:
+            return ELIGIBLE
+        if broker.fenced:
+            return Ineligible(Reason.FENCED)
+        if broker.in_controlled_shutdown:
+            return Ineligible(Reason.SHUTTING_DOWN)
+        if broker_id in expired:
+            return Ineligible(Reason.SESSION_EXPIRED)
+        return ELIGIBLE
+
+    return eligibility_of
+
+
+def is_eligible(eligibility: Eligibility) -> bool:
+    """True for `Eligible`."""
+    return isinstance(eligibility, Eligible)
+
+
+def explain(candidates: Sequence[int], eligibility_of: EligibilityOf) -> str:
+    """One clause per candidate that may not lead: "broker 1 is fenced, broker 2 is ..."."""
+    refusals = [
+        f"broker {candidate} {eligibility}"
+        for candidate in candidates
+        if isinstance(eligibility := eligibility_of(candidate), Ineligible)
+    ]
+    return ", ".join(refusals)

@@ -1,0 +1,271 @@
+"""The only constructor of PartitionChangeRecord.
+
+Whatever changes a partition (a fenced broker, a new ISR, an election on request, a finished
+reassignment) says what it wants as a `Target` and gets a record, or None when nothing changes.
+Election, ISR, ELR and epochs are decided together here, because each depends on the others:
+a caller that set one of them by hand could leave a fenced leader or a replica in ISR and ELR.
+
+Every input that safety depends on is a field of `Safety` without default, so that no caller can
+forget one. Configurations in it (min ISR, unclean election) are resolved by the caller at the time
+of the change, never earlier.
+
+Rules
+- The partition epoch grows by one with each record (replay does it). The leader epoch grows when
+  the record names a leader: the leader changes, or a replica leaves the assignment, or, up to
+  metadata.version 3.5, the ISR shrinks (KAFKA-15021 ended that).
+- Without ELR the last ISR member stays in the ISR, leader or not: it is the only replica known to
+  hold every committed record. With ELR (KIP-966) the ISR may become empty, and the replicas that
+  left it while it was below min ISR are kept in the ELR.
+- A clean election takes a member of the ISR, else of the ELR. An unclean one makes the new leader
+  the only ISR member and marks the partition RECOVERING (KIP-704).
+- A reassignment ends when every target replica is in the ISR and the ISR that is left is not
+  below min ISR. The second half goes beyond Kafka 4.3, as KIP-966 asks.
+- min ISR counts at most as many replicas as there are: effective min ISR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from controller.elections.election import Candidates, Elected, ElectionKind, elect
+from controller.elections.eligibility import ElectionOrder, EligibilityOf
+from metalog.image.features import LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL
+from metalog.image.values import NO_LEADER, LeaderRecoveryState, PartitionImage
+from protocol.metadata.partition_change_record import PartitionChangeRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Safety:
+    """What an election must know to be safe. No field has a default, on purpose.
+
+    min_isr: `min.insync.replicas` of the topic as it is now. unclean_shutdown: brokers found to
+    have lost unflushed data, in this very decision. order: puts the replicas into election order.
+    now_ms: wall clock, for that order. metadata_version: level, rules of old levels depend on it.
+    """
+
+    min_isr: int
+    elr_enabled: bool
+    unclean_shutdown: frozenset[int]
+    eligibility_of: EligibilityOf
+    order: ElectionOrder
+    now_ms: int
+    metadata_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What the caller wants to change; None leaves a part as it is."""
+
+    isr: tuple[int, ...] | None = None
+    recovery_state: LeaderRecoveryState | None = None
+    replicas: tuple[int, ...] | None = None
+    directories: tuple[bytes, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+
+
+class PartitionChange(NamedTuple):
+    """The record, and what was elected (also when the leader stays)."""
+
+    record: PartitionChangeRecord
+    elected: Elected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """The partition on its way to the next state."""
+
+    replicas: tuple[int, ...]
+    directories: tuple[bytes, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    leader: int
+    recovery_state: int
+
+
+def effective_min_isr(min_isr: int, replica_count: int) -> int:
+    """min ISR, but never more than there are replicas (KIP-966)."""
+    return min(min_isr, replica_count)
+
+
+def is_preferred(
+    partition: PartitionImage, leader: int, *, order: ElectionOrder, now_ms: int
+) -> bool:
+    """Whether `leader` is the first candidate of the partition's election order."""
+    return order(partition.replicas, now_ms)[:1] == (leader,)
+
+
+def change_partition(
+    partition: PartitionImage,
+    *,
+    topic_id: bytes,
+    partition_id: int,
+    target: Target,
+    election: ElectionKind,
+    safety: Safety,
+    touch: bool,
+) -> PartitionChange | None:
+    """The record that takes `partition` to `target`, with the election that it brings about.
+
+    None when nothing changes, unless `touch` is set: then the record says the same ISR again, and
+    its replay moves the partition epoch and nothing else.
+    """
+    draft = _start(partition, target, safety)
+    draft = _complete_reassignment(draft, safety)
+    draft = _place_in_elr(partition, draft, safety)
+    elected = elect(
+        Candidates(
+            safety.order(draft.replicas, safety.now_ms),
+            partition.leader,
+            draft.isr,
+            draft.elr,
+            draft.last_known_elr,
+        ),
+        election,
+        safety.eligibility_of,
+    )
+    draft = _apply_election(partition, draft, elected, safety)
+    record = _record(partition, draft, safety)
+    if record is None:
+        if not touch:
+            return None
+        record = PartitionChangeRecord(isr=list(draft.isr))
+    record.topic_id = topic_id
+    record.partition_id = partition_id
+    return PartitionChange(record, elected)
+
+
+def _or(wanted: tuple[int, ...] | None, current: tuple[int, ...]) -> tuple[int, ...]:
+    return current if wanted is None else wanted
+
+
+def _start(partition: PartitionImage, target: Target, safety: Safety) -> _Draft:
+    isr = _or(target.isr, partition.isr)
+    return _Draft(
+        replicas=_or(target.replicas, partition.replicas),
+        directories=(partition.directories if target.directories is None else target.directories),
+        adding=_or(target.adding, partition.adding),
+        removing=_or(target.removing, partition.removing),
+        isr=tuple(r for r in isr if r not in safety.unclean_shutdown),
+        elr=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        leader=partition.leader,
+        recovery_state=(
+            partition.recovery_state if target.recovery_state is None else target.recovery_state
+        ),
+    )
+
+
+def _complete_reassignment(draft: _Draft, safety: Safety) -> _Draft:
+    if not draft.adding and not draft.removing:
+        return draft
+    final = tuple(r for r in draft.replicas if r not in draft.removing)
+    isr = tuple(r for r in draft.isr if r in final)
+    enough = effective_min_isr(safety.min_isr, len(final))
+    if not set(final) <= set(isr) or len(isr) < enough:
+        return draft
+    directory_of = dict(zip(draft.replicas, draft.directories, strict=True))
+    return replace(
+        draft,
+        replicas=final,
+        directories=tuple(directory_of[r] for r in final),
+        adding=(),
+        removing=(),
+        isr=isr,
+    )
+
+
+def _place_in_elr(before: PartitionImage, draft: _Draft, safety: Safety) -> _Draft:
+    """Recompute the ELR for the new ISR; without the feature what is left of it goes away."""
+    needed = effective_min_isr(safety.min_isr, len(draft.replicas))
+    if not safety.elr_enabled or len(draft.isr) >= needed:
+        return replace(draft, elr=(), last_known_elr=())
+    candidates = (*before.isr, *(r for r in before.elr if r not in before.isr))
+    elr = tuple(
+        r
+        for r in candidates
+        if r in draft.replicas and r not in draft.isr and r not in safety.unclean_shutdown
+    )
+    last_known = tuple(
+        r for r in before.last_known_elr if r in draft.replicas and r not in draft.isr
+    )
+    return replace(draft, elr=elr, last_known_elr=tuple(r for r in last_known if r not in elr))
+
+
+def _apply_election(
+    before: PartitionImage, draft: _Draft, elected: Elected, safety: Safety
+) -> _Draft:
+    leader = elected.leader
+    draft = replace(draft, leader=leader)
+    if leader == NO_LEADER:
+        return _without_leader(before, draft, safety)
+    if elected.unclean:
+        # What the old ISR held is given up with this election, so nobody may come back as clean.
+        return replace(
+            draft,
+            isr=(leader,),
+            elr=(),
+            last_known_elr=(),
+            recovery_state=LeaderRecoveryState.RECOVERING,
+        )
+    if elected.from_elr:
+        return replace(
+            draft,
+            isr=(leader,),
+            elr=tuple(r for r in draft.elr if r != leader),
+            last_known_elr=(),
+        )
+    return replace(draft, last_known_elr=())
+
+
+def _without_leader(before: PartitionImage, draft: _Draft, safety: Safety) -> _Draft:
+    if safety.elr_enabled:
+        if before.leader != NO_LEADER and not draft.last_known_elr:
+            return replace(draft, last_known_elr=(before.leader,))
+        return draft
+    if draft.isr or not before.isr:
+        return draft
+    last = before.leader if before.leader in before.isr else before.isr[0]
+    return replace(draft, isr=(last,))
+
+
+def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionChangeRecord | None:
+    """The differences as a record without its key, None if there are none."""
+    record = PartitionChangeRecord()
+    changed = _set_assignment(record, before, after)
+    if after.isr != before.isr:
+        record.isr, changed = list(after.isr), True
+    if after.elr != before.elr:
+        record.eligible_leader_replicas, changed = list(after.elr), True
+    if after.last_known_elr != before.last_known_elr:
+        record.last_known_elr, changed = list(after.last_known_elr), True
+    if after.recovery_state != before.recovery_state:
+        record.leader_recovery_state, changed = int(after.recovery_state), True
+    if after.leader != before.leader or _needs_new_epoch(before, after, safety):
+        record.leader, changed = after.leader, True
+    return record if changed else None
+
+
+def _set_assignment(record: PartitionChangeRecord, before: PartitionImage, after: _Draft) -> bool:
+    changed = False
+    if after.replicas != before.replicas:
+        record.replicas, changed = list(after.replicas), True
+    if after.directories != before.directories:
+        record.directories, changed = list(after.directories), True
+    if after.removing != before.removing:
+        record.removing_replicas, changed = list(after.removing), True
+    if after.adding != before.adding:
+        record.adding_replicas, changed = list(after.adding), True
+    return changed
+
+
+def _needs_new_epoch(before: PartitionImage, after: _Draft, safety: Safety) -> bool:
+    if set(before.replicas) - set(after.replicas):
+        return True
+    if safety.metadata_version > LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL:
+        return False
+    return bool(set(before.isr) - set(after.isr))

@@ -1,0 +1,123 @@
+"""What a change of brokers does to the partitions they hold.
+
+Fencing, unfencing, controlled shutdown, removal and an unclean shutdown differ only in who leaves,
+who joins and whose log is doubted; the partitions concerned all go through `change_partition`.
+The records that come from here stand in the same atomic batch as the broker's own record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from controller.decision import ControllerView
+from controller.elections.election import ElectionKind
+from controller.elections.eligibility import (
+    ElectionOrder,
+    EligibilityOf,
+    assignment_order,
+    broker_eligibility,
+)
+from controller.elections.partition_change import Safety, Target, change_partition
+from controller.topic_settings import min_isr_of, unclean_election_enabled
+from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
+from protocol.schema import MetadataRecord
+
+NONE: frozenset[int] = frozenset()
+
+
+class BrokerShift(NamedTuple):
+    """Brokers that leave the ISRs, that join the electable, and that lost unflushed data."""
+
+    leaving: frozenset[int] = NONE
+    joining: frozenset[int] = NONE
+    unclean: frozenset[int] = NONE
+
+
+NO_SHIFT = BrokerShift()
+
+
+def eligibility_in(view: ControllerView, shift: BrokerShift) -> EligibilityOf:
+    """Who may lead, as the view has it once `shift` has happened."""
+    return broker_eligibility(
+        view.image.cluster.brokers,
+        leaving=shift.leaving,
+        joining=shift.joining,
+        expired=view.expired_brokers() - shift.joining,
+        unclean=shift.unclean,
+    )
+
+
+def election_order(view: ControllerView) -> ElectionOrder:
+    """The order in which this cluster tries candidates; the one place that chooses it."""
+    return assignment_order
+
+
+def safety_of(
+    view: ControllerView,
+    topic: TopicImage,
+    *,
+    eligibility_of: EligibilityOf,
+    unclean_shutdown: frozenset[int],
+) -> Safety:
+    """The safety inputs of a change to one of `topic`'s partitions, resolved now."""
+    return Safety(
+        min_isr=min_isr_of(view, topic.name),
+        elr_enabled=view.elr_enabled,
+        unclean_shutdown=unclean_shutdown,
+        eligibility_of=eligibility_of,
+        order=election_order(view),
+        now_ms=view.now_ms,
+        metadata_version=view.metadata_version,
+    )
+
+
+def records_for_shift(view: ControllerView, shift: BrokerShift) -> Iterator[MetadataRecord]:
+    """Partition changes that follow from `shift`, in the order of topic names and partitions."""
+    eligibility_of = eligibility_in(view, shift)
+    by_name = view.image.topics.by_name
+    for name in sorted(by_name):
+        topic = by_name[name]
+        concerned = [
+            (index, partition)
+            for index, partition in topic.partitions.items()
+            if _concerns(partition, shift)
+        ]
+        if not concerned:
+            continue
+        safety = safety_of(
+            view, topic, eligibility_of=eligibility_of, unclean_shutdown=shift.unclean
+        )
+        kind = election_kind(view, topic.name)
+        for index, partition in sorted(concerned):
+            change = change_partition(
+                partition,
+                topic_id=topic.id,
+                partition_id=index,
+                target=_target(partition, shift),
+                election=kind,
+                safety=safety,
+                touch=False,
+            )
+            if change is not None:
+                yield change.record
+
+
+def election_kind(view: ControllerView, topic_name: str) -> ElectionKind:
+    """An election that nobody asked for may be unclean only where the topic allows it."""
+    if unclean_election_enabled(view, topic_name):
+        return ElectionKind.UNCLEAN
+    return ElectionKind.ONLINE
+
+
+def _concerns(partition: PartitionImage, shift: BrokerShift) -> bool:
+    for broker_id in shift.leaving | shift.unclean:
+        if broker_id in partition.isr or broker_id in partition.elr:
+            return True
+    return partition.leader == NO_LEADER and any(r in shift.joining for r in partition.replicas)
+
+
+def _target(partition: PartitionImage, shift: BrokerShift) -> Target:
+    """Leaving brokers leave the ISR; what an unclean one loses, `change_partition` takes away."""
+    isr = tuple(r for r in partition.isr if r not in shift.leaving)
+    return Target(isr=isr if isr != partition.isr else None)

@@ -1,0 +1,130 @@
+"""Finalised features: what the cluster has agreed to use (KIP-584).
+
+A level may be set only if every registered node supports it, and the dependencies between features
+hold afterwards. The supported ranges are what this build has, and nothing half built is in them;
+`kraft.version` belongs to the quorum and changes there.
+
+Lowering a level needs the caller to say so. A lower `metadata.version` is refused when records
+were added between the two levels, since what they hold would be lost (unsafe downgrade).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from controller.decision import ControllerView, Decision
+from metalog.image.features import (
+    FEATURES_BY_NAME,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    metadata_version_at,
+)
+from metalog.image.values import VersionRange
+from protocol.errors import ApiError, ErrorCode
+from protocol.metadata.feature_level_record import FeatureLevelRecord
+
+METADATA_CHANGED_AT = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+"""Levels of metadata.version that brought new records or new versions of them."""
+
+
+class UpgradeType(IntEnum):
+    """How far a feature update may go."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    name: str
+    level: int
+    upgrade_type: int
+
+
+def decide_update_features(
+    view: ControllerView, updates: Sequence[FeatureUpdate], *, validate_only: bool
+) -> Decision[None]:
+    """Set feature levels, all or none.
+
+    Raises INVALID_UPDATE_VERSION for a level that cannot be, INVALID_REQUEST for a name that is
+    given twice.
+    """
+    levels = dict(view.image.features)
+    records = []
+    for update in updates:
+        if sum(other.name == update.name for other in updates) > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{update.name} is given twice")
+        if _check_update(view, update):
+            levels[update.name] = update.level
+            records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
+    _check_dependencies(levels)
+    # The metadata version decides how the other records are read, so it comes first.
+    records.sort(key=lambda record: record.name != METADATA_VERSION)
+    return Decision(() if validate_only else tuple(records), None)
+
+
+def _check_update(view: ControllerView, update: FeatureUpdate) -> bool:
+    """Raise unless the update is allowed; False when it changes nothing."""
+    if update.upgrade_type not in tuple(UpgradeType)[1:]:
+        raise _refusal(update, f"{update.upgrade_type} is not an upgrade type")
+    if update.level < 0:
+        raise _refusal(update, "a level cannot be negative")
+    if update.name == KRAFT_VERSION:
+        raise _refusal(update, "changing kraft.version of a running quorum is not built yet")
+    for who, ranges in _nodes(view):
+        low, high = ranges.get(update.name, VersionRange(0, 0))
+        if not low <= update.level <= high and not _turns_off(update):
+            raise _refusal(update, f"{who} supports {low} to {high}")
+    current = view.image.features.get(update.name, 0)
+    if update.level < current:
+        _check_downgrade(update, current)
+    return update.level != current
+
+
+def _turns_off(update: FeatureUpdate) -> bool:
+    return update.level == 0 and update.name != METADATA_VERSION
+
+
+def _check_downgrade(update: FeatureUpdate, current: int) -> None:
+    if update.upgrade_type == UpgradeType.UPGRADE:
+        raise _refusal(update, f"it is at {current}; a lower level needs a downgrade type")
+    if update.name == METADATA_VERSION and any(
+        update.level < level <= current for level in METADATA_CHANGED_AT
+    ):
+        raise _refusal(
+            update,
+            f"metadata of level {metadata_version_at(current).name} could be lost, and a "
+            "downgrade that loses metadata is not supported",
+        )
+
+
+def _nodes(view: ControllerView) -> list[tuple[str, Mapping[str, VersionRange]]]:
+    """This build and every registered node with what each supports."""
+    cluster = view.image.cluster
+    return [
+        ("this controller", view.settings.features),
+        *((f"controller {c.id}", c.features) for c in cluster.controllers.values()),
+        *((f"broker {b.id}", b.features) for b in cluster.brokers.values()),
+    ]
+
+
+def _check_dependencies(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        spec = FEATURES_BY_NAME.get(name)
+        needs = {} if spec is None else spec.needs.get(level, {})
+        for other, least in needs.items():
+            if levels.get(other, 0) < least:
+                raise ApiError(
+                    ErrorCode.INVALID_UPDATE_VERSION,
+                    f"{name} at level {level} needs {other} at {least} or higher",
+                )
+
+
+def _refusal(update: FeatureUpdate, why: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"{update.name} cannot be set to level {update.level}: {why}",
+    )

@@ -1,0 +1,137 @@
+"""Soft state: when each broker was last heard of and how far its metadata has come.
+
+None of this is in the metadata log. A new active controller starts with every unfenced broker
+counted as heard of just now, so that a change of controllers fences nobody; a broker that is gone
+is fenced one session timeout later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from metalog.image.values import BrokerImage
+
+
+@dataclass(slots=True)
+class Contact:
+    """One broker's last sign of life. `metadata_offset` is how far its image had come, -1 if not
+    known; `shutdown_offset` the log offset at which its controlled shutdown began, if it did."""
+
+    epoch: int
+    last_contact_ms: float
+    fenced: bool
+    metadata_offset: int = -1
+    shutdown_offset: int | None = None
+
+
+class HeartbeatView(Protocol):
+    """What decisions may read."""
+
+    def expired(self, monotonic_ms: float, session_timeout_ms: float) -> frozenset[int]:
+        """Unfenced brokers that were not heard of for `session_timeout_ms` or longer."""
+        ...
+
+    def has_session(self, broker_id: int, monotonic_ms: float, session_timeout_ms: float) -> bool:
+        """Whether the broker was heard of within the timeout."""
+        ...
+
+    def shutdown_offset(self, broker_id: int) -> int | None:
+        """Where the broker's controlled shutdown began in the log, None if it has not."""
+        ...
+
+    def lowest_active_metadata_offset(self, brokers: Iterable[BrokerImage]) -> int | None:
+        """The least metadata offset among the unfenced ones of `brokers` that are not shutting
+        down, None if there is none."""
+        ...
+
+
+class Heartbeats:
+    """Contacts by broker id; the driver's to change, everyone's to read."""
+
+    __slots__ = ("_contacts",)
+
+    def __init__(self) -> None:
+        self._contacts: dict[int, Contact] = {}
+
+    # --- read ---
+
+    def expired(self, monotonic_ms: float, session_timeout_ms: float) -> frozenset[int]:
+        return frozenset(
+            broker_id
+            for broker_id, contact in self._contacts.items()
+            if not contact.fenced and monotonic_ms - contact.last_contact_ms >= session_timeout_ms
+        )
+
+    def has_session(self, broker_id: int, monotonic_ms: float, session_timeout_ms: float) -> bool:
+        contact = self._contacts.get(broker_id)
+        return contact is not None and monotonic_ms - contact.last_contact_ms < session_timeout_ms
+
+    def shutdown_offset(self, broker_id: int) -> int | None:
+        contact = self._contacts.get(broker_id)
+        return None if contact is None else contact.shutdown_offset
+
+    def lowest_active_metadata_offset(self, brokers: Iterable[BrokerImage]) -> int | None:
+        return min(
+            (
+                self._contacts[broker.id].metadata_offset if broker.id in self._contacts else -1
+                for broker in brokers
+                if not broker.fenced and not broker.in_controlled_shutdown
+            ),
+            default=None,
+        )
+
+    def next_expiry_ms(self, session_timeout_ms: float) -> float | None:
+        """Monotonic time at which the next unfenced broker expires, None if there is none."""
+        return min(
+            (
+                c.last_contact_ms + session_timeout_ms
+                for c in self._contacts.values()
+                if not c.fenced
+            ),
+            default=None,
+        )
+
+    def last_contact_ms(self, broker_id: int) -> float | None:
+        contact = self._contacts.get(broker_id)
+        return None if contact is None else contact.last_contact_ms
+
+    # --- change ---
+
+    def reset(self, brokers: Iterable[BrokerImage], monotonic_ms: float) -> None:
+        """Start over, as a controller that has just become active."""
+        self._contacts.clear()
+        self.follow(brokers, monotonic_ms)
+
+    def follow(self, brokers: Iterable[BrokerImage], monotonic_ms: float) -> None:
+        """Take over registrations and fenced flags from the image; forget who is gone.
+
+        A new registration counts as a sign of life, an unchanged one does not.
+        """
+        registered: set[int] = set()
+        for broker in brokers:
+            registered.add(broker.id)
+            contact = self._contacts.get(broker.id)
+            if contact is None or contact.epoch != broker.epoch:
+                contact = Contact(broker.epoch, monotonic_ms, broker.fenced)
+                self._contacts[broker.id] = contact
+            contact.fenced = broker.fenced
+        for broker_id in self._contacts.keys() - registered:
+            del self._contacts[broker_id]
+
+    def touch(
+        self, broker_id: int, *, epoch: int, metadata_offset: int, monotonic_ms: float
+    ) -> None:
+        """A heartbeat came in. One of an older registration is not a sign of life."""
+        contact = self._contacts.get(broker_id)
+        if contact is None or contact.epoch != epoch:
+            return
+        contact.last_contact_ms = max(contact.last_contact_ms, monotonic_ms)
+        contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
+
+    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+        """The broker's controlled shutdown begins at `offset`; a repeated call moves it on."""
+        contact = self._contacts.get(broker_id)
+        if contact is not None:
+            contact.shutdown_offset = max(offset, contact.shutdown_offset or offset)

@@ -1,0 +1,60 @@
+"""What the controller needs of its node's configuration, resolved once at start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from metalog.image.values import VersionRange
+from runtime.config import NodeConfig
+
+REPLICATION_FACTOR_MAX = 1
+"""Replication between brokers is not built: a second replica would never get a record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """Static settings of one controller.
+
+    features: what every node of this build supports, by feature name, as it is advertised.
+    replication_factor_max: how many replicas a partition may have in this build.
+    config: the whole static configuration, for what topics fall back to.
+    """
+
+    node_id: int
+    cluster_id: str
+    features: Mapping[str, VersionRange]
+    session_timeout_ms: int
+    num_partitions: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    min_insync_replicas: int
+    unclean_election: bool
+    replication_factor_max: int
+    max_idle_interval_ms: int
+    config: NodeConfig
+
+    @classmethod
+    def of(
+        cls,
+        config: NodeConfig,
+        *,
+        cluster_id: str,
+        features: Mapping[str, VersionRange],
+        replication_factor_max: int = REPLICATION_FACTOR_MAX,
+    ) -> ControllerSettings:
+        """The settings that a node's configuration gives."""
+        return cls(
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            features=features,
+            session_timeout_ms=config["broker.session.timeout.ms"],
+            num_partitions=config["num.partitions"],
+            default_replication_factor=config["default.replication.factor"],
+            delete_topic_enable=config["delete.topic.enable"],
+            min_insync_replicas=config["min.insync.replicas"],
+            unclean_election=config["unclean.leader.election.enable"],
+            replication_factor_max=replication_factor_max,
+            max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
+            config=config,
+        )

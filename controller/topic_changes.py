@@ -1,0 +1,189 @@
+"""Topics: deletion and more partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from controller.assignment import (
+    check_manual_assignment,
+    partition_record,
+    placed_assignments,
+)
+from controller.decision import (
+    RECORDS_PER_OPERATION_MAX,
+    ControllerView,
+    Decision,
+    check_record_count,
+)
+from metalog.image.values import TopicImage
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import ZERO_UUID, uuid_to_text
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.metadata.partition_record import PartitionRecord
+from protocol.metadata.remove_topic_record import RemoveTopicRecord
+from protocol.schema import MetadataRecord
+from protocol.topic_name import CLUSTER_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from random import Random
+
+PartitionsTopic: TypeAlias = CreatePartitionsRequest.CreatePartitionsTopic
+
+
+class TopicKey(NamedTuple):
+    """How a request names a topic: by name, or by id where the name is None."""
+
+    name: str | None
+    topic_id: bytes = ZERO_UUID
+
+
+class DeleteOutcome(NamedTuple):
+    """`name` and `topic_id` are filled in as far as they are known."""
+
+    name: str | None
+    topic_id: bytes
+    error: ApiError | None
+
+
+class PartitionsOutcome(NamedTuple):
+    name: str
+    error: ApiError | None
+
+
+# --- deletion ---------------------------------------------------------------------------------
+
+
+def decide_delete_topics(
+    view: ControllerView, keys: Sequence[TopicKey]
+) -> Decision[tuple[DeleteOutcome, ...]]:
+    """Delete topics by name or by id; each stands or falls alone.
+
+    Raises TOPIC_DELETION_DISABLED, POLICY_VIOLATION.
+    """
+    if not view.settings.delete_topic_enable:
+        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+    check_record_count(len(keys))
+    counts = Counter(keys)
+    doomed: set[bytes] = set()
+    records: list[MetadataRecord] = []
+    outcomes: dict[TopicKey, DeleteOutcome] = {}
+    for key in keys:
+        if key in outcomes:
+            continue
+        try:
+            topic = _find_doomed(view, key, counts[key], doomed)
+        except ApiError as error:
+            outcomes[key] = DeleteOutcome(key.name, key.topic_id, error)
+            continue
+        doomed.add(topic.id)
+        records.append(RemoveTopicRecord(topic_id=topic.id))
+        outcomes[key] = DeleteOutcome(topic.name, topic.id, None)
+    return Decision(tuple(records), tuple(outcomes.values()))
+
+
+def _find_doomed(
+    view: ControllerView, key: TopicKey, occurrences: int, doomed: set[bytes]
+) -> TopicImage:
+    if key.name is None and key.topic_id == ZERO_UUID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "neither a topic name nor a topic id is given")
+    if key.name is not None and key.topic_id != ZERO_UUID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "both a topic name and a topic id are given")
+    if occurrences > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+    if key.name == CLUSTER_METADATA_TOPIC:
+        raise ApiError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{key.name} belongs to the controllers"
+        )
+    topics = view.image.topics
+    if key.name is None:
+        topic = topics.by_id.get(key.topic_id)
+        if topic is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has id {uuid_to_text(key.topic_id)}"
+            )
+    else:
+        topic = topics.by_name.get(key.name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    if topic.id in doomed:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+    return topic
+
+
+# --- more partitions --------------------------------------------------------------------------
+
+
+def decide_create_partitions(
+    view: ControllerView, request: CreatePartitionsRequest
+) -> Decision[tuple[PartitionsOutcome, ...]]:
+    """Add partitions to topics; each topic stands or falls alone. Raises POLICY_VIOLATION."""
+    counts = Counter(topic.name for topic in request.topics)
+    rng = view.fresh_rng()
+    records: list[MetadataRecord] = []
+    outcomes: dict[str, PartitionsOutcome] = {}
+    for topic in request.topics:
+        if topic.name in outcomes:
+            continue
+        try:
+            if counts[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+            records += _add_partitions(view, topic, rng)
+        except ApiError as error:
+            if error.code is ErrorCode.POLICY_VIOLATION:
+                raise
+            outcomes[topic.name] = PartitionsOutcome(topic.name, error)
+            continue
+        check_record_count(len(records))
+        outcomes[topic.name] = PartitionsOutcome(topic.name, None)
+    reply = tuple(outcomes.values())
+    return Decision(() if request.validate_only else tuple(records), reply)
+
+
+def _add_partitions(
+    view: ControllerView, wanted: PartitionsTopic, rng: Random
+) -> list[PartitionRecord]:
+    topic = view.image.topics.by_name.get(wanted.name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    current = len(topic.partitions)
+    additional = wanted.count - current
+    if additional <= 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"the topic has {current} partitions already; {wanted.count} would not be more",
+        )
+    if additional > RECORDS_PER_OPERATION_MAX:
+        check_record_count(additional)
+    replication_factor = len(topic.partitions[min(topic.partitions)].replicas)
+    if wanted.assignments:
+        replica_lists = _manual(view, wanted, additional, replication_factor)
+    else:
+        replica_lists = list(
+            placed_assignments(
+                view,
+                partition_count=additional,
+                replication_factor=replication_factor,
+                rng=rng,
+            )
+        )
+    return [
+        partition_record(view, topic.id, current + index, replicas)
+        for index, replicas in enumerate(replica_lists)
+    ]
+
+
+def _manual(
+    view: ControllerView, wanted: PartitionsTopic, additional: int, replication_factor: int
+) -> list[tuple[int, ...]]:
+    assignments = wanted.assignments or []
+    if len(assignments) != additional:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{additional} partitions are to be added, but {len(assignments)} are assigned",
+        )
+    return [
+        check_manual_assignment(view, a.broker_ids, replication_factor=replication_factor)
+        for a in assignments
+    ]
