@@ -1,0 +1,40 @@
+"""Unsigned varints of up to 31 bits: frames of metadata records, tags in headers."""
+
+from __future__ import annotations
+
+from protocol.errors import EncodeError, ProtocolError
+from protocol.schema import Buffer
+
+MAX_UVARINT = 0x7FFFFFFF
+
+
+def encode_uvarint(value: int) -> bytes:
+    """Encode 0 to 2**31 - 1; EncodeError outside."""
+    if not 0 <= value <= MAX_UVARINT:
+        raise EncodeError("unsigned varint", value, f"0-{MAX_UVARINT}")
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def decode_uvarint(buf: Buffer, pos: int, what: str) -> tuple[int, int]:
+    """Decode at `pos`; returns (value, next position).
+
+    ProtocolError naming `what` when the bytes end early or the varint takes more than 5 bytes or
+    31 bits.
+    """
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
+        if not 0 <= pos < len(buf):
+            raise ProtocolError(f"bytes for {what} at {pos}", 0, "1-5")
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > MAX_UVARINT:
+                raise ProtocolError(what, value, f"0-{MAX_UVARINT}")
+            return value, pos
+    raise ProtocolError(what, "a varint of more than 5 bytes", "5 bytes")
