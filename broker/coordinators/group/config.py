@@ -1,0 +1,30 @@
+"""The numbers of the group coordinator, under Kafka's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Defaults are Kafka's.
+
+    group.min.session.timeout.ms, group.max.session.timeout.ms: bounds of what a member may ask for.
+    group.initial.rebalance.delay.ms: how long an empty group waits for more first members.
+    group.max.size: members of one group. offset.metadata.max.bytes: counted in UTF-16 units, as
+    Kafka does whatever the name says. offsets.retention.minutes, here in milliseconds.
+    offsets.retention.check.interval.ms. offsets.commit.timeout.ms: how long a caller waits for its
+    records to be committed. new_member_join_timeout_ms: a member that joins for the first time
+    cannot heartbeat while the join is waiting; after this long it is taken for gone (KAFKA-9752;
+    Kafka has no key for it).
+    """
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 10_080 * 60_000
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_commit_timeout_ms: int = 5_000
+    new_member_join_timeout_ms: int = 300_000

@@ -1,0 +1,93 @@
+"""What the parts of a shard share: its states, its numbers, and the few things all of them do.
+
+`Core` is the shard's memory; `rebalance.py`, `join.py`, `membership.py`, `offsets.py`, `expiry.py`
+and `admin.py` are plain functions over it. Only `GroupShard` (shard.py) is used from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group.decision import Now
+from broker.coordinators.group.hard import EMPTY_STATE, HardState
+from broker.coordinators.group.live import LiveGroup, LiveMember
+from broker.coordinators.group.timers import TimerKey, TimerKind, Timers
+from protocol.errors import ErrorCode
+
+
+class Counters:
+    """Plain integers that a scrape reads."""
+
+    __slots__ = (
+        "completed_rebalances",
+        "offset_commits",
+        "offset_deletions",
+        "offset_expirations",
+    )
+
+    def __init__(self) -> None:
+        self.completed_rebalances = 0
+        self.offset_commits = 0
+        self.offset_deletions = 0
+        self.offset_expirations = 0
+
+
+class Core:
+    """`appended` is the hard state after the last appended record: what decisions look at.
+    `committed` is the hard state after the last committed one: what clients are shown."""
+
+    __slots__ = ("appended", "committed", "config", "counters", "groups", "new_uuid", "timers")
+
+    def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
+        self.config = config
+        self.new_uuid = new_uuid
+        self.counters = Counters()
+        self.appended: HardState = EMPTY_STATE
+        self.committed: HardState = EMPTY_STATE
+        self.groups: dict[str, LiveGroup] = {}
+        self.timers = Timers()
+
+    def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
+        """`<group.instance.id or client.id>-<uuid>`."""
+        return f"{group_instance_id or client_id}-{self.new_uuid()}"
+
+    # -- timers of a group
+
+    def touch(self, group: LiveGroup, member: LiveMember, now: Now) -> None:
+        """The member gave a sign of life: its session begins anew."""
+        key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
+        self.timers.set(key, now.monotonic_ms + member.session_timeout_ms)
+
+    def set_group_timer(self, kind: TimerKind, group: LiveGroup, now: Now, delay_ms: int) -> None:
+        self.timers.set(TimerKey(kind, group.group_id, ""), now.monotonic_ms + delay_ms)
+
+    def cancel_group_timer(self, kind: TimerKind, group: LiveGroup) -> None:
+        self.timers.cancel(TimerKey(kind, group.group_id, ""))
+
+    def cancel_session(self, group: LiveGroup, member_id: str) -> None:
+        self.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+
+    def forget_if_idle(self, group: LiveGroup) -> None:
+        """Drops a live group that holds nothing: no record, no member, nobody about to join."""
+        if not group.members and not group.pending and group.group_id not in self.appended.groups:
+            self.groups.pop(group.group_id, None)
+
+
+def membership_error(
+    group: LiveGroup | None, member_id: str, group_instance_id: str | None
+) -> ErrorCode | None:
+    """Why a request that claims to come from this member is refused; None if it is not.
+
+    A static member whose instance id has been taken over by another member id is
+    FENCED_INSTANCE_ID: two processes share an instance id and the older one has to stop.
+    """
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group_instance_id is not None:
+        holder = group.static_members.get(group_instance_id)
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if holder != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return None if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,0 +1,264 @@
+"""JoinGroup: who may come in, and what their coming means for the group.
+
+A member without an id gets one. From version 4 on a dynamic member has to come back with it
+(MEMBER_ID_REQUIRED, KIP-394), so that a client that gives up early leaves only an id behind. A
+static member (`group.instance.id`, KIP-345) is recognised by its instance id: it takes the place of
+its former self, whose member id is fenced from then on.
+
+A static member that comes back to a stable group does not disturb it if the group would choose the
+same protocol: the new id is stored and the assignment stays. From version 9 on it is told to skip
+the assignment if it leads (KIP-814); before that it is told that its old id leads, so that it takes
+itself for a follower.
+"""
+
+from __future__ import annotations
+
+from broker.coordinators.group import rebalance
+from broker.coordinators.group.core import Core, membership_error
+from broker.coordinators.group.decision import Decision, Now, StaticMemberReplaced
+from broker.coordinators.group.live import Caller, LiveGroup, LiveMember, Protocols
+from broker.coordinators.group.records import GroupRecord
+from broker.coordinators.group.states import GroupState
+from broker.coordinators.group.timers import TimerKey, TimerKind
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+_MEMBER_ID_REQUIRED_FROM = 4
+_SKIP_ASSIGNMENT_FROM = 9
+
+
+def decide_join(core: Core, caller: Caller, request: JoinGroupRequest, now: Now) -> Decision:
+    """Answers at once, or lets the caller wait until the rebalance has come so far."""
+    code = _refusal(core, request)
+    if code is not None:
+        return _refused(code, request.member_id)
+    group = core.groups.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            return _refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        group = LiveGroup(request.group_id, now.wall_ms)
+        core.groups[request.group_id] = group
+    decision = Decision()
+    if not _has_room(core, group, request.member_id):
+        _forget_pending(core, group, request.member_id)
+        decision.reply = rebalance.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    elif not request.member_id:
+        _join_without_id(core, group, caller, request, decision, now)
+    else:
+        _join_with_id(core, group, caller, request, decision, now)
+    # What the join did may be all the join phase was waiting for, even if it was refused.
+    rebalance.complete_join_if_all_joined(core, group, decision, now)
+    core.forget_if_idle(group)
+    return decision
+
+
+def _refusal(core: Core, request: JoinGroupRequest) -> ErrorCode | None:
+    config = core.config
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    timeout_ms = request.session_timeout_ms
+    if not config.min_session_timeout_ms <= timeout_ms <= config.max_session_timeout_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if request.group_id in core.appended.foreign:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return None
+
+
+def _refused(code: ErrorCode, member_id: str) -> Decision:
+    return Decision(reply=rebalance.join_error(code, member_id))
+
+
+def _has_room(core: Core, group: LiveGroup, member_id: str) -> bool:
+    """Whether the group may take this join. While it rebalances only those count that are back: a
+    group that is too big for a lowered `group.max.size` shrinks to it (KAFKA-9844)."""
+    max_size = core.config.max_size
+    member = group.members.get(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        waits_already = member is not None and member.joining is not None
+        return waits_already or group.joining_count < max_size
+    if group.state is GroupState.EMPTY:
+        return True
+    return member is not None or len(group.members) < max_size
+
+
+def _forget_pending(core: Core, group: LiveGroup, member_id: str) -> None:
+    if member_id in group.pending:
+        group.pending.remove(member_id)
+        core.timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id))
+
+
+# -- members without an id
+
+
+def _join_without_id(
+    core: Core,
+    group: LiveGroup,
+    caller: Caller,
+    request: JoinGroupRequest,
+    decision: Decision,
+    now: Now,
+) -> None:
+    protocols = _protocols(request)
+    instance_id = request.group_instance_id
+    holder_id = group.static_members.get(instance_id) if instance_id is not None else None
+    if not group.supports(request.protocol_type, protocols):
+        decision.reply = rebalance.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        return
+    member_id = core.new_member_id(caller.client_id, instance_id)
+    if holder_id is not None:
+        old = group.members[holder_id]
+        _replace_static(core, group, old, member_id, caller, request, decision, now)
+    elif instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_FROM:
+        group.pending.add(member_id)
+        key = TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id)
+        core.timers.set(key, now.monotonic_ms + request.session_timeout_ms)
+        decision.reply = rebalance.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    else:
+        _add(core, group, member_id, caller, request, decision, now)
+
+
+def _add(
+    core: Core,
+    group: LiveGroup,
+    member_id: str,
+    caller: Caller,
+    request: JoinGroupRequest,
+    decision: Decision,
+    now: Now,
+) -> None:
+    member = LiveMember(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=_protocols(request),
+    )
+    rebalance.add_and_rebalance(core, group, member, request.protocol_type, caller, decision, now)
+
+
+# -- static members that come back
+
+
+def _replace_static(
+    core: Core,
+    group: LiveGroup,
+    old: LiveMember,
+    member_id: str,
+    caller: Caller,
+    request: JoinGroupRequest,
+    decision: Decision,
+    now: Now,
+) -> None:
+    old_leader = group.leader
+    rebalance.answer_waiting(group, old, ErrorCode.FENCED_INSTANCE_ID, decision)
+    core.cancel_session(group, old.member_id)
+    member = old.renamed(member_id)
+    group.replace_member(old, member)
+    group.update_member(
+        member,
+        caller=caller,
+        protocols=_protocols(request),
+        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        session_timeout_ms=request.session_timeout_ms,
+    )
+    core.touch(group, member, now)
+    if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
+        decision.records.append(GroupRecord(group.group_id, group.persisted()))
+        decision.event = StaticMemberReplaced(group.group_id, old, member_id)
+        decision.reply = _rejoined(group, member, caller.version, old_leader)
+        decision.on_failure = lambda code: rebalance.join_error(code, "")
+        return
+    # Its old id may be with the leader already, for an assignment that the new id would not get.
+    group.set_joining(member, caller)
+    rebalance.rebalance_or_complete(core, group, decision, now)
+
+
+def _rejoined(
+    group: LiveGroup, member: LiveMember, version: int, old_leader: str | None
+) -> JoinGroupResponse:
+    response = rebalance.joined(group, member)
+    if version >= _SKIP_ASSIGNMENT_FROM:
+        response.skip_assignment = group.leader == member.member_id
+    else:
+        response.leader = old_leader or ""
+        response.members = []
+    return response
+
+
+def undo_static_replacement(core: Core, event: StaticMemberReplaced, now: Now) -> None:
+    """The new member id could not be stored: the old member is back in its place."""
+    group = core.groups.get(event.group_id)
+    member = group.members.get(event.member_id) if group is not None else None
+    if group is None or member is None:
+        return
+    if member.joining is None and member.syncing is None:
+        core.cancel_session(group, member.member_id)
+        group.replace_member(member, event.replaced)
+        core.touch(group, event.replaced, now)
+
+
+# -- members with an id
+
+
+def _join_with_id(
+    core: Core,
+    group: LiveGroup,
+    caller: Caller,
+    request: JoinGroupRequest,
+    decision: Decision,
+    now: Now,
+) -> None:
+    member_id = request.member_id
+    protocols = _protocols(request)
+    if not group.supports(request.protocol_type, protocols):
+        decision.reply = rebalance.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        return
+    if member_id in group.pending and request.group_instance_id is None:
+        _add(core, group, member_id, caller, request, decision, now)
+        return
+    code = membership_error(group, member_id, request.group_instance_id)
+    if code is not None:
+        decision.reply = rebalance.join_error(code, member_id)
+        return
+    member = group.members[member_id]
+    if _may_stay(group, member, protocols):
+        core.touch(group, member, now)
+        decision.reply = rebalance.joined(group, member)
+        return
+    rebalance.update_and_rebalance(
+        core,
+        group,
+        member,
+        caller,
+        protocols=protocols,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        session_timeout_ms=request.session_timeout_ms,
+        decision=decision,
+        now=now,
+    )
+
+
+def _may_stay(group: LiveGroup, member: LiveMember, protocols: Protocols) -> bool:
+    """Whether a join of a member changes nothing, so that the generation can go on.
+
+    In CompletingRebalance the member may have lost our answer. A follower of a stable group may
+    just repeat itself; the leader that joins again wants an assignment, as only it watches the
+    topics.
+    """
+    if member.protocols != protocols:
+        return False
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return True
+    return group.state is GroupState.STABLE and group.leader != member.member_id
+
+
+def _protocols(request: JoinGroupRequest) -> Protocols:
+    return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """Version 0 has no rebalance timeout: the session timeout stands for both."""
+    timeout_ms = request.rebalance_timeout_ms
+    return timeout_ms if timeout_ms >= 0 else request.session_timeout_ms

@@ -1,0 +1,206 @@
+"""SyncGroup, Heartbeat and LeaveGroup."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.coordinators.group import rebalance
+from broker.coordinators.group.core import Core, membership_error
+from broker.coordinators.group.decision import Answer, AssignmentStored, Decision, Now
+from broker.coordinators.group.live import Caller, LiveGroup
+from broker.coordinators.group.records import GroupRecord
+from broker.coordinators.group.states import GroupState
+from broker.coordinators.group.timers import TimerKey, TimerKind
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+# What a known member of the current generation is told in each state.
+
+HEARTBEAT_ANSWERS: Final[dict[GroupState, ErrorCode]] = {
+    GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    # A member may begin to heartbeat as soon as it has its JoinGroup answer.
+    GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,
+    GroupState.STABLE: ErrorCode.NONE,
+    GroupState.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+SYNC_REFUSALS: Final[dict[GroupState, ErrorCode | None]] = {
+    GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    GroupState.COMPLETING_REBALANCE: None,
+    GroupState.STABLE: None,
+    GroupState.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+_LEAVE_IN_BATCH_FROM: Final = 3
+
+
+def heartbeat_error(code: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=code)
+
+
+def sync_error(code: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code)
+
+
+def _generation_error(
+    group: LiveGroup | None, member_id: str, group_instance_id: str | None, generation: int
+) -> ErrorCode | None:
+    code = membership_error(group, member_id, group_instance_id)
+    if code is None and group is not None and group.generation != generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return code
+
+
+# -- Heartbeat
+
+
+def decide_heartbeat(core: Core, request: HeartbeatRequest, now: Now) -> HeartbeatResponse:
+    """Never writes and never waits, so that the answer needs no Decision around it."""
+    if not request.group_id:
+        return heartbeat_error(ErrorCode.INVALID_GROUP_ID)
+    group = core.groups.get(request.group_id)
+    code = _generation_error(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    if code is not None or group is None:
+        return heartbeat_error(code or ErrorCode.UNKNOWN_MEMBER_ID)
+    answer = HEARTBEAT_ANSWERS[group.state]
+    if answer in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+        core.touch(group, group.members[request.member_id], now)
+    return heartbeat_error(answer)
+
+
+# -- SyncGroup
+
+
+def decide_sync(core: Core, caller: Caller, request: SyncGroupRequest, now: Now) -> Decision:
+    """A follower waits for the assignment; the leader brings it, and waits until it is stored."""
+    if not request.group_id:
+        return Decision(reply=sync_error(ErrorCode.INVALID_GROUP_ID))
+    group = core.groups.get(request.group_id)
+    code = _sync_refusal(group, request)
+    if code is not None or group is None:
+        return Decision(reply=sync_error(code or ErrorCode.UNKNOWN_MEMBER_ID))
+    member = group.members[request.member_id]
+    group.unsynced.discard(member.member_id)
+    if group.state is GroupState.STABLE:
+        core.touch(group, member, now)
+        return Decision(reply=rebalance.synced(group, member))
+    decision = Decision()
+    if member.syncing is not None:
+        response = sync_error(ErrorCode.REBALANCE_IN_PROGRESS)
+        decision.answers.append(Answer(member.syncing.ticket, response))
+    member.syncing = caller
+    if group.leader == member.member_id:
+        assignments = {each.member_id: each.assignment for each in request.assignments}
+        decision.records.append(GroupRecord(group.group_id, group.persisted(assignments)))
+        decision.event = AssignmentStored(group.group_id, group.generation, assignments)
+    return decision
+
+
+def _sync_refusal(group: LiveGroup | None, request: SyncGroupRequest) -> ErrorCode | None:
+    code = _generation_error(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    if code is not None or group is None:
+        return code
+    # From version 5 on the member says what it believes was agreed (KIP-559).
+    other_type = request.protocol_type not in (None, group.protocol_type)
+    other_protocol = request.protocol_name not in (None, group.protocol)
+    if other_type or other_protocol:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return SYNC_REFUSALS[group.state]
+
+
+def assignment_stored(core: Core, event: AssignmentStored, now: Now) -> Decision:
+    """The assignment is committed. If the group has moved on meanwhile, nobody waits for it."""
+    decision = Decision()
+    group = core.groups.get(event.group_id)
+    if _awaits(group, event) and group is not None:
+        rebalance.assign(core, group, event.assignments, decision, now)
+    return decision
+
+
+def assignment_lost(core: Core, event: AssignmentStored, code: ErrorCode, now: Now) -> Decision:
+    """The assignment was not stored: the members are told why, and try again."""
+    decision = Decision()
+    group = core.groups.get(event.group_id)
+    if _awaits(group, event) and group is not None:
+        rebalance.fail_syncs(core, group, code, decision, now)
+        rebalance.start_rebalance(core, group, decision, now)
+    return decision
+
+
+def _awaits(group: LiveGroup | None, event: AssignmentStored) -> bool:
+    return (
+        group is not None
+        and group.state is GroupState.COMPLETING_REBALANCE
+        and group.generation == event.generation
+    )
+
+
+# -- LeaveGroup
+
+
+def leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
+    """Nothing was done, for a reason that is not about one member."""
+    return LeaveGroupResponse(error_code=code)
+
+
+def decide_leave(core: Core, caller: Caller, request: LeaveGroupRequest, now: Now) -> Decision:
+    """Puts members out. A static member may be named by its instance id alone: that is how an
+    administrator removes one that will not come back."""
+    if not request.group_id:
+        return Decision(reply=leave_error(request, ErrorCode.INVALID_GROUP_ID))
+    decision = Decision()
+    group = core.groups.get(request.group_id)
+    results: list[LeaveGroupResponse.MemberResponse] = []
+    for leaving in _leaving(caller, request):
+        code = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is not None:
+            code = _leave(core, group, leaving, decision)
+        results.append(
+            LeaveGroupResponse.MemberResponse(
+                member_id=leaving.member_id,
+                group_instance_id=leaving.group_instance_id,
+                error_code=code,
+            )
+        )
+    if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
+        rebalance.after_removal(core, group, decision, now)
+    decision.reply = _left(caller, results)
+    decision.on_failure = lambda code: leave_error(request, code)
+    return decision
+
+
+def _leaving(caller: Caller, request: LeaveGroupRequest) -> list[LeaveGroupRequest.MemberIdentity]:
+    if caller.version >= _LEAVE_IN_BATCH_FROM:
+        return request.members
+    return [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
+
+
+def _left(caller: Caller, results: list[LeaveGroupResponse.MemberResponse]) -> LeaveGroupResponse:
+    if caller.version >= _LEAVE_IN_BATCH_FROM:
+        return LeaveGroupResponse(members=results)
+    return LeaveGroupResponse(error_code=results[0].error_code)
+
+
+def _leave(
+    core: Core, group: LiveGroup, leaving: LeaveGroupRequest.MemberIdentity, decision: Decision
+) -> ErrorCode:
+    member_id, instance_id = leaving.member_id, leaving.group_instance_id
+    if not member_id and instance_id is not None:
+        member_id = group.static_members.get(instance_id, "")
+    if member_id in group.pending:
+        group.pending.remove(member_id)
+        core.timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id))
+        return ErrorCode.NONE
+    code = membership_error(group, member_id, instance_id)
+    if code is not None:
+        return code
+    rebalance.remove(core, group, group.members[member_id], decision)
+    return ErrorCode.NONE

@@ -1,0 +1,222 @@
+"""All groups of one partition of `__consumer_offsets`: the door to the core.
+
+Life of a shard: `replay` every record of the partition, `loaded`, then any order of `decide_*`,
+`on_deadline`, and for each decision with records exactly one of
+
+- `apply` when they were appended, then `committed` or `failed`; or
+- `failed` alone when they were not.
+
+Commits come in the order of appends. After a `failed` that follows an `apply` nobody knows what the
+log holds: the driver drops the shard and loads a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from broker.coordinators.group import admin, expiry, join, membership, offsets, rebalance
+from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group.core import Core
+from broker.coordinators.group.decision import AssignmentStored, Decision, Now
+from broker.coordinators.group.hard import HardState, replay
+from broker.coordinators.group.live import Caller, LiveGroup
+from broker.coordinators.group.offsets import FetchedTopic, TopicLookup
+from broker.coordinators.group.records import GroupRecord, ParsedRecord, parse_record
+from broker.coordinators.group.states import GroupEvent, GroupState
+from broker.coordinators.group.timers import TimerKind
+from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import DescribeGroupsResponse
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.list_groups import ListGroupsResponse
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_delete import OffsetDeleteRequest
+from protocol.messages.sync_group import SyncGroupRequest
+from runtime.errors import InvariantViolated, invariant
+
+
+class GroupShard:
+    """For the order of calls see above. new_uuid makes the random part of member ids."""
+
+    def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
+        self.core = Core(config, new_uuid)
+
+    # -- loading
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Takes in one record of the log. Raises ProtocolError if it cannot be read."""
+        record = parse_record(key, value)
+        if record is not None:
+            self.core.appended = replay(self.core.appended, record)
+
+    def loaded(self, now: Now) -> None:
+        """Everything has been replayed and is committed: groups begin to live, sessions to run."""
+        self.core.committed = self.core.appended
+        for group_id, record in self.core.appended.groups.items():
+            if group_id in self.core.appended.foreign:
+                continue
+            group = LiveGroup.from_persisted(group_id, record)
+            self.core.groups[group_id] = group
+            for member in group.members.values():
+                self.core.touch(group, member, now)
+
+    # -- what became of a decision
+
+    @property
+    def appended(self) -> HardState:
+        """Hard state after the last appended record; to be given to `committed` later."""
+        return self.core.appended
+
+    def apply(self, records: Sequence[ParsedRecord], now: Now) -> HardState:
+        """The records of a decision have been appended. Returns the hard state after them."""
+        for record in records:
+            self.core.appended = replay(self.core.appended, record)
+            if isinstance(record, GroupRecord) and record.value is None:
+                group = self.core.groups.pop(record.group_id, None)
+                if group is not None:
+                    group.transition(GroupEvent.REMOVED, now.wall_ms)
+        return self.core.appended
+
+    def committed(self, state: HardState, decision: Decision, now: Now) -> Decision:
+        """The records that led to `state` are committed. Returns what follows from that; the reply
+        of `decision` itself is the driver's to send."""
+        self.core.committed = state
+        if isinstance(decision.event, AssignmentStored):
+            return membership.assignment_stored(self.core, decision.event, now)
+        return Decision()
+
+    def failed(self, decision: Decision, code: ErrorCode, now: Now) -> Decision:
+        """The records were not appended, or not committed in time. Returns what follows."""
+        event = decision.event
+        if isinstance(event, AssignmentStored):
+            return membership.assignment_lost(self.core, event, code, now)
+        if event is not None:
+            join.undo_static_replacement(self.core, event, now)
+        return Decision()
+
+    def abandon(self, code: ErrorCode) -> Decision:
+        """This broker is the coordinator no longer: whoever waits is told so."""
+        decision = Decision()
+        for group in self.core.groups.values():
+            for member in group.members.values():
+                rebalance.answer_waiting(group, member, code, decision)
+        return decision
+
+    # -- time
+
+    def next_deadline_ms(self) -> float | None:
+        """When `on_deadline` has to be called, in monotonic milliseconds; None: not at all."""
+        return self.core.timers.next_deadline_ms()
+
+    def on_deadline(self, now: Now) -> Decision | None:
+        """Serves one timer that is due; None when there is none. To be called until then."""
+        key = self.core.timers.pop_due(now.monotonic_ms)
+        if key is None:
+            return None
+        decision = Decision()
+        group = self.core.groups.get(key.group_id)
+        if group is None:
+            return decision
+        if key.kind is TimerKind.SESSION:
+            rebalance.on_session_timer(self.core, group, key.member_id, decision, now)
+        elif key.kind is TimerKind.PENDING_MEMBER:
+            rebalance.on_pending_timer(self.core, group, key.member_id, decision, now)
+        elif key.kind is TimerKind.JOIN:
+            rebalance.on_join_timer(self.core, group, decision, now)
+        else:
+            rebalance.on_sync_timer(self.core, group, decision, now)
+        return decision
+
+    # -- requests
+
+    def decide_join(self, caller: Caller, request: JoinGroupRequest, now: Now) -> Decision:
+        return join.decide_join(self.core, caller, request, now)
+
+    def decide_sync(self, caller: Caller, request: SyncGroupRequest, now: Now) -> Decision:
+        return membership.decide_sync(self.core, caller, request, now)
+
+    def decide_heartbeat(self, request: HeartbeatRequest, now: Now) -> HeartbeatResponse:
+        return membership.decide_heartbeat(self.core, request, now)
+
+    def decide_leave(self, caller: Caller, request: LeaveGroupRequest, now: Now) -> Decision:
+        return membership.decide_leave(self.core, caller, request, now)
+
+    def decide_offset_commit(
+        self, caller: Caller, request: OffsetCommitRequest, topics: TopicLookup, now: Now
+    ) -> Decision:
+        return offsets.decide_offset_commit(self.core, caller, request, topics, now)
+
+    def decide_offset_delete(self, request: OffsetDeleteRequest, topics: TopicLookup) -> Decision:
+        return offsets.decide_offset_delete(self.core, request, topics)
+
+    def decide_delete_group(self, group_id: str) -> Decision:
+        return admin.decide_delete_group(self.core, group_id)
+
+    def decide_expired(self, now: Now) -> list[Decision]:
+        return expiry.decide_expired(self.core, now)
+
+    def decide_topics_deleted(self, deleted: Mapping[str, bytes]) -> list[Decision]:
+        return expiry.decide_topics_deleted(self.core, deleted)
+
+    # -- views
+
+    def fetch_offsets(
+        self, group_id: str, topics: Sequence[tuple[str, bytes, Sequence[int]]] | None
+    ) -> list[FetchedTopic]:
+        """Committed offsets of (name, id or zero, partitions), or of everything for None."""
+        if topics is None:
+            return offsets.fetch_all_offsets(self.core, group_id)
+        return offsets.fetch_offsets(self.core, group_id, topics)
+
+    def list_groups(
+        self, states: frozenset[str], types: frozenset[str]
+    ) -> list[ListGroupsResponse.ListedGroup]:
+        return admin.list_groups(self.core, states, types)
+
+    def describe_group(self, group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
+        return admin.describe_group(self.core, group_id, version)
+
+    def count_by_state(self) -> dict[GroupState, int]:
+        return admin.count_by_state(self.core)
+
+    # -- self-check
+
+    def validate(self) -> None:
+        """Raises InvariantViolated if live state contradicts itself; called by tests and by the
+        simulation after every step."""
+        for group in self.core.groups.values():
+            try:
+                _validate_group(group)
+            except InvariantViolated as broken:
+                raise InvariantViolated(f"group {group.group_id}: {broken}") from None
+
+
+def _validate_group(group: LiveGroup) -> None:
+    members = group.members
+    stable = group.state is GroupState.STABLE
+    completing = group.state is GroupState.COMPLETING_REBALANCE
+    invariant(group.state is not GroupState.DEAD, "dead and still here")
+    invariant(bool(members) or not (stable or completing), f"{group.state.value} without members")
+    invariant(not members or group.state is not GroupState.EMPTY, "empty with members")
+    invariant((group.leader in members) == bool(members), "the leader is no member")
+    joining = sum(member.joining is not None for member in members.values())
+    invariant(joining == group.joining_count, "miscounted who waits in JoinGroup")
+    preparing = group.state is GroupState.PREPARING_REBALANCE
+    invariant(preparing or joining == 0, "somebody waits in JoinGroup after the join phase")
+    syncing = any(member.syncing is not None for member in members.values())
+    invariant(completing or not syncing, "somebody waits in SyncGroup outside the sync phase")
+    instances = {
+        member.group_instance_id: member.member_id
+        for member in members.values()
+        if member.group_instance_id is not None
+    }
+    invariant(instances == group.static_members, "static members and members disagree")
+    invariant(not group.pending & members.keys(), "a member is also about to become one")
+    invariant(group.unsynced <= members.keys(), "waiting for the sync of somebody who left")
+    if stable or completing:
+        everywhere = all(
+            any(name == group.protocol for name, _ in member.protocols)
+            for member in members.values()
+        )
+        invariant(everywhere, "a member does not support the chosen protocol")

@@ -1,0 +1,73 @@
+"""States of a classic group, and every arrow between them.
+
+The law of this file: all transitions live in TRANSITIONS, and nothing here knows about members,
+requests or timers. A pair that is not in the table is a bug in our code, never bad input: what a
+client may ask in which state is decided by the tables at the end, before any transition.
+
+    Empty --REBALANCE_STARTED--> PreparingRebalance --JOINED--> CompletingRebalance
+      ^                              ^   |                            |
+      |---------ALL_LEFT-------------+---|     (REBALANCE_STARTED     | ASSIGNED
+                                     |         from both)             v
+                                     +------------------------------Stable
+
+REMOVED leads from every state to Dead, from which nothing leads out.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from runtime.errors import InvariantViolated
+
+
+class GroupState(Enum):
+    """Values are the names that ListGroups and DescribeGroups show."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupEvent(Enum):
+    """Why a group changes its state."""
+
+    REBALANCE_STARTED = "rebalance started"
+    JOINED = "all joined or the rebalance timeout passed, members are left"
+    ALL_LEFT = "the join phase ended without a member"
+    ASSIGNED = "the leader's assignment is committed"
+    REMOVED = "deleted, expired, or the coordinator moved"
+
+
+_EMPTY = GroupState.EMPTY
+_PREPARING = GroupState.PREPARING_REBALANCE
+_COMPLETING = GroupState.COMPLETING_REBALANCE
+_STABLE = GroupState.STABLE
+_DEAD = GroupState.DEAD
+
+TRANSITIONS: Final[dict[tuple[GroupState, GroupEvent], GroupState]] = {
+    (_EMPTY, GroupEvent.REBALANCE_STARTED): _PREPARING,
+    (_COMPLETING, GroupEvent.REBALANCE_STARTED): _PREPARING,
+    (_STABLE, GroupEvent.REBALANCE_STARTED): _PREPARING,
+    (_PREPARING, GroupEvent.JOINED): _COMPLETING,
+    (_PREPARING, GroupEvent.ALL_LEFT): _EMPTY,
+    (_COMPLETING, GroupEvent.ASSIGNED): _STABLE,
+    (_EMPTY, GroupEvent.REMOVED): _DEAD,
+    (_PREPARING, GroupEvent.REMOVED): _DEAD,
+    (_COMPLETING, GroupEvent.REMOVED): _DEAD,
+    (_STABLE, GroupEvent.REMOVED): _DEAD,
+}
+
+
+class InvalidTransition(InvariantViolated):
+    """A (state, event) pair that TRANSITIONS does not have."""
+
+
+def next_state(state: GroupState, event: GroupEvent) -> GroupState:
+    """The state after `event`. Raises InvalidTransition for a pair not in the table."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise InvalidTransition(f"group state {state.value} has no event {event.name}") from None

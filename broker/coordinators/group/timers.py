@@ -1,0 +1,82 @@
+"""Deadlines of one shard, made for deadlines that move far more often than they are reached.
+
+A heartbeat moves its member's session deadline and nothing else: the heap keeps the older, earlier
+entry, which is looked at again when its time comes and put back with the deadline then in force. So
+a heartbeat costs one dictionary store, and the heap holds at most one live entry per key, plus one
+for each time a deadline moved *earlier*.
+"""
+
+from __future__ import annotations
+
+import heapq
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class TimerKind(IntEnum):
+    """What is due."""
+
+    SESSION = 0
+    """A member was not heard of for its session timeout (or joined too long ago)."""
+    PENDING_MEMBER = 1
+    """A member id was given out with MEMBER_ID_REQUIRED and not used."""
+    JOIN = 2
+    """The join phase of a rebalance is over."""
+    SYNC = 3
+    """Members that joined had time enough to send SyncGroup."""
+
+
+class TimerKey(NamedTuple):
+    kind: TimerKind
+    group_id: str
+    member_id: str
+
+
+class Timers:
+    """A set of (key, deadline in monotonic milliseconds)."""
+
+    __slots__ = ("_deadlines_ms", "_heap", "_queued_ms")
+
+    def __init__(self) -> None:
+        self._deadlines_ms: dict[TimerKey, float] = {}
+        self._queued_ms: dict[TimerKey, float] = {}
+        self._heap: list[tuple[float, TimerKey]] = []
+
+    def __len__(self) -> int:
+        return len(self._deadlines_ms)
+
+    def set(self, key: TimerKey, deadline_ms: float) -> None:
+        """Starts or moves the timer of `key`."""
+        self._deadlines_ms[key] = deadline_ms
+        queued_ms = self._queued_ms.get(key)
+        if queued_ms is None or deadline_ms < queued_ms:
+            self._queued_ms[key] = deadline_ms
+            heapq.heappush(self._heap, (deadline_ms, key))
+
+    def cancel(self, key: TimerKey) -> None:
+        """Stops the timer of `key`, if there is one."""
+        self._deadlines_ms.pop(key, None)
+
+    def deadline_ms(self, key: TimerKey) -> float | None:
+        return self._deadlines_ms.get(key)
+
+    def next_deadline_ms(self) -> float | None:
+        """When `pop_due` is worth a call; it may then find nothing, as entries are moved lazily."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ms: float) -> TimerKey | None:
+        """Takes out one timer that is due, earliest first; None if none is."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            queued_ms, key = heapq.heappop(self._heap)
+            if self._queued_ms.get(key) != queued_ms:
+                continue  # An earlier entry of this key has been queued and served since.
+            del self._queued_ms[key]
+            deadline_ms = self._deadlines_ms.get(key)
+            if deadline_ms is None:
+                continue
+            if deadline_ms > now_ms:
+                self.set(key, deadline_ms)
+                continue
+            del self._deadlines_ms[key]
+            return key
+        return None
