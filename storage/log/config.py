@@ -1,0 +1,89 @@
+"""The topic settings that a log acts on, as one frozen value.
+
+Names, defaults and meaning are Kafka's topic configs; the config engine has validated the values,
+so here they are only taken over and typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+UNLIMITED: Final = -1
+FOLLOW_TOTAL_RETENTION: Final = -2
+"""`local.retention.*`: the value of `retention.*`."""
+MAX_INT64: Final = 2**63 - 1
+MAX_SEGMENT_BYTES: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One topic's storage settings; the field for `a.b.c` is `a_b_c`."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3_600_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    flush_messages: int = MAX_INT64
+    flush_ms: int = MAX_INT64
+    retention_bytes: int = UNLIMITED
+    retention_ms: int = 7 * 24 * 3_600_000
+    local_retention_bytes: int = FOLLOW_TOTAL_RETENTION
+    local_retention_ms: int = FOLLOW_TOTAL_RETENTION
+    remote_storage_enable: bool = False
+    max_message_bytes: int = 1_048_588
+    file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = 24 * 3_600_000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = MAX_INT64
+    min_cleanable_dirty_ratio: float = 0.5
+    cleanup_policy: str = "delete"
+    message_timestamp_type: str = "CreateTime"
+
+    @classmethod
+    def from_topic_config(cls, mapping: Mapping[str, object]) -> LogConfig:
+        """Take the known keys of an effective topic config; values may be text or typed already.
+
+        Raises ValueError for text that is no number where one is needed.
+        """
+        known: dict[str, object] = {}
+        for field in fields(cls):
+            value = mapping.get(field.name.replace("_", "."))
+            if value is not None:
+                known[field.name] = _typed(value, field.type)
+        return cls(**known)  # type: ignore[arg-type]
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Retention by time and size applies."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def effective_local_retention_ms(self) -> int:
+        if self.local_retention_ms == FOLLOW_TOTAL_RETENTION:
+            return self.retention_ms
+        return self.local_retention_ms
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        if self.local_retention_bytes == FOLLOW_TOTAL_RETENTION:
+            return self.retention_bytes
+        return self.local_retention_bytes
+
+
+def _typed(value: object, type_name: object) -> object:
+    if type_name == "int":
+        return int(str(value))
+    if type_name == "float":
+        return float(str(value))
+    if type_name == "bool":
+        return value if isinstance(value, bool) else str(value).strip().lower() == "true"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)

@@ -1,0 +1,123 @@
+"""Where each leader epoch begins: the cache behind OffsetForLeaderEpoch and truncation (KIP-101).
+
+A sorted list of (epoch, first offset of that epoch), both strictly increasing. It is pure: the log
+decides when to write it (`encode`) and reads it back (`decode`). An epoch may be in the list before
+its first batch is (a leader notes where its epoch begins), so the list is not a function of the
+batches alone, but everything it needs for correctness can be rebuilt from them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class EpochCache:
+    """The epochs of one log. `dirty` says that the file does not hold the present list yet."""
+
+    __slots__ = ("_epochs", "_starts", "dirty")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in entries:
+            self.assign(epoch, start)
+        self.dirty = False
+
+    @property
+    def latest_epoch(self) -> int:
+        """The highest epoch, -1 when there is none."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        return [EpochEntry(*pair) for pair in zip(self._epochs, self._starts, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` begins at `start_offset`; returns whether the list changed.
+
+        Entries that contradict the new one (same or higher epoch, same or later offset) go: they
+        tell of a history that was truncated away.
+        """
+        if epoch < 0 or start_offset < 0:
+            return False
+        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
+            return False
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        del self._epochs[keep:]
+        del self._starts[keep:]
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.dirty = True
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest known epoch that is not above `epoch` (KIP-279).
+
+        (-1, -1) when `epoch` is above all known ones or undefined. For an epoch before the first
+        known one the answer is that epoch itself, ending where the first known one begins.
+        """
+        if epoch == NO_EPOCH or not self._epochs:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        at = bisect_right(self._epochs, epoch)
+        if at == len(self._epochs):
+            return NO_EPOCH, NO_OFFSET
+        floor = epoch if at == 0 else self._epochs[at - 1]
+        return floor, self._starts[at]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 if that is before the first known epoch."""
+        at = bisect_right(self._starts, offset)
+        return self._epochs[at - 1] if at else NO_EPOCH
+
+    def start_of(self, epoch: int) -> int | None:
+        """Where exactly this epoch begins, None if it is not in the list."""
+        at = bisect_left(self._epochs, epoch)
+        if at < len(self._epochs) and self._epochs[at] == epoch:
+            return self._starts[at]
+        return None
+
+    def previous_epoch(self, epoch: int) -> int:
+        """The largest known epoch below `epoch`, -1 if none."""
+        at = bisect_left(self._epochs, epoch)
+        return self._epochs[at - 1] if at else NO_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Drop epochs that begin at or after `end_offset`."""
+        keep = bisect_left(self._starts, end_offset)
+        if keep == len(self._starts):
+            return False
+        del self._epochs[keep:]
+        del self._starts[keep:]
+        self.dirty = True
+        return True
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Forget what lies before `start_offset`; the epoch in force there begins there."""
+        covering = bisect_right(self._starts, start_offset) - 1
+        if covering < 0 or (covering == 0 and self._starts[0] == start_offset):
+            return False
+        del self._epochs[:covering]
+        del self._starts[:covering]
+        self._starts[0] = start_offset
+        self.dirty = True
+        return True
+
+    def clear(self) -> None:
+        self.dirty = self.dirty or bool(self._epochs)
+        self._epochs.clear()
+        self._starts.clear()

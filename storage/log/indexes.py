@@ -1,0 +1,334 @@
+"""Offset, time and transaction index of a segment, in Kafka's formats.
+
+    .index      8 bytes: offset relative to the segment's base, position in the .log
+    .timeindex  12 bytes: timestamp, relative offset of the batch that first reached it
+    .txnindex   34 bytes: one aborted transaction
+
+Entries are sparse (one per `index.interval.bytes`) and are hints: everything here can be rebuilt
+from the segment. So new entries collect in memory and reach the file in blocks, or when the segment
+is flushed or closed; a crash costs a rebuild of the segments that recovery reads anyway. Kafka
+allocates index files in full and cuts them when the segment closes; we let them grow.
+
+Nothing is kept in memory of a closed segment's index: a lookup is a binary search by pread.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from storage.files import File, Files
+
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
+TXN_ENTRY_BYTES: Final = 34
+
+_PENDING_BYTES_MAX = 4096
+_WINDOW_ENTRIES = 256
+
+_offset_entry = struct.Struct(">ii")
+_time_entry = struct.Struct(">qi")
+_txn_entry = struct.Struct(">hqqqq")
+
+
+class CorruptIndex(Exception):
+    """An index file that cannot belong to its segment; it is rebuilt."""
+
+
+class _SparseIndex:
+    """Entries of one fixed size, sorted: the file's and, after them, those not yet written."""
+
+    entry_bytes: int
+
+    __slots__ = ("_file", "_files", "_pending", "_written", "base_offset", "max_entries", "path")
+
+    def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max(1, max_bytes // self.entry_bytes)
+        self._files = files
+        self._file: File | None = None
+        self._pending = bytearray()
+        self._written = 0
+
+    def create(self) -> None:
+        """Begin an empty index, dropping what the file held."""
+        file = self._files.open(self.path, create=True)
+        if file.size():
+            file.truncate(0)
+        self._file = file
+        self._pending.clear()
+        self._written = 0
+
+    def load(self) -> None:
+        """Take over the file. Raises FileNotFoundError, CorruptIndex."""
+        file = self._files.open(self.path)
+        size = file.size()
+        if size % self.entry_bytes:
+            file.close()
+            raise CorruptIndex(f"{self.path}: {size} bytes are no whole entries")
+        self._file = file
+        self._written = size // self.entry_bytes
+        if self._written and not self._plausible(self._entry(self._written - 1)):
+            self.close_file()
+            raise CorruptIndex(f"{self.path}: the last entry is before the segment")
+
+    def _plausible(self, last: tuple[int, int]) -> bool:
+        raise AssertionError("abstract")
+
+    @property
+    def file(self) -> File | None:
+        return self._file
+
+    @property
+    def count(self) -> int:
+        return self._written + len(self._pending) // self.entry_bytes
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= self.max_entries
+
+    def _push(self, entry: bytes) -> None:
+        self._pending += entry
+        if len(self._pending) >= _PENDING_BYTES_MAX:
+            self.write_out()
+
+    def write_out(self) -> None:
+        """Bring all entries to the file (not to the disk)."""
+        if self._pending and self._file is not None:
+            self._file.append(self._pending)
+            self._written += len(self._pending) // self.entry_bytes
+            self._pending.clear()
+
+    def _read(self, first: int, count: int) -> bytes:
+        """The bytes of entries [first, first + count), from the file and from memory."""
+        size = self.entry_bytes
+        if first >= self._written:
+            start = (first - self._written) * size
+            return bytes(self._pending[start : start + count * size])
+        assert self._file is not None
+        on_disk = min(count, self._written - first)
+        data = self._file.pread(on_disk * size, first * size)
+        return data + bytes(self._pending[: (count - on_disk) * size])
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        raise AssertionError("abstract")
+
+    def _floor(self, key_column: int, target: int) -> int:
+        """Number of the last entry whose key is not above `target`, -1 if none."""
+        low, high = 0, self.count
+        if high and self._entry(high - 1)[key_column] <= target:
+            return high - 1
+        while high - low > _WINDOW_ENTRIES:
+            middle = (low + high) // 2
+            if self._entry(middle)[key_column] <= target:
+                low = middle
+            else:
+                high = middle
+        if low == high:
+            return -1
+        floor = low - 1
+        for at, entry in enumerate(self._decode(self._read(low, high - low)), low):
+            if entry[key_column] > target:
+                break
+            floor = at
+        return floor
+
+    def _decode(self, data: bytes) -> Iterator[tuple[int, int]]:
+        raise AssertionError("abstract")
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        if count < self._written:
+            assert self._file is not None
+            self._pending.clear()
+            self._file.truncate(count * self.entry_bytes)
+            self._written = count
+        else:
+            del self._pending[(count - self._written) * self.entry_bytes :]
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All of them as (offset, position) or (timestamp, offset)."""
+        return list(self._decode(self._read(0, self.count)))
+
+    def close(self) -> None:
+        self.write_out()
+        self.close_file()
+
+    def close_file(self) -> None:
+        """Drop the file without writing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class OffsetIndex(_SparseIndex):
+    """Last offset of a batch -> where that batch begins."""
+
+    entry_bytes = OFFSET_ENTRY_BYTES
+    __slots__ = ()
+
+    def append(self, offset: int, position: int) -> None:
+        self._push(_offset_entry.pack(offset - self.base_offset, position))
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """The largest entry not above `offset`; (base offset, 0) before the first."""
+        at = self._floor(0, offset)
+        return self._entry(at) if at >= 0 else (self.base_offset, 0)
+
+    def last(self) -> tuple[int, int]:
+        """The last entry, or (base offset, 0)."""
+        count = self.count
+        return self._entry(count - 1) if count else (self.base_offset, 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of `offset` and later."""
+        self.cut(self._floor(0, offset - 1) + 1)
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        relative, position = _offset_entry.unpack(self._read(at, 1))
+        return self.base_offset + relative, position
+
+    def _decode(self, data: bytes) -> Iterator[tuple[int, int]]:
+        base = self.base_offset
+        for relative, position in _offset_entry.iter_unpack(data):
+            yield base + relative, position
+
+    def _plausible(self, last: tuple[int, int]) -> bool:
+        return last[0] >= self.base_offset and last[1] >= 0
+
+
+class TimeIndex(_SparseIndex):
+    """Highest timestamp so far -> last offset of the batch that has it."""
+
+    entry_bytes = TIME_ENTRY_BYTES
+    __slots__ = ("_last",)
+
+    def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__(files, path, base_offset, max_bytes)
+        self._last: tuple[int, int] | None = None
+
+    def maybe_append(self, timestamp_ms: int, offset: int, *, final: bool = False) -> None:
+        """Add an entry unless the timestamp has not grown. `final` goes in even when full."""
+        last_timestamp, last_offset = self.last()
+        if timestamp_ms <= last_timestamp or offset < last_offset:
+            return
+        if self.is_full and not final:
+            return
+        self._push(_time_entry.pack(timestamp_ms, offset - self.base_offset))
+        self._last = (timestamp_ms, offset)
+
+    @property
+    def is_full(self) -> bool:
+        # One place is kept for the entry that closes the segment.
+        return self.count >= self.max_entries - 1
+
+    def last(self) -> tuple[int, int]:
+        """The last (timestamp, offset), or (-1, base offset)."""
+        if self._last is None:
+            count = self.count
+            self._last = self._entry(count - 1) if count else (-1, self.base_offset)
+        return self._last
+
+    def lookup(self, timestamp_ms: int) -> tuple[int, int]:
+        """The last entry with a timestamp not above this one, or (-1, base offset)."""
+        at = self._floor(0, timestamp_ms)
+        return self._entry(at) if at >= 0 else (-1, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of `offset` and later."""
+        self.cut(self._floor(1, offset - 1) + 1)
+
+    def cut(self, count: int) -> None:
+        super().cut(count)
+        self._last = None
+
+    def create(self) -> None:
+        super().create()
+        self._last = None
+
+    def load(self) -> None:
+        self._last = None
+        super().load()
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        timestamp, relative = _time_entry.unpack(self._read(at, 1))
+        return timestamp, self.base_offset + relative
+
+    def _decode(self, data: bytes) -> Iterator[tuple[int, int]]:
+        base = self.base_offset
+        for timestamp, relative in _time_entry.iter_unpack(data):
+            yield timestamp, base + relative
+
+    def _plausible(self, last: tuple[int, int]) -> bool:
+        first = self._entry(0)
+        return last[0] >= first[0] and last[1] >= self.base_offset
+
+
+class AbortedTxn(NamedTuple):
+    """One aborted transaction of a producer within a log."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    """The last stable offset after this transaction ended."""
+
+
+class TxnIndex:
+    """The aborted transactions that ended in one segment; most segments have no such file."""
+
+    __slots__ = ("_file", "_files", "path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self.path = path
+        self._files = files
+        self._file: File | None = None
+
+    @property
+    def file(self) -> File | None:
+        return self._file
+
+    def append(self, aborted: AbortedTxn) -> None:
+        if self._file is None:
+            self._file = self._files.open(self.path, create=True)
+        self._file.append(_txn_entry.pack(0, *aborted))
+
+    def entries(self) -> list[AbortedTxn]:
+        """All whole entries. Raises CorruptIndex for an unknown version."""
+        if self._file is None:
+            if not self._files.exists(self.path):
+                return []
+            self._file = self._files.open(self.path)
+        data = self._file.pread(self._file.size(), 0)
+        whole = len(data) - len(data) % TXN_ENTRY_BYTES
+        entries = []
+        for version, *rest in _txn_entry.iter_unpack(data[:whole]):
+            if version != 0:
+                raise CorruptIndex(f"{self.path}: entry of version {version}")
+            entries.append(AbortedTxn(*rest))
+        return entries
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions that end at `offset` or later."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._rewrite(kept)
+
+    def reset(self) -> None:
+        """Drop all entries: the segment is read anew."""
+        if self._file is not None or self._files.exists(self.path):
+            self._rewrite([])
+
+    def _rewrite(self, entries: list[AbortedTxn]) -> None:
+        file = self._file or self._files.open(self.path)
+        file.truncate(0)
+        file.append(b"".join(_txn_entry.pack(0, *entry) for entry in entries))
+        self._file = file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

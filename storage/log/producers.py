@@ -1,0 +1,398 @@
+"""What a log remembers of idempotent and transactional producers (KIP-98), pure.
+
+Per producer id: its epoch, the last five batches (so that a retry is recognised and answered with
+the offset it already has), and the first offset of its open transaction. Per log: which
+transactions are open or not yet below the high watermark, hence the first unstable offset.
+
+Appending is in two steps, so that a failed write changes nothing: `check` judges the headers
+against the present state, and after the bytes are in the log `apply` replays each batch. `apply` is
+also what followers, recovery and truncation use: the state is a function of the log.
+
+The answer to a repeated batch that is older than the five remembered ones is
+DUPLICATE_SEQUENCE_NUMBER (the producer's client takes it for a success), where Kafka says
+OUT_OF_ORDER_SEQUENCE_NUMBER, which the client takes for a loss.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from protocol.batch.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from protocol.errors import ApiError, ErrorCode
+
+REMEMBERED_BATCHES: Final = 5
+NO_OFFSET: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+SNAPSHOT_VERSION: Final = 1
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+_HALF_OF_SEQUENCES = 1 << 30
+
+_head = struct.Struct(">hIi")
+_entry = struct.Struct(">qhiqiqiq")
+_CRC_COVERS_FROM = 6
+
+
+class Origin(Enum):
+    """Who appends; decides which checks apply."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+    RAFT_LEADER = "raft leader"
+
+
+class CorruptSnapshot(ValueError):
+    """A producer snapshot file that cannot be used; an older one is, and the log is replayed."""
+
+
+class Remembered(NamedTuple):
+    """One batch of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class EndMarker(NamedTuple):
+    """The content of an end-of-transaction control record."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+class CompletedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Offset of the marker."""
+    aborted: bool
+
+
+class ProducerState:
+    """One producer, as DescribeProducers shows it."""
+
+    __slots__ = (
+        "batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id",
+        "txn_first_offset",
+    )  # fmt: skip
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = NO_PRODUCER_EPOCH
+        self.batches: deque[Remembered] = deque(maxlen=REMEMBERED_BATCHES)
+        self.last_timestamp_ms = NO_TIMESTAMP
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.txn_first_offset: int | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def duplicate_of(self, header: BatchHeader) -> Remembered | None:
+        """The remembered batch that this one repeats."""
+        if header.producer_epoch != self.epoch:
+            return None
+        last = header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
+
+    def raise_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProducerState) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerState({self.producer_id}, epoch={self.epoch}, batches={list(self.batches)}, "
+            f"txn_first_offset={self.txn_first_offset})"
+        )
+
+
+class ProducerStates:
+    """All producers of one log.
+
+    Args:
+        expiration_ms: an id that wrote nothing for so long, and has no open transaction, is
+            forgotten (`producer.id.expiration.ms`).
+    """
+
+    __slots__ = ("_ongoing", "_producers", "_unreplicated", "expiration_ms")
+
+    def __init__(self, expiration_ms: int) -> None:
+        self.expiration_ms = expiration_ms
+        self._producers: dict[int, ProducerState] = {}
+        # First offset -> producer id, and first offset -> marker offset: both in offset order.
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        return iter(self._producers.values())
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._producers.get(producer_id)
+
+    # Before the write ------------------------------------------------------------------------
+
+    def check(self, headers: Iterable[BatchHeader], origin: Origin) -> Remembered | None:
+        """Judge batches about to be appended; returns the batch that a retry repeats.
+
+        Only a client's batches are held to their sequence numbers. Raises ApiError:
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, and
+        INVALID_TXN_STATE for a plain batch within the producer's own open transaction.
+        """
+        if origin is not Origin.CLIENT and origin is not Origin.COORDINATOR:
+            return None
+        staged: dict[int, tuple[int, int]] = {}
+        for header in headers:
+            producer_id = header.producer_id
+            if producer_id < 0:
+                continue
+            state = self._producers.get(producer_id)
+            if state is not None and producer_id not in staged:
+                if origin is Origin.CLIENT and not header.is_control:
+                    duplicate = state.duplicate_of(header)
+                    if duplicate is not None:
+                        return duplicate
+                self._check_one(state, header, origin)
+            elif producer_id in staged and origin is Origin.CLIENT:
+                epoch, sequence = staged[producer_id]
+                _check_sequence(producer_id, epoch, sequence, header)
+            staged[producer_id] = (header.producer_epoch, header.last_sequence)
+        return None
+
+    def _check_one(self, state: ProducerState, header: BatchHeader, origin: Origin) -> None:
+        if header.producer_epoch < state.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Producer {state.producer_id} has epoch {state.epoch}, "
+                f"the batch {header.producer_epoch}",
+            )
+        if header.is_control:
+            return
+        if origin is Origin.CLIENT and state.epoch != NO_PRODUCER_EPOCH:
+            _check_sequence(state.producer_id, state.epoch, state.last_sequence, header)
+        if state.txn_first_offset is not None and not header.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {state.producer_id} has an open transaction",
+            )
+
+    # After the write -------------------------------------------------------------------------
+
+    def apply(
+        self, header: BatchHeader, base_offset: int, marker: EndMarker | None = None
+    ) -> CompletedTxn | None:
+        """Replay one batch that is in the log at `base_offset`.
+
+        `marker` is the content of an end-of-transaction control batch. Returns the transaction
+        that it ended, if one was open.
+        """
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        state = self._producers.get(producer_id)
+        if state is None:
+            state = self._producers[producer_id] = ProducerState(producer_id)
+        if header.is_control:
+            if marker is None:
+                return None
+            return self._end_transaction(state, header, base_offset, marker)
+        if header.producer_epoch != state.epoch:
+            state.raise_epoch(header.producer_epoch)
+        timestamp_ms = header.max_timestamp
+        delta = header.last_offset_delta
+        state.batches.append(
+            Remembered(header.last_sequence, base_offset + delta, delta, timestamp_ms)
+        )
+        state.last_timestamp_ms = timestamp_ms
+        if header.is_transactional and state.txn_first_offset is None:
+            state.txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+        return None
+
+    def _end_transaction(
+        self, state: ProducerState, header: BatchHeader, offset: int, marker: EndMarker
+    ) -> CompletedTxn | None:
+        state.raise_epoch(header.producer_epoch)
+        state.coordinator_epoch = marker.coordinator_epoch
+        state.last_timestamp_ms = header.max_timestamp
+        first_offset, state.txn_first_offset = state.txn_first_offset, None
+        if first_offset is None:
+            return None
+        self._ongoing.pop(first_offset, None)
+        self._unreplicated[first_offset] = offset
+        return CompletedTxn(state.producer_id, first_offset, offset, not marker.commit)
+
+    def last_stable_offset_after(self, completed: CompletedTxn) -> int:
+        """The last stable offset once this transaction is replicated: what the index records."""
+        return min(self._ongoing, default=completed.last_offset + 1)
+
+    # Transactions and the high watermark -----------------------------------------------------
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of a transaction that is open or whose end is not replicated yet."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min(min(self._ongoing, default=2**63), min(self._unreplicated, default=2**63))
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below the high watermark are stable."""
+        if self._unreplicated:
+            for first, last in list(self._unreplicated.items()):
+                if last < high_watermark:
+                    del self._unreplicated[first]
+
+    def on_log_start(self, log_start_offset: int) -> None:
+        """Records below the log start are gone, and with them their claim to be unstable."""
+        for first, last in list(self._unreplicated.items()):
+            if last < log_start_offset:
+                del self._unreplicated[first]
+
+    # Expiry, snapshots -----------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> int:
+        """Forget idle producers; returns how many."""
+        gone = [pid for pid, state in self._producers.items() if self._expired(state, now_ms)]
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return len(gone)
+
+    def _expired(self, state: ProducerState, now_ms: int) -> bool:
+        idle_ms = now_ms - state.last_timestamp_ms
+        return state.txn_first_offset is None and idle_ms >= self.expiration_ms
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def encode_snapshot(self) -> bytes:
+        """Kafka's `.snapshot` file of the present state."""
+        parts = [b""]
+        for state in self._producers.values():
+            last = state.batches[-1] if state.batches else Remembered(NO_SEQUENCE, NO_OFFSET, 0, 0)
+            first = state.txn_first_offset
+            parts.append(
+                _entry.pack(
+                    state.producer_id,
+                    state.epoch,
+                    last.last_sequence,
+                    last.last_offset,
+                    last.offset_delta,
+                    state.last_timestamp_ms,
+                    state.coordinator_epoch,
+                    NO_OFFSET if first is None else first,
+                )
+            )
+        count = len(self._producers)
+        parts[0] = _head.pack(SNAPSHOT_VERSION, 0, count)
+        content = bytearray(b"".join(parts))
+        _head.pack_into(content, 0, SNAPSHOT_VERSION, crc32c(content[_CRC_COVERS_FROM:]), count)
+        return bytes(content)
+
+    def load_snapshot(self, data: bytes, now_ms: int) -> None:
+        """Replace the state with a snapshot's; expired producers are left out.
+
+        Raises CorruptSnapshot and leaves the state as it was.
+        """
+        states = [state for state in decode_snapshot(data) if not self._expired(state, now_ms)]
+        self.clear()
+        for state in states:
+            self._producers[state.producer_id] = state
+        open_txns = [
+            (state.txn_first_offset, state.producer_id)
+            for state in states
+            if state.txn_first_offset is not None
+        ]
+        self._ongoing.update(sorted(open_txns))
+
+
+def decode_snapshot(data: bytes) -> list[ProducerState]:
+    """The producers in a `.snapshot` file. Raises CorruptSnapshot."""
+    if len(data) < _head.size:
+        raise CorruptSnapshot(f"{len(data)} bytes are no producer snapshot")
+    version, crc, count = _head.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"version {version}, {SNAPSHOT_VERSION} is known")
+    if crc32c(data[_CRC_COVERS_FROM:]) != crc:
+        raise CorruptSnapshot("the CRC is wrong")
+    if count < 0 or len(data) != _head.size + count * _entry.size:
+        raise CorruptSnapshot(f"{count} producers in {len(data)} bytes")
+    return [_read_entry(data, _head.size + at * _entry.size) for at in range(count)]
+
+
+def _read_entry(data: bytes, pos: int) -> ProducerState:
+    (
+        producer_id,
+        epoch,
+        last_sequence,
+        last_offset,
+        offset_delta,
+        timestamp_ms,
+        coordinator_epoch,
+        txn_first_offset,
+    ) = _entry.unpack_from(data, pos)
+    state = ProducerState(producer_id)
+    state.epoch = epoch
+    state.last_timestamp_ms = timestamp_ms
+    state.coordinator_epoch = coordinator_epoch
+    if last_offset >= 0:
+        state.batches.append(Remembered(last_sequence, last_offset, offset_delta, timestamp_ms))
+    if txn_first_offset >= 0:
+        state.txn_first_offset = txn_first_offset
+    return state
+
+
+def _check_sequence(producer_id: int, epoch: int, last_sequence: int, header: BatchHeader) -> None:
+    first = header.base_sequence
+    if header.producer_epoch != epoch:
+        if first == 0:
+            return
+        raise _out_of_order(producer_id, f"begins epoch {header.producer_epoch} at {first}, not 0")
+    expected = (last_sequence + 1) & _SEQUENCE_MASK
+    if first == expected:
+        return
+    behind = (expected - first) & _SEQUENCE_MASK
+    if last_sequence != NO_SEQUENCE and header.record_count <= behind < _HALF_OF_SEQUENCES:
+        raise ApiError(
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            f"Producer {producer_id} repeats sequence {first}; {expected} is next",
+        )
+    raise _out_of_order(producer_id, f"sends sequence {first}, {expected} is next")
+
+
+def _out_of_order(producer_id: int, what: str) -> ApiError:
+    return ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"Producer {producer_id} {what}")

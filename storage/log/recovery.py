@@ -1,0 +1,451 @@
+"""Bringing a log up from its directory.
+
+After a clean shutdown the files are believed: the last segment is walked from its last index entry
+to find the log end, and nothing else is read. After anything else the segments above the recovery
+point are read in full (CRC of every batch); the first bytes that are no valid next batch end the
+log there, later segments go, indexes are written anew.
+
+What else a crash can leave behind, and what becomes of it:
+
+* `.deleted`, `.cleaned`, `.tmp`: unfinished work, removed. `.swap`: compaction had decided; the
+  segments it replaces are removed and the swap finished.
+* Indexes without a .log: removed. A missing index: rebuilt when first needed.
+* A hole between a segment that lost its tail and the next one: the later segments go (compacted
+  logs have legal holes, so there it cannot be told).
+* leader-epoch-checkpoint missing, broken, or contradicting the batches: rebuilt from the batches.
+* Producer snapshots behind the log end: removed. A broken one: removed, an older one is used and
+  the batches after it are replayed.
+
+Deletions come before cuts and are made durable first, from the end backwards, so that a crash in
+the middle of a recovery leaves a log that recovers to the same result.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
+from protocol.batch.header import BatchHeader, Buffer
+from protocol.batch.records import read_batch
+from storage.files import Files
+from storage.log import segment as names
+from storage.log.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    CorruptCheckpoint,
+    decode_epochs,
+)
+from storage.log.config import LogConfig
+from storage.log.epochs import EpochCache
+from storage.log.errors import CorruptLog
+from storage.log.indexes import AbortedTxn
+from storage.log.producers import CorruptSnapshot, EndMarker, ProducerStates
+from storage.log.segment import Segment, file_name
+
+OFFSET_DIGITS = 20
+MAX_INT64 = 2**63 - 1
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What loading found and did; the owner logs it."""
+
+    clean: bool = True
+    recovered_segments: int = 0
+    truncated_bytes: int = 0
+    deleted_segments: int = 0
+    problems: list[str] = field(default_factory=list)
+    corrupt_below_recovery_point: bool = False
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """Everything a Log begins with."""
+
+    segments: list[Segment]
+    epochs: EpochCache
+    producers: ProducerStates
+    snapshots: list[int]
+    log_start_offset: int
+    log_end_offset: int
+    report: RecoveryReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What to load and how far to trust it."""
+
+    files: Files
+    directory: str
+    config: LogConfig
+    now_ms: int
+    recovery_point: int
+    log_start_offset: int
+    clean: bool
+    producer_id_expiration_ms: int
+
+
+def load_log(request: LoadRequest) -> LoadedLog:
+    """Load or recover the log in `request.directory` (which exists; empty is a new log).
+
+    Raises CorruptLog for files that no log of ours or Kafka's can have, OSError.
+    """
+    report = RecoveryReport(clean=request.clean)
+    files, directory = request.files, request.directory
+    found = _tidy(files, directory, _by_suffix(files.listdir(directory)))
+    segments = [
+        Segment(files, directory, base, request.config, request.now_ms) for base in found.logs
+    ]
+    transitions: list[tuple[int, int]] = []
+    if segments:
+        end = _find_end(request, segments, report, transitions)
+    else:
+        end = request.log_start_offset
+    start = request.log_start_offset
+    if not request.config.remote_storage_enable and segments:
+        start = max(start, segments[0].base_offset)
+    if segments and end < start:
+        report.problems.append(f"log end {end} is below log start {start}: the log begins anew")
+        _delete_from_end(files, directory, segments, 0, report)
+        end = start
+    if not segments:
+        segments.append(Segment.create(files, directory, end, request.config, request.now_ms))
+    epochs = _load_epochs(request, segments, report, transitions)
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(start)
+    producers = ProducerStates(request.producer_id_expiration_ms)
+    kept = _tidy_snapshots(files, directory, found.snapshots, segments, end)
+    load_producers(request, producers, segments, kept, end, report)
+    return LoadedLog(segments, epochs, producers, kept, start, end, report)
+
+
+# Names ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Found:
+    logs: list[int]
+    snapshots: list[int]
+    orphans: list[str]
+    leftovers: list[str]
+    swaps: list[str]
+
+
+def _by_suffix(listing: Sequence[str]) -> _Found:
+    found = _Found([], [], [], [], [])
+    bases: dict[str, list[int]] = {}
+    for name in listing:
+        stem, suffix = posixpath.splitext(name)
+        if suffix in (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, ".tmp"):
+            found.leftovers.append(name)
+        elif suffix == names.SWAP_SUFFIX:
+            found.swaps.append(name)
+        elif suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX):
+            bases.setdefault(suffix, []).append(_base_offset(name, stem))
+    found.logs = sorted(bases.get(names.LOG_SUFFIX, []))
+    found.snapshots = sorted(bases.get(names.SNAPSHOT_SUFFIX, []))
+    known = set(found.logs)
+    for suffix in names.INDEX_SUFFIXES:
+        found.orphans += [
+            file_name(base, suffix) for base in bases.get(suffix, []) if base not in known
+        ]
+    return found
+
+
+def _base_offset(name: str, stem: str) -> int:
+    if len(stem) != OFFSET_DIGITS or not stem.isascii() or not stem.isdigit():
+        raise CorruptLog(f"{name!r} is not the name of a segment file")
+    offset = int(stem)
+    if offset > MAX_INT64:
+        raise CorruptLog(f"{name!r}: the offset is out of range")
+    return offset
+
+
+def _tidy(files: Files, directory: str, found: _Found) -> _Found:
+    """Finish or undo what a crash interrupted; returns what is there afterwards."""
+    if not (found.leftovers or found.swaps or found.orphans):
+        return found
+    # Old segments of a finished compaction may still be there; the swap decides, so the .cleaned
+    # leftovers of an unfinished one go first.
+    for name in found.leftovers:
+        files.unlink(posixpath.join(directory, name))
+    swapped = sorted(
+        _base_offset(name, posixpath.splitext(posixpath.splitext(name)[0])[0])
+        for name in found.swaps
+        if name.endswith(names.LOG_SUFFIX + names.SWAP_SUFFIX)
+    )
+    for base in swapped:
+        _remove_replaced(files, directory, base, found.logs)
+    for name in found.swaps:
+        target = name[: -len(names.SWAP_SUFFIX)]
+        if _is_of(target, swapped) or target.endswith(names.LOG_SUFFIX):
+            files.rename(posixpath.join(directory, name), posixpath.join(directory, target))
+        else:
+            files.unlink(posixpath.join(directory, name))
+    files.fsync_dir(directory)
+    again = _by_suffix(files.listdir(directory))
+    for name in again.orphans:
+        files.unlink(posixpath.join(directory, name))
+    return again
+
+
+def _is_of(name: str, bases: Sequence[int]) -> bool:
+    stem = posixpath.splitext(name)[0]
+    return stem.isdigit() and int(stem) in bases
+
+
+def _remove_replaced(files: Files, directory: str, base: int, logs: Sequence[int]) -> None:
+    """Remove the segments whose offsets the swap file of `base` covers."""
+    path = posixpath.join(directory, file_name(base, names.LOG_SUFFIX + names.SWAP_SUFFIX))
+    swap = files.open(path)
+    last = base
+    for header, _ in names.BatchScan(swap, 0, swap.size()):
+        last = header.last_offset
+    swap.close()
+    for old in logs:
+        if base <= old <= last:
+            for suffix in (*names.INDEX_SUFFIXES, names.LOG_SUFFIX):
+                old_path = posixpath.join(directory, file_name(old, suffix))
+                if files.exists(old_path):
+                    files.unlink(old_path)
+
+
+# Segments ------------------------------------------------------------------------------------
+
+
+def _find_end(
+    request: LoadRequest,
+    segments: list[Segment],
+    report: RecoveryReport,
+    transitions: list[tuple[int, int]],
+) -> int:
+    """The log end offset, after cutting what cannot stay."""
+    if request.clean:
+        active = segments[-1]
+        try:
+            last = active.find_last_batch()
+            return last.next_offset if last is not None else active.base_offset
+        except CorruptLog as error:
+            # The marker said clean, the bytes say otherwise: trust the bytes.
+            report.problems.append(str(error))
+            active.discard_handles()
+    report.clean = False
+    return _recover(request, segments, report, transitions)
+
+
+def _recover(
+    request: LoadRequest,
+    segments: list[Segment],
+    report: RecoveryReport,
+    transitions: list[tuple[int, int]],
+) -> int:
+    recovery_point = request.recovery_point
+    end = segments[0].base_offset
+    at = 0
+    while at < len(segments):
+        segment = segments[at]
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else MAX_INT64
+        if following <= recovery_point and not report.problems:
+            end = following
+            at += 1
+            continue
+        if at and _is_hole(request, segment, end):
+            report.problems.append(f"offsets {end} to {segment.base_offset} are missing")
+            _delete_from_end(request.files, request.directory, segments, at, report)
+            break
+        segment.txn_index.reset()
+        scan = segment.rebuild(check_crc=True, visit=_note_transitions(transitions))
+        report.recovered_segments += 1
+        end = scan.next_offset
+        at += 1
+        if scan.problem is not None:
+            report.problems.append(f"{segment.prefix} at {scan.position}: {scan.problem}")
+            if end < recovery_point:
+                report.corrupt_below_recovery_point = True
+            _delete_from_end(request.files, request.directory, segments, at, report)
+            report.truncated_bytes += segment.size_bytes - scan.position
+            segment.cut_at(scan.position)
+            break
+    return end
+
+
+def _is_hole(request: LoadRequest, segment: Segment, end: int) -> bool:
+    return (
+        not request.config.compacted
+        and end < segment.base_offset
+        and segment.base_offset > request.recovery_point
+    )
+
+
+def _note_transitions(transitions: list[tuple[int, int]]) -> Callable[[BatchHeader], None]:
+    def visit(header: BatchHeader) -> None:
+        if not transitions or transitions[-1][0] != header.leader_epoch:
+            transitions.append((header.leader_epoch, header.base_offset))
+
+    return visit
+
+
+def _delete_from_end(
+    files: Files, directory: str, segments: list[Segment], keep: int, report: RecoveryReport
+) -> None:
+    if len(segments) <= keep:
+        return
+    while len(segments) > keep:
+        segment = segments.pop()
+        report.truncated_bytes += segment.size_bytes
+        report.deleted_segments += 1
+        segment.delete()
+    files.fsync_dir(directory)
+
+
+# Leader epochs -------------------------------------------------------------------------------
+
+
+def _load_epochs(
+    request: LoadRequest,
+    segments: list[Segment],
+    report: RecoveryReport,
+    transitions: list[tuple[int, int]],
+) -> EpochCache:
+    path = posixpath.join(request.directory, LEADER_EPOCH_CHECKPOINT)
+    try:
+        cache = EpochCache(decode_epochs(request.files.read(path)))
+    except FileNotFoundError:
+        cache = None
+    except CorruptCheckpoint as error:
+        report.problems.append(f"{LEADER_EPOCH_CHECKPOINT}: {error}")
+        cache = None
+    if cache is not None and report.clean and (len(cache) or segments[0].first_header() is None):
+        return cache
+    if cache is not None and _agrees(cache, segments, transitions):
+        return cache
+    cache = rebuild_epochs(segments)
+    cache.dirty = True
+    return cache
+
+
+def _agrees(
+    cache: EpochCache, segments: Sequence[Segment], transitions: Sequence[tuple[int, int]]
+) -> bool:
+    """Whether the cache tells of the batches that are there; epochs it lacks at its end are added.
+
+    Cached epochs may be older than the batches (the file is written before the recovery point
+    moves, not with each append), never newer.
+    """
+    firsts = []
+    for segment in segments:
+        header = segment.first_header()
+        if header is not None:
+            firsts.append((header.leader_epoch, header.base_offset))
+    seen = sorted({*firsts, *transitions}, key=lambda pair: pair[1])
+    for epoch, offset in seen:
+        if epoch < 0:
+            continue
+        if epoch > cache.latest_epoch:
+            # Only where recovery has read every batch is it known that the epoch begins here.
+            if (epoch, offset) not in transitions:
+                return False
+            cache.assign(epoch, offset)
+        if cache.epoch_at(offset) != epoch:
+            return False
+    return True
+
+
+def rebuild_epochs(segments: Sequence[Segment]) -> EpochCache:
+    """The epoch cache that the batches themselves tell of."""
+    cache = EpochCache()
+    firsts = [segment.first_header() for segment in segments]
+    for at, (segment, first) in enumerate(zip(segments, firsts, strict=True)):
+        if first is None:
+            continue
+        cache.assign(first.leader_epoch, first.base_offset)
+        following = next((later for later in firsts[at + 1 :] if later is not None), None)
+        if following is not None and following.leader_epoch == first.leader_epoch:
+            continue  # epochs never decrease, so there is no other one in between
+        for header, _ in segment.headers():
+            if header.leader_epoch > cache.latest_epoch:
+                cache.assign(header.leader_epoch, header.base_offset)
+    return cache
+
+
+# Producers -----------------------------------------------------------------------------------
+
+
+def _tidy_snapshots(
+    files: Files, directory: str, snapshots: Sequence[int], segments: Sequence[Segment], end: int
+) -> list[int]:
+    """Keep the snapshots at segment starts and the newest one; remove the rest."""
+    bases = {segment.base_offset for segment in segments}
+    usable = [offset for offset in snapshots if offset <= end]
+    kept = [offset for offset in usable if offset in bases or offset == usable[-1]]
+    for offset in snapshots:
+        if offset not in kept:
+            files.unlink(posixpath.join(directory, file_name(offset, names.SNAPSHOT_SUFFIX)))
+    return kept
+
+
+def load_producers(
+    request: LoadRequest,
+    producers: ProducerStates,
+    segments: Sequence[Segment],
+    snapshots: list[int],
+    end: int,
+    report: RecoveryReport,
+) -> None:
+    """Producer state at `end`: the newest usable snapshot, and the batches after it.
+
+    Unusable snapshots are removed from `snapshots` and from the disk.
+    """
+    producers.clear()
+    start = segments[0].base_offset
+    while snapshots:
+        name = file_name(snapshots[-1], names.SNAPSHOT_SUFFIX)
+        path = posixpath.join(request.directory, name)
+        try:
+            producers.load_snapshot(request.files.read(path), request.now_ms)
+            start = snapshots[-1]
+            break
+        except (CorruptSnapshot, FileNotFoundError) as error:
+            report.problems.append(f"{name}: {error}")
+            snapshots.pop()
+            if request.files.exists(path):
+                request.files.unlink(path)
+    replay_producers(producers, segments, start, end)
+
+
+def replay_producers(
+    producers: ProducerStates, segments: Sequence[Segment], start: int, end: int
+) -> None:
+    """Apply the batches in [start, end) to the state, noting aborted transactions on the way."""
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else end
+        if following <= start or segment.base_offset >= end:
+            continue
+        known = {(txn.producer_id, txn.last_offset) for txn in segment.txn_index.entries()}
+        position = 0
+        if start > segment.base_offset:
+            found = segment.find(start)
+            if found is None:
+                continue
+            position = found[1]
+        scan = segment.headers(position)
+        for header, _ in scan:
+            if header.producer_id < 0 or header.base_offset < start:
+                continue
+            marker = end_marker(scan.batch(header), 0, header) if header.is_control else None
+            completed = producers.apply(header, header.base_offset, marker)
+            if completed is None or not completed.aborted:
+                continue
+            if (completed.producer_id, completed.last_offset) not in known:
+                segment.txn_index.append(
+                    AbortedTxn(*completed[:3], producers.last_stable_offset_after(completed))
+                )
+
+
+def end_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndMarker | None:
+    """The content of an end-of-transaction batch, None for other control batches."""
+    for record in read_batch(buf, pos, header):
+        if read_control_type(record.key) in (ControlType.ABORT, ControlType.COMMIT):
+            return EndMarker(*read_end_txn_marker(record))
+    return None

@@ -1,0 +1,334 @@
+"""One segment: a .log file, its indexes, and where things are in it.
+
+A closed segment costs nothing until someone reads it: files open at first use, index sanity is
+looked at then, and a missing or impossible index is rebuilt from the .log on the spot. The last
+segment of a log is its only writable one; `Log` writes the bytes and calls `note` so that size,
+timestamps and indexes follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from protocol.batch.header import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, parse_header
+from storage.files import File, Files
+from storage.log.config import LogConfig
+from storage.log.errors import CorruptLog
+from storage.log.indexes import CorruptIndex, OffsetIndex, TimeIndex, TxnIndex
+from storage.log.scan import BatchScan
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
+
+_MAX_RELATIVE = 2**31 - 1
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """The name of a segment's or snapshot's file."""
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """The batches from `base_offset` up to the next segment's base offset."""
+
+    __slots__ = (
+        "_config", "_files", "_first_timestamp_ms", "_indexes_ready", "_log", "_max_timestamp",
+        "_since_index_bytes", "_size", "base_offset", "created_ms", "offset_index", "prefix",
+        "time_index", "txn_index",
+    )  # fmt: skip
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int
+    ) -> None:
+        self.base_offset = base_offset
+        self.prefix = f"{directory}/{base_offset:020d}"
+        self.created_ms = created_ms
+        self._files = files
+        self._config = config
+        self._log: File | None = None
+        self._size = -1
+        self._since_index_bytes = 0
+        self._max_timestamp: tuple[int, int] | None = None
+        self._first_timestamp_ms: int | None = None
+        self._indexes_ready = False
+        limit = config.segment_index_bytes
+        self.offset_index = OffsetIndex(files, self.prefix + INDEX_SUFFIX, base_offset, limit)
+        self.time_index = TimeIndex(files, self.prefix + TIME_INDEX_SUFFIX, base_offset, limit)
+        self.txn_index = TxnIndex(files, self.prefix + TXN_INDEX_SUFFIX)
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int
+    ) -> Segment:
+        """A new, empty segment; whatever the files held is dropped."""
+        segment = cls(files, directory, base_offset, config, created_ms)
+        segment._log = files.open(segment.prefix + LOG_SUFFIX, create=True)
+        if segment._log.size():
+            segment._log.truncate(0)
+        segment._size = 0
+        segment.offset_index.create()
+        segment.time_index.create()
+        segment.txn_index.reset()
+        segment._indexes_ready = True
+        segment._max_timestamp = (NO_TIMESTAMP, base_offset)
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.prefix})"
+
+    # Files -----------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> File:
+        if self._log is None:
+            self._log = self._files.open(self.prefix + LOG_SUFFIX)
+        return self._log
+
+    @property
+    def size_bytes(self) -> int:
+        if self._size < 0:
+            self._size = self._files.size(self.prefix + LOG_SUFFIX)
+        return self._size
+
+    def open_files(self) -> list[File]:
+        """Every file of this segment that may hold unflushed bytes."""
+        files = [
+            self._log, self.offset_index.file, self.time_index.file, self.txn_index.file,
+        ]  # fmt: skip
+        return [file for file in files if file is not None]
+
+    def ensure_indexes(self) -> None:
+        """Open the indexes, rebuilding what is missing or impossible."""
+        if self._indexes_ready:
+            return
+        try:
+            self.offset_index.load()
+            self.time_index.load()
+            if self.offset_index.last()[1] > self.size_bytes:
+                raise CorruptIndex(f"{self.offset_index.path}: points behind the segment")
+            self._indexes_ready = True
+        except (FileNotFoundError, CorruptIndex):
+            self.rebuild(check_crc=False)
+
+    def close(self) -> None:
+        """Write the indexes out and close all files; the next use opens them again."""
+        if self._indexes_ready:
+            self.offset_index.close()
+            self.time_index.close()
+        self.txn_index.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        self._indexes_ready = False
+
+    def discard_handles(self) -> None:
+        """Close all files without writing anything: the segment is about to go."""
+        self.offset_index.close_file()
+        self.time_index.close_file()
+        self.txn_index.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        self._indexes_ready = False
+
+    def paths(self) -> list[str]:
+        """The segment's files that exist, the .log last: without it the rest are orphans."""
+        candidates = [self.prefix + suffix for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX)]
+        return [path for path in candidates if self._files.exists(path)]
+
+    def delete(self) -> None:
+        """Remove the files now."""
+        self.discard_handles()
+        for path in self.paths():
+            self._files.unlink(path)
+
+    def retire(self) -> list[str]:
+        """Rename the files with `.deleted`; returns their new paths, to be removed later."""
+        self.discard_handles()
+        retired = []
+        for path in self.paths():
+            self._files.rename(path, path + DELETED_SUFFIX)
+            retired.append(path + DELETED_SUFFIX)
+        return retired
+
+    # Writing ---------------------------------------------------------------------------------
+
+    def note(self, last_offset: int, position: int, size_bytes: int, max_timestamp: int) -> None:
+        """One batch was written at `position`."""
+        highest = self._max_timestamp
+        if highest is None:
+            highest = self.max_timestamp()
+        if max_timestamp > highest[0]:
+            self._max_timestamp = (max_timestamp, last_offset)
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp
+        if self._since_index_bytes > self._config.index_interval_bytes:
+            self.ensure_indexes()
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(*(self._max_timestamp or highest))
+            self._since_index_bytes = 0
+        self._since_index_bytes += size_bytes
+        self._size = position + size_bytes
+
+    def seal(self) -> None:
+        """The last entry of the time index, and both indexes into their files."""
+        self.ensure_indexes()
+        timestamp_ms, offset = self.max_timestamp()
+        if timestamp_ms >= 0:
+            self.time_index.maybe_append(timestamp_ms, offset, final=True)
+        self.offset_index.write_out()
+        self.time_index.write_out()
+
+    @property
+    def index_full(self) -> bool:
+        return self._indexes_ready and (self.offset_index.is_full or self.time_index.is_full)
+
+    def fits_relative(self, offset: int) -> bool:
+        """Whether the indexes can express this offset."""
+        return 0 <= offset - self.base_offset <= _MAX_RELATIVE
+
+    # Timestamps ------------------------------------------------------------------------------
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """(highest timestamp, last offset of the first batch that has it); (-1, base) if none."""
+        if self._max_timestamp is None:
+            self.ensure_indexes()
+            best = self.time_index.last()
+            _, position = self.offset_index.lookup(best[1])
+            for header, _ in BatchScan(self.log, position, self.size_bytes):
+                if header.max_timestamp > best[0]:
+                    best = (header.max_timestamp, header.last_offset)
+            self._max_timestamp = best
+        return self._max_timestamp
+
+    def first_timestamp_ms(self) -> int:
+        """Highest timestamp of the first batch, -1 if there is none: what rolling by time asks."""
+        if self._first_timestamp_ms is None:
+            first = self.first_header()
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp_ms = first.max_timestamp
+        return self._first_timestamp_ms
+
+    def first_header(self) -> BatchHeader | None:
+        if self.size_bytes < HEADER_BYTES:
+            return None
+        return parse_header(self.log.pread(HEADER_BYTES, 0))
+
+    def largest_timestamp_ms(self) -> int:
+        """For retention: of the records, else of the file."""
+        timestamp_ms, _ = self.max_timestamp()
+        if timestamp_ms >= 0:
+            return timestamp_ms
+        return self._files.modified_ms(self.prefix + LOG_SUFFIX)
+
+    # Finding ---------------------------------------------------------------------------------
+
+    def find(self, offset: int) -> tuple[BatchHeader, int] | None:
+        """The first batch that ends at or after `offset`, and its position; None: none here.
+
+        Raises CorruptLog when the file stops making sense before that.
+        """
+        self.ensure_indexes()
+        _, position = self.offset_index.lookup(offset)
+        scan = BatchScan(self.log, position, self.size_bytes)
+        for header, at in scan:
+            if header.last_offset >= offset:
+                return header, at
+        if scan.problem is not None:
+            raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} at {scan.position}: {scan.problem}")
+        return None
+
+    def find_last_batch(self) -> BatchHeader | None:
+        """The last whole batch. Raises CorruptLog when bytes follow that are none."""
+        self.ensure_indexes()
+        _, position = self.offset_index.last()
+        last = None
+        scan = BatchScan(self.log, position, self.size_bytes)
+        for header, _ in scan:
+            last = header
+            if self._max_timestamp is not None and header.max_timestamp > self._max_timestamp[0]:
+                self._max_timestamp = (header.max_timestamp, header.last_offset)
+        if scan.problem is not None:
+            raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} at {scan.position}: {scan.problem}")
+        return last
+
+    def batches_from_timestamp(
+        self, timestamp_ms: int, start_offset: int
+    ) -> Iterator[tuple[BatchHeader, int]]:
+        """Batches with a record of this time or later and an offset not below `start_offset`."""
+        self.ensure_indexes()
+        _, offset = self.time_index.lookup(timestamp_ms)
+        _, position = self.offset_index.lookup(max(offset, start_offset))
+        for header, at in BatchScan(self.log, position, self.size_bytes):
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
+                yield header, at
+
+    def headers(self, position: int = 0) -> BatchScan:
+        """Walk the batches from a position that is a batch boundary."""
+        return BatchScan(self.log, position, self.size_bytes)
+
+    # Cutting and rebuilding ------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the batch that holds `offset` and all after it; returns the next free offset.
+
+        That is `offset`, or the base offset of the batch if it began below.
+        """
+        found = self.find(offset)
+        if found is None:
+            return offset
+        header, position = found
+        self.offset_index.truncate_to(header.base_offset)
+        self.time_index.truncate_to(header.base_offset)
+        self.txn_index.truncate_to(header.base_offset)
+        self.log.truncate(position)
+        self._size = position
+        self._since_index_bytes = 0
+        self._max_timestamp = None
+        if position == 0:
+            self._first_timestamp_ms = None
+        return min(offset, header.base_offset)
+
+    def rebuild(
+        self, *, check_crc: bool, visit: Callable[[BatchHeader], None] | None = None
+    ) -> BatchScan:
+        """Read the segment and write its indexes anew; returns the finished walk.
+
+        `check_crc` is recovery: the caller cuts the .log where the walk ended. `visit` sees each
+        batch that the walk accepts.
+        """
+        self.offset_index.close_file()
+        self.time_index.close_file()
+        self.offset_index.create()
+        self.time_index.create()
+        self._indexes_ready = True
+        self._since_index_bytes = 0
+        self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
+        size = self.size_bytes
+        scan = BatchScan(self.log, 0, size, check_crc=check_crc, next_offset=self.base_offset)
+        for header, position in scan:
+            if not self.fits_relative(header.last_offset):
+                scan.problem = f"offset {header.last_offset} is too far from the segment's base"
+                break
+            self.note(header.last_offset, position, header.size_bytes, header.max_timestamp)
+            if visit is not None:
+                visit(header)
+        self._size = size
+        self.seal()
+        return scan
+
+    def cut_at(self, position: int) -> None:
+        """Drop the bytes from `position` on; the indexes must not point there."""
+        self.log.truncate(position)
+        self._size = position
