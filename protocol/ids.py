@@ -7,9 +7,11 @@ The text is url-safe base64 without padding (22 characters), as Kafka's tools pr
 from __future__ import annotations
 
 import binascii
-import random
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Final, NewType
+from typing import TYPE_CHECKING, Final, NewType
+
+if TYPE_CHECKING:
+    import random
 
 NodeId = NewType("NodeId", int)
 BrokerId = NewType("BrokerId", int)

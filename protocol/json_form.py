@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from protocol.errors import EncodeError, ProtocolError
 from protocol.ids import uuid_from_text, uuid_to_text
@@ -49,8 +49,7 @@ def from_json(cls: type[M], node: object, version: int) -> M:
     """
     if version not in cls.VERSIONS:
         raise ProtocolError(f"version of {cls.__name__}", version, str(cls.VERSIONS))
-    msg: Any = _struct_from_json(cls, node, version, cls.__name__)
-    return msg
+    return cast(M, _struct_from_json(cls, node, version, cls.__name__))
 
 
 def _is_default(cls: type[Struct], f: Field, value: Any) -> bool:

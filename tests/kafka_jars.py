@@ -1,0 +1,45 @@
+"""Where Kafka's own jars are: the judge of our files and the source of the message definitions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+POM = Path(__file__).parent / "interop/java/kafka-tools/pom.xml"
+DOWNLOAD_SECONDS = 600
+
+
+@cache
+def kafka_libs() -> Path | None:
+    """The folder with Kafka's jars; None when there is no Java or no way to get them.
+
+    `KRAFTBOX_KAFKA_LIBS` names a folder to use; otherwise Maven fills one in the user's cache.
+    """
+    if shutil.which("java") is None:
+        return None
+    given = os.environ.get("KRAFTBOX_KAFKA_LIBS")
+    if given:
+        return Path(given)
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache_home / "kraftbox" / f"kafka-{KAFKA_VERSION}"
+    if (folder / "complete").exists():
+        return folder
+    return folder if _download(folder) else None
+
+
+def _download(folder: Path) -> bool:
+    maven = shutil.which("mvn")
+    if maven is None:
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+    done = subprocess.run(
+        [*command, f"-DoutputDirectory={folder}"], timeout=DOWNLOAD_SECONDS, check=False
+    )
+    if done.returncode == 0:
+        (folder / "complete").touch()
+    return done.returncode == 0
