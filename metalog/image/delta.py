@@ -1,0 +1,152 @@
+"""What differs between two images, by identity.
+
+Replay shares every value that a record did not touch, so a value is unchanged exactly when it is
+the same object (a value replaced by an equal one counts as changed: an extra notification does no
+harm, a missed one does). Each part is computed when first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Generic, NamedTuple, TypeVar
+
+from metalog.image.replay import TouchedTopics
+from metalog.image.values import (
+    BrokerImage,
+    ConfigKey,
+    ControllerImage,
+    MetadataImage,
+    PartitionImage,
+    QuotaEntity,
+    TopicImage,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Change(NamedTuple, Generic[V]):
+    """A value before and after; None where it does not exist."""
+
+    before: V | None
+    after: V | None
+
+    @property
+    def created(self) -> bool:
+        return self.before is None
+
+    @property
+    def deleted(self) -> bool:
+        return self.after is None
+
+
+class PartitionChange(NamedTuple):
+    """One partition's change. `topic` is the topic after it, or before if it was deleted."""
+
+    topic: TopicImage
+    partition_index: int
+    before: PartitionImage | None
+    after: PartitionImage | None
+
+
+def diff(
+    before: Mapping[K, V], after: Mapping[K, V], keys: Iterable[K] | None = None
+) -> dict[K, Change[V]]:
+    """Keys whose value is another object; with `keys` only those are looked at."""
+    if before is after:
+        return {}
+    changes: dict[K, Change[V]] = {}
+    if keys is not None:
+        for key in keys:
+            old, new = before.get(key), after.get(key)
+            if old is not new:
+                changes[key] = Change(old, new)
+        return changes
+    for key, value in after.items():
+        old = before.get(key)
+        if old is not value:
+            changes[key] = Change(old, value)
+    for key, value in before.items():
+        if key not in after:
+            changes[key] = Change(value, None)
+    return changes
+
+
+class MetadataDelta:
+    """The difference of two images. `touched` narrows the search among topics (see Replayer)."""
+
+    def __init__(
+        self, before: MetadataImage, after: MetadataImage, touched: TouchedTopics | None = None
+    ) -> None:
+        self.before = before
+        self.after = after
+        self._touched = touched
+
+    @cached_property
+    def topics(self) -> dict[bytes, Change[TopicImage]]:
+        """Topics created, deleted or with any changed partition, by topic id."""
+        touched = self._touched
+        keys = None if touched is None or touched.any_topic else touched.ids
+        return diff(self.before.topics.by_id, self.after.topics.by_id, keys)
+
+    @property
+    def created_topics(self) -> list[TopicImage]:
+        return [c.after for c in self.topics.values() if c.before is None and c.after is not None]
+
+    @property
+    def deleted_topics(self) -> list[TopicImage]:
+        return [c.before for c in self.topics.values() if c.after is None and c.before is not None]
+
+    def partitions(self) -> Iterator[PartitionChange]:
+        """Every partition created, deleted or changed, topic by topic."""
+        for change in self.topics.values():
+            topic = change.after or change.before
+            assert topic is not None
+            before = {} if change.before is None else change.before.partitions
+            after = {} if change.after is None else change.after.partitions
+            for index, partition in diff(before, after).items():
+                yield PartitionChange(topic, index, partition.before, partition.after)
+
+    @cached_property
+    def brokers(self) -> dict[int, Change[BrokerImage]]:
+        return diff(self.before.cluster.brokers, self.after.cluster.brokers)
+
+    @cached_property
+    def controllers(self) -> dict[int, Change[ControllerImage]]:
+        return diff(self.before.cluster.controllers, self.after.cluster.controllers)
+
+    @cached_property
+    def configs(self) -> dict[ConfigKey, Change[Mapping[str, str]]]:
+        """Resources with any changed key, by (resource type, resource name)."""
+        return diff(self.before.configs, self.after.configs)
+
+    @cached_property
+    def features(self) -> dict[str, Change[int]]:
+        return {
+            name: change
+            for name, change in diff(self.before.features, self.after.features).items()
+            if change.before != change.after
+        }
+
+    @cached_property
+    def client_quotas(self) -> dict[QuotaEntity, Change[Mapping[str, float]]]:
+        return diff(self.before.client_quotas, self.after.client_quotas)
+
+    @property
+    def acls_changed(self) -> bool:
+        return self.before.acls is not self.after.acls
+
+    @property
+    def scram_changed(self) -> bool:
+        return self.before.scram is not self.after.scram
+
+    @property
+    def delegation_tokens_changed(self) -> bool:
+        return self.before.delegation_tokens is not self.after.delegation_tokens
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing but the provenance differs."""
+        after = self.after
+        return all(old is new for old, new in zip(self.before[1:], after[1:], strict=True))

@@ -1,0 +1,148 @@
+"""Feature levels of Apache Kafka 4.3 and what each `metadata.version` level means for records.
+
+Facts, each of which a Kafka tool prints (`kafka-storage version-mapping`, `feature-dependencies`):
+level numbers, release names, the level a feature gets when a cluster is formatted with a release,
+dependencies, and which record versions may be written at a level. What a node of ours *supports*
+is narrower and is said by the node (design decision 14), not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+
+
+class MetadataVersion(NamedTuple):
+    """One level of `metadata.version`; `release` is the short name, `name` the full one."""
+
+    level: int
+    release: str
+    step: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.release}-IV{self.step}"
+
+
+METADATA_VERSIONS: tuple[MetadataVersion, ...] = tuple(
+    MetadataVersion(level, release, step)
+    for level, (release, step) in enumerate(
+        [
+            ("3.3", 3),
+            ("3.4", 0),
+            *(("3.5", step) for step in range(3)),
+            *(("3.6", step) for step in range(3)),
+            *(("3.7", step) for step in range(5)),
+            ("3.8", 0),
+            ("3.9", 0),
+            *(("4.0", step) for step in range(4)),
+            *(("4.1", step) for step in range(2)),
+            *(("4.2", step) for step in range(2)),
+            ("4.3", 0),
+            ("4.4", 0),
+        ],
+        start=7,
+    )
+)
+"""Every level that Kafka 4.3.1 knows; the last one is for its own tests only."""
+
+MINIMUM_METADATA_VERSION = METADATA_VERSIONS[0]
+LATEST_PRODUCTION_METADATA_VERSION = next(v for v in METADATA_VERSIONS if v.name == "4.3-IV0")
+
+METADATA_TRANSACTIONS_LEVEL = 13
+DIRECTORY_ASSIGNMENT_LEVEL = 17
+CONTROLLER_REGISTRATION_LEVEL = 15
+SCRAM_LEVEL = 11
+DELEGATION_TOKEN_LEVEL = 14
+IN_CONTROLLED_SHUTDOWN_LEVEL = 7
+ELR_LEVEL = 23
+CORDONED_DIRECTORIES_LEVEL = 30
+LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL = 11
+"""Up to and with this level a shrinking ISR bumps the leader epoch (KAFKA-15021)."""
+
+
+class FeatureSpec(NamedTuple):
+    """A finalised feature. `since` maps each level above 0 to the first `metadata.version` level
+    whose release formats a cluster with it; `needs` maps a level to what it depends on."""
+
+    name: str
+    max_level: int
+    since: Mapping[int, int]
+    needs: Mapping[int, Mapping[str, int]]
+    min_level: int = 0
+
+    def default_level(self, metadata_version: int) -> int:
+        """The level that a cluster formatted at `metadata_version` gets."""
+        return max(
+            (level for level, first in self.since.items() if first <= metadata_version), default=0
+        )
+
+
+KRAFT = FeatureSpec(KRAFT_VERSION, 1, {1: 21}, {})
+FEATURES: tuple[FeatureSpec, ...] = (
+    KRAFT,
+    FeatureSpec("transaction.version", 2, {1: 24, 2: 24}, {}),
+    FeatureSpec("group.version", 1, {1: 22}, {}),
+    FeatureSpec(ELR_VERSION, 1, {1: 26}, {1: {METADATA_VERSION: ELR_LEVEL}}),
+    FeatureSpec("share.version", 1, {1: 28}, {}),
+    FeatureSpec("streams.version", 1, {1: 29}, {}),
+)
+"""All features but `metadata.version` itself. `kraft.version` lives in control records, never in
+a FeatureLevelRecord."""
+FEATURES_BY_NAME: Mapping[str, FeatureSpec] = {feature.name: feature for feature in FEATURES}
+
+
+class UnknownVersion(ValueError):
+    """A release, feature or level that Kafka 4.3 does not have; the message says what it has."""
+
+
+def metadata_version_of(text: str) -> MetadataVersion:
+    """The version named `text`: "4.3-IV0", a release ("4.3", "4.3.1": its last level) or a level.
+
+    Raises `UnknownVersion`.
+    """
+    if text.isdigit():
+        return metadata_version_at(int(text))
+    for version in METADATA_VERSIONS:
+        if text == version.name:
+            return version
+    release = ".".join(text.split("-", 1)[0].split(".")[:2])
+    matching = [v for v in METADATA_VERSIONS if v.release == release]
+    if "-" in text or not matching:
+        raise UnknownVersion(
+            f"unknown metadata.version {text!r}; supported are {MINIMUM_METADATA_VERSION.name} "
+            f"to {LATEST_PRODUCTION_METADATA_VERSION.name}"
+        )
+    return matching[-1]
+
+
+def metadata_version_at(level: int) -> MetadataVersion:
+    """Raises `UnknownVersion` for a level that Kafka 4.3 does not have."""
+    index = level - MINIMUM_METADATA_VERSION.level
+    if not 0 <= index < len(METADATA_VERSIONS):
+        raise UnknownVersion(
+            f"unknown metadata.version level {level}; supported are "
+            f"{MINIMUM_METADATA_VERSION.level} to {LATEST_PRODUCTION_METADATA_VERSION.level}"
+        )
+    return METADATA_VERSIONS[index]
+
+
+# Record types whose version depends on the metadata.version level: (first level, version), falling.
+_RECORD_VERSIONS: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "RegisterBrokerRecord": ((30, 4), (17, 3), (8, 2), (7, 1)),
+    "BrokerRegistrationChangeRecord": ((30, 3), (17, 2), (7, 1)),
+    "PartitionRecord": ((23, 2), (17, 1), (7, 0)),
+    "PartitionChangeRecord": ((23, 2), (17, 1), (7, 0)),
+}
+
+
+def record_version(record_name: str, metadata_version: int) -> int:
+    """The version in which a record of that class is written at a `metadata.version` level."""
+    for first_level, version in _RECORD_VERSIONS.get(record_name, ()):
+        if metadata_version >= first_level:
+            return version
+    return 0

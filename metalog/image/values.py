@@ -1,0 +1,221 @@
+"""The metadata image: what the cluster is, as one frozen value.
+
+An image is a tree of named tuples over persistent maps, so a change shares everything it does not
+touch, an old image stays valid for whoever holds it, and "did this change" is an identity test.
+Nobody edits an image; `metalog.image.replay` makes the next one from a record.
+
+Laws (tests/property/test_image_laws.py): image -> records -> image is the identity, any split of
+a record list gives the same image, and a snapshot followed by the records after it gives the
+image of the full replay.
+
+Ids are plain ints and 16-byte strings as in the records; texts are as in the records. Timestamps
+are epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from immutables import Map
+
+NO_LEADER = -1
+"""`PartitionImage.leader` of a partition that nobody leads."""
+
+
+class ConfigResourceType(IntEnum):
+    """What a configuration belongs to; the numbers are those of ConfigRecord."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class LeaderRecoveryState(IntEnum):
+    """Whether a partition's leader still recovers from an unclean election (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]
+"""Tagged fields of a newer schema, by tag: kept and written back, never read."""
+
+
+class Provenance(NamedTuple):
+    """Which prefix of the metadata log an image is: everything up to and with `offset`.
+
+    `batch_aligned` is false for an image that ends inside a batch (a metadata transaction began
+    there); a snapshot cannot be taken of it, because a snapshot ends where a batch ends.
+    """
+
+    offset: int = -1
+    epoch: int = -1
+    timestamp_ms: int = -1
+    batch_aligned: bool = True
+
+
+class Endpoint(NamedTuple):
+    """One listener of a node, as registered."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class VersionRange(NamedTuple):
+    """Feature levels that a node supports, both ends included."""
+
+    min_level: int
+    max_level: int
+
+
+class BrokerImage(NamedTuple):
+    """A broker's current registration. `epoch` is the offset of its RegisterBrokerRecord."""
+
+    id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: Map[str, VersionRange]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    directories: tuple[bytes, ...]
+    cordoned_directories: tuple[bytes, ...] = ()
+    is_migrating_zk_broker: bool = False
+    unknown_tags: UnknownTags = ()
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """The endpoint on that listener, or None if the broker has none there."""
+        return next((e for e in self.endpoints if e.name == listener_name), None)
+
+
+class ControllerImage(NamedTuple):
+    """A controller's registration (KIP-919); voters and observers alike."""
+
+    id: int
+    incarnation_id: bytes
+    zk_migration_ready: bool
+    endpoints: tuple[Endpoint, ...]
+    features: Map[str, VersionRange]
+    unknown_tags: UnknownTags = ()
+
+
+class ClusterImage(NamedTuple):
+    brokers: Map[int, BrokerImage] = Map()
+    controllers: Map[int, ControllerImage] = Map()
+
+
+class PartitionImage(NamedTuple):
+    """One partition's replication state.
+
+    `directories[i]` is where `replicas[i]` keeps its log. `elr` and `last_known_elr` are KIP-966's
+    eligible leader replicas and last known members of them.
+    """
+
+    replicas: tuple[int, ...]
+    directories: tuple[bytes, ...]
+    isr: tuple[int, ...]
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    recovery_state: int = LeaderRecoveryState.RECOVERED
+    unknown_tags: UnknownTags = ()
+
+    def directory_of(self, broker_id: int) -> bytes | None:
+        """The directory id of that broker's replica, or None if it has no replica."""
+        if broker_id not in self.replicas:
+            return None
+        return self.directories[self.replicas.index(broker_id)]
+
+
+class TopicImage(NamedTuple):
+    name: str
+    id: bytes
+    partitions: Map[int, PartitionImage] = Map()
+
+
+class TopicsImage(NamedTuple):
+    """Topics under both of their keys; the two maps always hold the same values."""
+
+    by_id: Map[bytes, TopicImage] = Map()
+    by_name: Map[str, TopicImage] = Map()
+
+    def partition(self, topic_id: bytes, index: int) -> PartitionImage | None:
+        topic = self.by_id.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
+
+class AclImage(NamedTuple):
+    """One access control entry; the enums are AdminClient's numbers, kept as ints."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class ScramCredentialImage(NamedTuple):
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class DelegationTokenImage(NamedTuple):
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+
+
+ConfigKey: TypeAlias = tuple[int, str]
+"""(resource type, resource name); the name is empty for the cluster-wide default of brokers."""
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(entity type, entity name) sorted by type; a None name is the default entity of its type."""
+ScramKey: TypeAlias = tuple[int, str]
+"""(mechanism number, user name)."""
+
+
+class MetadataImage(NamedTuple):
+    """The whole cluster at one offset of the metadata log."""
+
+    provenance: Provenance = Provenance()
+    features: Map[str, int] = Map()
+    cluster: ClusterImage = ClusterImage()
+    topics: TopicsImage = TopicsImage()
+    configs: Map[ConfigKey, Map[str, str]] = Map()
+    client_quotas: Map[QuotaEntity, Map[str, float]] = Map()
+    next_producer_id: int = -1
+    acls: Map[bytes, AclImage] = Map()
+    scram: Map[ScramKey, ScramCredentialImage] = Map()
+    delegation_tokens: Map[str, DelegationTokenImage] = Map()
+
+    @property
+    def metadata_version(self) -> int | None:
+        """The finalised `metadata.version` level, None before the first one is written."""
+        return self.features.get("metadata.version")
+
+    def at(self, provenance: Provenance) -> MetadataImage:
+        """The same cluster, known to end at another place of the log."""
+        return self if provenance == self.provenance else self._replace(provenance=provenance)
+
+    def same_cluster(self, other: MetadataImage) -> bool:
+        """Equality of everything but the provenance."""
+        return self.at(other.provenance) == other
+
+
+EMPTY_IMAGE = MetadataImage()

@@ -1,0 +1,172 @@
+"""The replay table: complete, exact in its details, and loud about what cannot be."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metalog.image.replay import REPLAY, Replayer, ReplayError, replay, replay_all
+from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, Provenance
+from protocol import metadata as m
+from protocol.ids import DIRECTORY_MIGRATING
+
+TOPIC = b"T" * 16
+D1, D2, D3 = b"1" * 16, b"2" * 16, b"3" * 16
+
+
+def with_partition(**fields: Any) -> MetadataImage:
+    values: dict[str, Any] = {
+        "partition_id": 0,
+        "topic_id": TOPIC,
+        "replicas": [1, 2, 3],
+        "isr": [1, 2],
+        "leader": 1,
+        "leader_epoch": 3,
+        "partition_epoch": 4,
+        "directories": [D1, D2, D3],
+    }
+    return replay_all(
+        EMPTY_IMAGE,
+        [m.TopicRecord(name="t", topic_id=TOPIC), m.PartitionRecord(**{**values, **fields})],
+    )
+
+
+def changed(image: MetadataImage, **fields: Any) -> PartitionImage:
+    record = m.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, **fields)
+    partition = replay(image, record).topics.partition(TOPIC, 0)
+    assert partition is not None
+    return partition
+
+
+def test_every_record_type_is_in_the_table_once() -> None:
+    assert set(REPLAY) == set(m.RECORD_CLASSES.values())
+    source = Path(replay.__code__.co_filename).read_text()
+    table = next(
+        node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "REPLAY"
+    )
+    assert isinstance(table, ast.Dict)
+    assert len(table.keys) == len(m.RECORD_CLASSES)
+
+
+def test_a_partition_change_bumps_the_partition_epoch_and_with_a_leader_the_leader_epoch() -> None:
+    image = with_partition()
+    same = changed(image)
+    assert (same.leader, same.leader_epoch, same.partition_epoch) == (1, 3, 5)
+    again = changed(image, leader=1)
+    assert (again.leader, again.leader_epoch, again.partition_epoch) == (1, 4, 5)
+    gone = changed(image, leader=-1, isr=[1])
+    assert (gone.leader, gone.leader_epoch, gone.isr) == (-1, 4, (1,))
+
+
+def test_a_partition_change_keeps_what_it_does_not_name() -> None:
+    image = with_partition(eligible_leader_replicas=[3], last_known_elr=[2])
+    partition = changed(image, isr=[1, 2, 3])
+    assert partition.elr == (3,) and partition.last_known_elr == (2,)
+    assert changed(image, eligible_leader_replicas=[]).elr == ()
+
+
+def test_directories_follow_the_replicas() -> None:
+    image = with_partition()
+    assert changed(image, directories=[D3, D2, D1]).directories == (D3, D2, D1)
+    assert changed(image, replicas=[1, 2], directories=[]).directories == (
+        DIRECTORY_MIGRATING,
+        DIRECTORY_MIGRATING,
+    )
+    assert changed(image, replicas=[1, 2, 4]).directories == (D1, D2, D3)
+    with pytest.raises(ReplayError, match="3 directories for 2 replicas"):
+        changed(image, replicas=[1, 2])
+    assert changed(image, replicas=[1], directories=[D1]).directories == (D1,)
+    with pytest.raises(ReplayError, match="1 directories for 3 replicas"):
+        changed(image, directories=[D1])
+    old = with_partition(directories=[])
+    assert changed(old).directories == (DIRECTORY_MIGRATING,) * 3
+    assert changed(old, replicas=[1, 2]).directories == (DIRECTORY_MIGRATING,) * 2
+
+
+def test_unknown_tags_of_a_partition_are_kept_and_merged() -> None:
+    image = with_partition(unknown_tags={50: b"a", 51: b"b"})
+    assert changed(image, unknown_tags={51: b"c"}).unknown_tags == ((50, b"a"), (51, b"c"))
+
+
+def test_removing_a_topic_removes_its_config() -> None:
+    image = replay(
+        with_partition(),
+        m.ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1"),
+    )
+    image = replay(image, m.RemoveTopicRecord(topic_id=TOPIC))
+    assert not image.configs and not image.topics.by_id and not image.topics.by_name
+
+
+def test_clear_elr_of_all_topics() -> None:
+    image = with_partition(eligible_leader_replicas=[3], last_known_elr=[2])
+    partition = replay(image, m.ClearElrRecord(topic_name="")).topics.partition(TOPIC, 0)
+    assert partition is not None and (partition.elr, partition.last_known_elr) == ((), ())
+    assert partition.partition_epoch == 5
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        m.UnregisterBrokerRecord(broker_id=1),
+        m.FenceBrokerRecord(id=1),
+        m.UnfenceBrokerRecord(id=1),
+        m.BrokerRegistrationChangeRecord(broker_id=1),
+        m.PartitionRecord(topic_id=TOPIC),
+        m.PartitionChangeRecord(topic_id=TOPIC),
+        m.RemoveTopicRecord(topic_id=TOPIC),
+        m.ClearElrRecord(topic_name="t"),
+        m.RemoveAccessControlEntryRecord(id=TOPIC),
+        m.RemoveUserScramCredentialRecord(name="u", mechanism=1),
+        m.RemoveDelegationTokenRecord(token_id="x"),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_a_record_about_what_does_not_exist_is_refused(record: Any) -> None:
+    with pytest.raises(ReplayError):
+        replay(EMPTY_IMAGE, record)
+
+
+def test_an_old_broker_epoch_is_refused() -> None:
+    image = replay(EMPTY_IMAGE, m.RegisterBrokerRecord(broker_id=1, broker_epoch=7))
+    with pytest.raises(ReplayError, match="epoch 7, the record has 6"):
+        replay(image, m.UnfenceBrokerRecord(id=1, epoch=6))
+
+
+def test_a_failing_record_is_named_with_its_offset() -> None:
+    replayer = Replayer()
+    with pytest.raises(ReplayError, match=r"offset 11 epoch 2.*FenceBrokerRecord\(id=9"):
+        replayer.apply_batch(
+            [m.NoOpRecord(), m.FenceBrokerRecord(id=9)], base_offset=10, epoch=2, timestamp_ms=0
+        )
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [m.BeginTransactionRecord(), m.BeginTransactionRecord()],
+        [m.EndTransactionRecord()],
+        [m.AbortTransactionRecord()],
+    ],
+)
+def test_transaction_markers_out_of_order_are_refused(records: list[Any]) -> None:
+    with pytest.raises(ReplayError, match="transaction"):
+        Replayer().apply_batch(records, base_offset=0, epoch=0, timestamp_ms=0)
+
+
+def test_topics_touched_in_a_transaction_show_up_when_it_ends() -> None:
+    replayer = Replayer()
+    replayer.apply_batch(
+        [m.BeginTransactionRecord(), m.TopicRecord(name="t", topic_id=TOPIC)],
+        base_offset=0,
+        epoch=0,
+        timestamp_ms=0,
+    )
+    assert replayer.in_transaction and not replayer.take_touched().ids
+    shown = replayer.apply_batch([m.EndTransactionRecord()], base_offset=2, epoch=0, timestamp_ms=0)
+    assert replayer.take_touched().ids == {TOPIC}
+    assert shown.provenance == Provenance(2, 0, 0)
