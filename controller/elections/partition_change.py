@@ -193,7 +193,7 @@ def _place_in_elr(before: PartitionImage, draft: _Draft, safety: Safety) -> _Dra
     last_known = tuple(
         r for r in before.last_known_elr if r in draft.replicas and r not in draft.isr
     )
-    return replace(draft, elr=elr, last_known_elr=tuple(r for r in last_known if r not in elr))
+    return replace(draft, elr=elr, last_known_elr=last_known)
 
 
 def _apply_election(

@@ -1,0 +1,273 @@
+"""Partition changes as a table of transcripts.
+
+Each case reads: a partition, what happens, and the partition afterwards. A changed expectation
+must be understood before it is committed: these are the safety rules.
+
+    replicas=1,2,3 isr=1,2,3 leader=1          the partition before
+    want isr=2,3 dead=1 min=2                  the target, who may not lead, the settings
+    -> leader=2 isr=2,3 le+1                   the difference; `-> nothing` for no record
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.elections.election import ElectionKind
+from controller.elections.eligibility import (
+    ELIGIBLE,
+    Eligibility,
+    ElectionOrder,
+    Ineligible,
+    Reason,
+    assignment_order,
+)
+from controller.elections.partition_change import (
+    PartitionChange,
+    Safety,
+    Target,
+    change_partition,
+    effective_min_isr,
+    is_preferred,
+)
+from metalog.image.replay import merge_partition_change
+from metalog.image.values import PartitionImage
+
+TOPIC_ID = b"t" * 16
+LISTS = ("replicas", "isr", "elr", "last_known_elr", "adding", "removing")
+SHORT = {"lk": "last_known_elr", "state": "recovery_state", "epoch": "leader_epoch"}
+
+
+def ids(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",") if part)
+
+
+def words(line: str) -> dict[str, str]:
+    result = {}
+    for word in line.split():
+        key, _, value = word.partition("=")
+        result[SHORT.get(key, key)] = value
+    return result
+
+
+def partition(line: str) -> PartitionImage:
+    given = words(line)
+    replicas = ids(given["replicas"])
+    return PartitionImage(
+        replicas=replicas,
+        directories=tuple(bytes([r]) * 16 for r in replicas),
+        isr=ids(given.get("isr", given["replicas"])),
+        removing=ids(given.get("removing", "")),
+        adding=ids(given.get("adding", "")),
+        elr=ids(given.get("elr", "")),
+        last_known_elr=ids(given.get("last_known_elr", "")),
+        leader=int(given.get("leader", replicas[0])),
+        leader_epoch=10,
+        partition_epoch=20,
+        recovery_state=int(given.get("recovery_state", 0)),
+    )
+
+
+def safety(
+    given: dict[str, str], *, order: ElectionOrder = assignment_order, now_ms: int = 0
+) -> Safety:
+    dead = ids(given.get("dead", ""))
+
+    def eligibility_of(broker_id: int) -> Eligibility:
+        return Ineligible(Reason.FENCED) if broker_id in dead else ELIGIBLE
+
+    return Safety(
+        min_isr=int(given.get("min", 1)),
+        elr_enabled="elr_on" in given,
+        unclean_shutdown=frozenset(ids(given.get("unclean", ""))),
+        eligibility_of=eligibility_of,
+        order=order,
+        now_ms=now_ms,
+        metadata_version=int(given.get("mv", 30)),
+    )
+
+
+def change(before: PartitionImage, line: str) -> PartitionChange | None:
+    given = words(line)
+    target = Target(
+        isr=ids(given["isr"]) if "isr" in given else None,
+        replicas=ids(given["replicas"]) if "replicas" in given else None,
+        directories=(
+            tuple(bytes([r]) * 16 for r in ids(given["replicas"])) if "replicas" in given else None
+        ),
+        adding=ids(given["adding"]) if "adding" in given else None,
+        removing=ids(given["removing"]) if "removing" in given else None,
+    )
+    return change_partition(
+        before,
+        topic_id=TOPIC_ID,
+        partition_id=7,
+        target=target,
+        election=ElectionKind(given.get("elect", "online")),
+        safety=safety(given),
+        touch="touch" in given,
+    )
+
+
+def describe(before: PartitionImage, changed: PartitionChange | None) -> str:
+    if changed is None:
+        return "nothing"
+    after = merge_partition_change(before, changed.record)
+    assert after.partition_epoch == before.partition_epoch + 1
+    assert changed.record.topic_id == TOPIC_ID
+    assert changed.record.partition_id == 7
+    assert changed.elected.leader == after.leader
+    parts = []
+    if after.leader != before.leader:
+        parts.append(f"leader={after.leader}")
+    for name in LISTS:
+        if getattr(after, name) != getattr(before, name):
+            short = "lk" if name == "last_known_elr" else name
+            parts.append(f"{short}={','.join(map(str, getattr(after, name)))}")
+    if after.recovery_state != before.recovery_state:
+        parts.append(f"state={after.recovery_state}")
+    if after.leader_epoch != before.leader_epoch:
+        parts.append(f"le+{after.leader_epoch - before.leader_epoch}")
+    return " ".join(parts) or "epoch only"
+
+
+CASES = """
+# --- fencing without ELR ---
+replicas=1,2,3 | isr=2,3 dead=1 | leader=2 isr=2,3 le+1
+replicas=1,2,3 leader=2 | isr=2,3 dead=1 | isr=2,3
+replicas=1,2,3 isr=1 | isr= dead=1 | leader=-1 le+1
+replicas=1,2,3 isr=1 leader=-1 | isr= dead=1 | nothing
+replicas=1,2,3 isr=1,2 | isr=2 dead=1,2,3 | leader=-1 isr=2 le+1
+# two members at once: the leader is the one that is kept
+replicas=1,2,3 isr=1,2 leader=2 | isr= dead=1,2 | leader=-1 isr=2 le+1
+replicas=1,2,3 isr=1,2 leader=-1 | isr= dead=1,2 | isr=1
+
+# --- a clean election never leaves the ISR ---
+replicas=1,2,3 isr=1 leader=1 | dead=1 | leader=-1 le+1
+replicas=1,2,3 isr=1 leader=-1 | dead=1 | nothing
+replicas=1,2,3 isr=2 leader=-1 | dead=1 | leader=2 le+1
+replicas=1,2,3 isr=3,2 leader=-1 | dead=1 | leader=2 le+1
+
+# --- ISR changes by the leader ---
+replicas=1,2,3 isr=1,2 | isr=1,2,3 | isr=1,2,3
+replicas=1,2,3 | isr=1 | isr=1
+replicas=1,2,3 | isr=1 mv=11 | isr=1 le+1
+replicas=1,2,3 | isr=1 mv=12 | isr=1
+replicas=1,2,3 isr=1,2 | isr=1,2,3 mv=7 | isr=1,2,3
+replicas=1,2,3 | isr=1,2,3 | nothing
+replicas=1,2,3 | isr=1,2,3 touch | epoch only
+
+# --- preferred ---
+replicas=1,2,3 leader=2 | elect=preferred | leader=1 le+1
+replicas=1,2,3 leader=2 isr=2,3 | elect=preferred | nothing
+replicas=1,2,3 leader=2 | elect=preferred dead=1 | nothing
+replicas=1,2,3 leader=2 | elect=preferred dead=1,2 | leader=3 le+1
+
+# --- unclean, where it is allowed ---
+replicas=1,2,3 isr=1 | elect=unclean dead=1 | leader=2 isr=2 state=1 le+1
+replicas=1,2,3 isr=1,3 | elect=unclean dead=1 | leader=3 le+1
+replicas=1,2,3 isr=1 leader=-1 | elect=unclean dead=1,2 | leader=3 isr=3 state=1 le+1
+replicas=1,2,3 isr=1 leader=-1 state=1 | elect=unclean dead=1,2 | leader=3 isr=3 le+1
+replicas=1,2,3 isr=1 leader=-1 | elect=unclean dead=1,2,3 | nothing
+replicas=1,2,3 isr=1 | isr= elect=unclean dead=1 | leader=2 isr=2 state=1 le+1
+
+# --- unclean shutdown: out of the ISR, the last one stays without leading ---
+replicas=1,2 leader=2 | unclean=1 dead=1 | isr=2
+replicas=1,2 isr=1 leader=-1 | unclean=1 dead=1 | nothing
+
+# --- ELR ---
+replicas=1,2,3 | isr=2,3 dead=1 min=2 elr_on | leader=2 isr=2,3 le+1
+replicas=1,2,3 isr=2,3 leader=2 | isr=3 dead=1,2 min=2 elr_on | leader=3 isr=3 elr=2 le+1
+replicas=1,2,3 isr=3 elr=2 leader=3 | isr= dead=1,2,3 min=2 elr_on | leader=-1 isr= elr=3,2 lk=3 le+1
+replicas=1,2,3 isr= elr=3,2 lk=3 leader=-1 | dead=1,3 min=2 elr_on | leader=2 isr=2 elr=3 lk= le+1
+replicas=1,2,3 isr=2 elr=3 leader=2 | isr=2,3 min=2 elr_on | isr=2,3 elr=
+replicas=1,2,3 isr=2 elr=3 leader=2 | isr=2,1 min=3 elr_on | isr=2,1
+replicas=1,2,3 isr= elr=3,2 lk=3 leader=-1 | unclean=2 dead=1,2,3 min=2 elr_on | elr=3
+replicas=1,2,3 isr= elr=2 lk=3 leader=-1 | unclean=2 dead=1,2,3 min=2 elr_on | elr=
+replicas=1,2,3 isr= lk=3 leader=-1 | dead=1,2 min=2 elr_on | leader=3 isr=3 lk= state=1 le+1
+replicas=1,2,3 isr= lk=3 leader=-1 | dead=1,2,3 min=2 elr_on | nothing
+replicas=1,2,3 isr= elr=2 lk=3 leader=-1 | dead=1,2 min=2 elr_on | nothing
+replicas=1,2,3 isr= elr=2 lk=3 leader=-1 | elect=unclean dead=2 min=2 elr_on | leader=1 isr=1 elr= lk= state=1 le+1
+replicas=1,2,3 isr= elr=3,2 leader=-1 lk=3 | elect=preferred dead=1 min=2 elr_on | leader=2 isr=2 elr=3 lk= le+1
+replicas=2,1,3 isr= elr=3,2 leader=-1 lk=3 | elect=preferred dead=1 min=2 elr_on | leader=2 isr=2 elr=3 lk= le+1
+replicas=2,1,3 isr=3 elr=2 leader=3 | elect=preferred min=2 elr_on | nothing
+# min ISR counts at most the replicas: nobody is kept for a single replica's sake
+replicas=1 isr=1 | isr= dead=1 min=3 elr_on | leader=-1 isr= elr=1 lk=1 le+1
+# off again: what is left of the ELR goes with the next change
+replicas=1,2,3 isr=2 elr=3 leader=2 | min=2 | elr=
+replicas=1,2,3 isr= elr=3 lk=3 leader=-1 | dead=1,2,3 | elr= lk=
+
+# --- reassignment ---
+replicas=1,2,3,4 adding=4 removing=1 isr=1,2,3 | isr=1,2,3,4 | leader=2 replicas=2,3,4 isr=2,3,4 adding= removing= le+1
+replicas=1,2,3,4 adding=4 removing=3 isr=1,2,3 | isr=1,2,3,4 | replicas=1,2,4 isr=1,2,4 adding= removing= le+1
+replicas=1,2,3,4 adding=4 removing=1 isr=1,2,3 | isr=1,2,4 | isr=1,2,4
+replicas=1,2 adding=2 isr=1 | isr=1,2 | isr=1,2 adding=
+replicas=1,2,3 | replicas=1,2,3,4 adding=4 | replicas=1,2,3,4 adding=4
+replicas=1,2,3,4 adding=4 isr=1,2,3 | replicas=1,2,3 adding= | replicas=1,2,3 adding= le+1
+"""
+
+
+def parse_cases() -> list[tuple[str, str, str]]:
+    cases = []
+    for line in CASES.strip().splitlines():
+        if line and not line.startswith("#"):
+            before, what, after = (part.strip() for part in line.split("|"))
+            cases.append((before, what, after))
+    return cases
+
+
+@pytest.mark.parametrize(("before", "what", "after"), parse_cases())
+def test_transcript(before: str, what: str, after: str) -> None:
+    start = partition(before)
+    assert describe(start, change(start, what)) == after
+
+
+def test_every_safety_input_is_required() -> None:
+    """A caller that forgets one must fail at once, not elect in the wrong way."""
+    given = safety({})
+    for name in Safety.__slots__:
+        inputs = {other: getattr(given, other) for other in Safety.__slots__ if other != name}
+        with pytest.raises(TypeError):
+            Safety(**inputs)
+
+
+def test_the_election_has_an_order_of_its_own() -> None:
+    before = partition("replicas=1,2,3 isr=1,2,3 leader=1")
+    asked: list[tuple[tuple[int, ...], int]] = []
+
+    def reversed_order(replicas: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
+        asked.append((replicas, now_ms))
+        return tuple(reversed(replicas))
+
+    changed = change_partition(
+        before,
+        topic_id=TOPIC_ID,
+        partition_id=0,
+        target=Target(),
+        election=ElectionKind.PREFERRED,
+        safety=safety({}, order=reversed_order, now_ms=99),
+        touch=False,
+    )
+    assert changed is not None
+    assert changed.record.leader == 3
+    assert changed.record.replicas is None
+    assert asked == [((1, 2, 3), 99)]
+    assert is_preferred(before, 3, order=reversed_order, now_ms=99)
+    assert not is_preferred(before, 1, order=reversed_order, now_ms=99)
+
+
+def test_a_reassignment_waits_for_min_isr() -> None:
+    before = partition("replicas=1,2,3 isr=1,2 leader=1 removing=3")
+    assert describe(before, change(before, "min=2")).startswith("replicas=1,2")
+
+
+def test_effective_min_isr() -> None:
+    assert effective_min_isr(3, 1) == 1
+    assert effective_min_isr(2, 3) == 2
+
+
+def test_directories_follow_their_replicas() -> None:
+    before = partition("replicas=1,2,3,4 adding=4 removing=1 isr=1,2,3,4 leader=2")
+    changed = change(before, "")
+    assert changed is not None
+    after = merge_partition_change(before, changed.record)
+    assert after.directories == tuple(bytes([r]) * 16 for r in after.replicas)

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import pytest
+
+from controller.cluster import (
+    BrokerState,
+    decide_fence_expired,
+    decide_register_controller,
+    decide_unregister_broker,
+)
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.controller_registration import ControllerRegistrationRequest
+from tests.unit.controller.harness import SESSION_TIMEOUT_MS, Cluster, directory, registration
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def refused(cluster: Cluster, broker_id: int, **fields: object) -> ErrorCode:
+    with pytest.raises(ApiError) as refusal:
+        cluster.register(broker_id, **fields)
+    return refusal.value.code
+
+
+class TestRegistration:
+    def test_the_epoch_is_the_offset_of_the_registration(self, cluster: Cluster) -> None:
+        expected = cluster.next_offset
+        assert cluster.register(1) == expected
+        broker = cluster.image.cluster.brokers[1]
+        assert broker.epoch == expected
+        assert broker.fenced
+        assert broker.endpoints[0].port == 9001
+
+    def test_epochs_of_an_id_only_grow(self, cluster: Cluster) -> None:
+        epochs = [cluster.register(1, life=life) for life in range(1, 5)]
+        assert epochs == sorted(set(epochs))
+
+    def test_another_process_is_refused_while_the_first_is_alive(self, cluster: Cluster) -> None:
+        cluster.start(1)
+        assert refused(cluster, 1, life=2) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        cluster.advance(SESSION_TIMEOUT_MS)
+        assert cluster.register(1, life=2)
+
+    def test_another_process_may_replace_a_fenced_one_at_once(self, cluster: Cluster) -> None:
+        first = cluster.register(1)
+        assert cluster.register(1, life=2) > first
+
+    def test_the_same_process_keeps_epoch_and_state(self, cluster: Cluster) -> None:
+        """KAFKA-16952."""
+        cluster.start(1)
+        epoch = cluster.image.cluster.brokers[1].epoch
+        assert cluster.register(1, rack="r2") == epoch
+        broker = cluster.image.cluster.brokers[1]
+        assert (broker.epoch, broker.fenced, broker.rack) == (epoch, False, "r2")
+
+    def test_a_new_process_leaves_the_isrs_and_its_leaderships(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        cluster.advance(SESSION_TIMEOUT_MS)
+        cluster.touch(2)
+        cluster.register(1, life=2)
+        assert cluster.state("t") == (2, (2,), 1, 1)
+
+    def test_a_new_process_that_is_the_last_isr_member_stays_it(self, cluster: Cluster) -> None:
+        cluster.start(1)
+        cluster.create_topic("t", [1])
+        cluster.fence(1)
+        cluster.register(1, life=2)
+        assert cluster.state("t")[:2] == (-1, (1,))
+        cluster.heartbeat(1)
+        assert cluster.state("t")[:2] == (1, (1,))
+
+    def test_the_registration_comes_first_in_its_batch(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        cluster.advance(SESSION_TIMEOUT_MS)
+        cluster.touch(2)
+        offset = cluster.next_offset
+        assert cluster.register(1, life=2) == offset
+
+    def test_b48_another_cluster(self, cluster: Cluster) -> None:
+        assert refused(cluster, 1, cluster_id="other") is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    @pytest.mark.parametrize(
+        ("low", "high", "code"),
+        [(7, 30, None), (30, 31, None), (7, 29, ErrorCode.UNSUPPORTED_VERSION)],
+    )
+    def test_b48_finalised_levels_must_be_supported(
+        self, cluster: Cluster, low: int, high: int, code: ErrorCode | None
+    ) -> None:
+        feature = registration(1).features[0]
+        feature.min_supported_version, feature.max_supported_version = low, high
+        if code is None:
+            cluster.register(1, features=[feature])
+        else:
+            assert refused(cluster, 1, features=[feature]) is code
+
+    def test_b48_a_finalised_feature_that_is_not_named(self, cluster: Cluster) -> None:
+        assert refused(cluster, 1, features=[]) is ErrorCode.UNSUPPORTED_VERSION
+
+    @pytest.mark.parametrize(
+        "directories",
+        [
+            [],
+            [directory(1), directory(1)],
+            [bytes(16)],
+            [bytes(15) + b"\x02"],
+            [directory(2)],
+        ],
+    )
+    def test_directories_are_checked(self, cluster: Cluster, directories: list[bytes]) -> None:
+        cluster.register(2)
+        assert refused(cluster, 1, log_dirs=directories) is ErrorCode.INVALID_REGISTRATION
+
+    def test_old_metadata_versions_have_no_directories(self) -> None:
+        cluster = Cluster(metadata_version=15)
+        cluster.register(1, log_dirs=[directory(1)])
+        assert cluster.image.cluster.brokers[1].directories == ()
+
+    def test_brokers_that_come_from_zookeeper(self, cluster: Cluster) -> None:
+        assert refused(cluster, 1, is_migrating_zk_broker=True) is ErrorCode.INVALID_REGISTRATION
+        assert refused(cluster, -1) is ErrorCode.INVALID_REGISTRATION
+
+
+class TestHeartbeat:
+    def test_unfenced_once_its_own_registration_is_replayed(self, cluster: Cluster) -> None:
+        epoch = cluster.register(1)
+        reply = cluster.heartbeat(1, current_metadata_offset=epoch - 1)
+        assert (reply.is_fenced, reply.is_caught_up) == (True, False)
+        reply = cluster.heartbeat(1, current_metadata_offset=epoch)
+        assert (reply.is_fenced, reply.is_caught_up) == (False, True)
+        assert not cluster.image.cluster.brokers[1].fenced
+
+    def test_a_broker_may_ask_to_stay_fenced(self, cluster: Cluster) -> None:
+        cluster.register(1)
+        assert cluster.heartbeat(1, want_fence=True).state is BrokerState.FENCED
+
+    def test_a_broker_may_ask_to_be_fenced(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        assert cluster.heartbeat(1, want_fence=True).is_fenced
+        assert cluster.state("t") == (2, (2,), 1, 1)
+
+    @pytest.mark.parametrize("fields", [{"broker_epoch": 999}, {"broker_epoch": -1}])
+    def test_p16_a_stale_epoch(self, cluster: Cluster, fields: dict[str, int]) -> None:
+        cluster.register(1)
+        with pytest.raises(ApiError) as refusal:
+            cluster.heartbeat(1, **fields)
+        assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+    def test_a_steady_heartbeat_writes_nothing(self, cluster: Cluster) -> None:
+        cluster.start(1)
+        offset = cluster.next_offset
+        assert cluster.heartbeat(1).state is BrokerState.UNFENCED
+        assert cluster.next_offset == offset
+
+    def test_unfencing_gives_a_leader_to_what_it_alone_holds(self, cluster: Cluster) -> None:
+        cluster.start(1)
+        cluster.create_topic("t", [1])
+        cluster.fence(1)
+        assert cluster.state("t") == (-1, (1,), 1, 1)
+        cluster.heartbeat(1)
+        assert cluster.state("t") == (1, (1,), 2, 2)
+
+
+class TestControlledShutdown:
+    def test_a_broker_that_leads_nothing_goes_at_once(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        reply = cluster.heartbeat(1, want_shut_down=True)
+        assert reply.should_shut_down
+        assert cluster.image.cluster.brokers[1].fenced
+
+    def test_it_waits_until_the_others_know_the_new_leaders(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        reply = cluster.heartbeat(1, want_shut_down=True)
+        assert reply.state is BrokerState.CONTROLLED_SHUTDOWN
+        assert cluster.state("t") == (2, (2,), 1, 1)
+        assert cluster.image.cluster.brokers[1].in_controlled_shutdown
+        assert not cluster.image.cluster.brokers[1].fenced
+        begun = cluster.next_offset - 1
+        cluster.heartbeats.begin_shutdown(1, begun)
+
+        cluster.heartbeat(2, current_metadata_offset=begun - 1)
+        reply = cluster.heartbeat(1, want_shut_down=True)
+        assert reply.state is BrokerState.CONTROLLED_SHUTDOWN
+
+        cluster.heartbeat(2, current_metadata_offset=begun)
+        assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+        assert cluster.image.cluster.brokers[1].fenced
+
+    def test_the_only_broker_may_go(self, cluster: Cluster) -> None:
+        cluster.start(1)
+        cluster.create_topic("t", [1])
+        assert (
+            cluster.heartbeat(1, want_shut_down=True).state is BrokerState.CONTROLLED_SHUTDOWN
+        )
+        assert cluster.state("t")[:2] == (-1, (1,))
+        cluster.heartbeats.begin_shutdown(1, cluster.next_offset - 1)
+        assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+
+    def test_a_fenced_broker_may_go(self, cluster: Cluster) -> None:
+        cluster.register(1)
+        assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+class TestExpiry:
+    def test_silence_fences(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        cluster.advance(SESSION_TIMEOUT_MS - 1)
+        assert cluster.fence_expired() == []
+        cluster.heartbeat(2)
+        cluster.advance(1)
+        assert cluster.fence_expired() == [1]
+        assert cluster.state("t") == (2, (2,), 1, 1)
+
+    def test_an_overdue_broker_gets_no_leadership_of_another(self, cluster: Cluster) -> None:
+        cluster.start(1, 2, 3)
+        cluster.create_topic("t", [1, 2, 3])
+        cluster.advance(SESSION_TIMEOUT_MS)
+        cluster.heartbeat(3)
+        assert cluster.run(decide_fence_expired) == 1
+        assert cluster.state("t") == (3, (2, 3), 1, 1)
+
+    def test_all_at_once_leaves_one_isr_member(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        cluster.advance(SESSION_TIMEOUT_MS)
+        assert cluster.fence_expired() == [1, 2]
+        assert cluster.state("t")[:2] == (-1, (2,))
+
+    def test_a_fenced_broker_does_not_expire_again(self, cluster: Cluster) -> None:
+        cluster.register(1)
+        cluster.advance(10 * SESSION_TIMEOUT_MS)
+        assert cluster.fence_expired() == []
+
+
+class TestUnregister:
+    def test_leaves_isrs_and_is_forgotten(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        cluster.run(lambda view: decide_unregister_broker(view, 1))
+        assert cluster.state("t") == (2, (2,), 1, 1)
+        assert 1 not in cluster.image.cluster.brokers
+
+    def test_unknown(self, cluster: Cluster) -> None:
+        with pytest.raises(ApiError) as refusal:
+            cluster.run(lambda view: decide_unregister_broker(view, 1))
+        assert refusal.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_controller_registers(cluster: Cluster) -> None:
+    request = ControllerRegistrationRequest(
+        controller_id=100,
+        incarnation_id=bytes(16),
+        listeners=[ControllerRegistrationRequest.Listener(name="CONTROLLER", host="h", port=1)],
+        features=[ControllerRegistrationRequest.Feature(name="metadata.version")],
+    )
+    cluster.run(lambda view: decide_register_controller(view, request))
+    assert cluster.image.cluster.controllers[100].endpoints[0].host == "h"
+    request.zk_migration_ready = True
+    with pytest.raises(ApiError):
+        cluster.run(lambda view: decide_register_controller(view, request))
