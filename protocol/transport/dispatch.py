@@ -1,0 +1,358 @@
+"""From a frame to a handler and from its reply to bytes, without I/O.
+
+A `HandlerTable` says which APIs a listener serves. Each API is one registered handler with the
+range of versions it was written for, and the answer to ApiVersions is computed from exactly these
+entries, so nothing can be advertised that is not there. A handler is
+
+- a plain function, called inline. It returns the response, or an `asyncio.Future` for a reply that
+  waits (no task is made), or None when nothing is to be sent (acks=0). `records` fields of the
+  request are slices of the receive buffer: what is to be kept must be copied before returning.
+- a coroutine function; it runs as a supervised task on a copy of the frame.
+
+Reactions to bad requests are Kafka's (EdgeCaseRequestTest): what cannot be parsed, an API that this
+listener does not serve, or a version outside the range closes the connection without an answer. The
+exception is ApiVersions, which answers any version it does not know in version 0 and says which it
+does (KIP-511), since that is how clients find out. An `ApiError` from a handler becomes a response
+where the response has an error code of its own, else a close.
+
+The API key and version are looked at first (`peek`, `HandlerTable.find`): only a served version
+says how the rest of the header is laid out.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from protocol.api_keys import ApiKey
+from protocol.codec import decode, encode_parts
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.headers import decode_request_header, response_header_version
+from protocol.messages import request_class, response_class
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange, parse_versions
+from protocol.transport.stats import ApiStats
+
+PEEK = struct.Struct(">hhi")
+"""What every request header begins with: API key, version, correlation id."""
+_frame_and_id = struct.Struct(">ii")
+_PLAIN_PREFIX = bytes(8)
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class CloseConnection(Exception):
+    """Close this connection without an answer; the text says why, for the log."""
+
+
+class EncodedReply:
+    """A response body already encoded for the request's version, in parts; sent as it is."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Buffer]) -> None:
+        self.parts = parts
+
+
+class Connection(Protocol):
+    """What a handler may know and do about the connection a request came from."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def listener(self) -> str: ...
+    @property
+    def peer_host(self) -> str: ...
+    @property
+    def peer_port(self) -> int: ...
+
+    client_id: str | None
+    software_name: str
+    software_version: str
+
+    def add_close_callback(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once when the connection is gone; at once if it already is."""
+
+    def remove_close_callback(self, fn: Callable[[], None]) -> None:
+        """Forget `fn`; unknown ones are ignored."""
+
+    def close(self, reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """Where a request came from. `received_ms` is monotonic."""
+
+    connection: Connection
+    api_key: ApiKey
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    received_ms: float
+    principal: str
+    client_host: str
+    listener: str
+
+
+Body: TypeAlias = ApiMessage | EncodedReply | None
+Reply: TypeAlias = Body | Awaitable[Body]
+Handler: TypeAlias = Callable[[RequestContext, Any], Reply]
+
+
+class Features(NamedTuple):
+    """What ApiVersions says about features (KIP-584): (name, min, max) and (name, min, max) of the
+    finalized ones with their epoch; -1 without one."""
+
+    supported: Sequence[tuple[str, int, int]] = ()
+    finalized: Sequence[tuple[str, int, int]] = ()
+    finalized_epoch: int = -1
+
+
+class Entry:
+    """One served API: the handler, its versions, and the classes to read and write."""
+
+    __slots__ = (
+        "advertised",
+        "api",
+        "handler",
+        "is_async",
+        "prefixes",
+        "request",
+        "response",
+        "stats",
+        "version_max",
+        "version_min",
+    )
+
+    def __init__(
+        self, api: ApiKey, handler: Handler, served: VersionRange, advertised: VersionRange
+    ) -> None:
+        self.api = api
+        self.handler = handler
+        self.is_async = iscoroutinefunction(handler) or iscoroutinefunction(
+            getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+        self.version_min, self.version_max = served
+        self.advertised = advertised
+        self.request: type[Request[Any]] = request_class(api)
+        self.response: type[Response] = response_class(api)
+        # Length and correlation id, filled in per reply, and the header's empty tags, if any.
+        self.prefixes = [
+            bytes(8) + bytes(response_header_version(api, version))
+            for version in range(served.last + 1)
+        ]
+        self.stats = ApiStats(api.name, self.version_max)
+
+
+class HandlerTable:
+    """The APIs of a listener. `unstable` offers versions that Kafka has not released."""
+
+    def __init__(self, *, unstable: bool = False) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.unstable = unstable
+
+    def register(
+        self,
+        api: ApiKey,
+        handler: Handler,
+        *,
+        min_version: int | None = None,
+        max_version: int | None = None,
+        unstable: bool = False,
+        advertise_from: int | None = None,
+    ) -> None:
+        """Serve `api` in these versions (default: all that the message has).
+
+        Unstable versions of the message, and with `unstable` the whole API, exist only in a table
+        that was made with `unstable`. `advertise_from` advertises versions below `min_version` too;
+        they still close the connection. Raises ValueError for a second handler or no versions.
+        """
+        if api in self.entries:
+            raise ValueError(f"{api.name} has a handler already")
+        request = request_class(api)
+        first, last = request.VERSIONS
+        if request.UNSTABLE and not self.unstable:
+            last = min(last, request.UNSTABLE.first - 1)
+        low = first if min_version is None else max(min_version, first)
+        high = last if max_version is None else min(max_version, last)
+        if low > high:
+            raise ValueError(f"{api.name} has no version from {low} to {high}")
+        if unstable and not self.unstable:
+            return
+        shown = VersionRange(low if advertise_from is None else advertise_from, high)
+        self.entries[api] = Entry(api, handler, VersionRange(low, high), shown)
+
+    def serve_api_versions(self, features: Callable[[], Features] = Features) -> None:
+        """Answer ApiVersions from this table; `features` is asked for each answer."""
+
+        def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+            if context.api_version >= 3:
+                name, version = request.client_software_name, request.client_software_version
+                if not (SOFTWARE_NAME.fullmatch(name) and SOFTWARE_NAME.fullmatch(version)):
+                    return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+                context.connection.software_name = name
+                context.connection.software_version = version
+            return self.api_versions_response(context.api_version, features())
+
+        self.register(ApiKey.API_VERSIONS, handle)
+
+    def api_versions_response(
+        self, api_version: int, features: Features | None = None
+    ) -> ApiVersionsResponse:
+        """What this table serves, in the form that `api_version` of ApiVersions can say."""
+        facts = features or Features()
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersionsResponse.ApiVersion(
+                    api_key=key,
+                    min_version=entry.advertised.first,
+                    max_version=entry.advertised.last,
+                )
+                for key, entry in sorted(self.entries.items())
+            ],
+            supported_features=[
+                ApiVersionsResponse.SupportedFeatureKey(
+                    name=name, min_version=low, max_version=high
+                )
+                for name, low, high in facts.supported
+                # Older Java clients refuse the whole answer over a minimum of 0 (KAFKA-17011).
+                if low > 0 or api_version >= 4
+            ],
+            finalized_features_epoch=facts.finalized_epoch,
+            finalized_features=[
+                ApiVersionsResponse.FinalizedFeatureKey(
+                    name=name, min_version_level=low, max_version_level=high
+                )
+                for name, low, high in facts.finalized
+            ],
+        )
+
+    def stats(self) -> Iterable[ApiStats]:
+        """The counters of every API, in the order of their keys."""
+        return [self.entries[key].stats for key in sorted(self.entries)]
+
+    def find(self, api_key: int, api_version: int) -> Entry | None:
+        """The entry that serves this request; None for ApiVersions in a version that is not known,
+        which is answered with `unknown_api_versions`.
+
+        Raises CloseConnection for everything else that is not served.
+        """
+        entry = self.entries.get(api_key)
+        if entry is None:
+            raise CloseConnection(f"API {api_key} version {api_version} is not served here")
+        if entry.version_min <= api_version <= entry.version_max:
+            return entry
+        if api_key == ApiKey.API_VERSIONS:
+            return None
+        raise CloseConnection(
+            f"{entry.api.name} version {api_version} is not in "
+            f"{entry.version_min}-{entry.version_max}"
+        )
+
+    def unknown_api_versions(self) -> ApiVersionsResponse:
+        """The answer, encoded in version 0, to a version of ApiVersions that is not known."""
+        entry = self.entries[ApiKey.API_VERSIONS]
+        return ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[
+                ApiVersionsResponse.ApiVersion(
+                    api_key=ApiKey.API_VERSIONS,
+                    min_version=entry.version_min,
+                    max_version=entry.version_max,
+                )
+            ],
+        )
+
+    async def answer(self, frame: bytes, *, base: RequestContext) -> list[Buffer] | None:
+        """Handle a request that did not come over a connection of its own (KIP-590's envelope).
+
+        `frame` is header and body; `base` says on whose behalf, its API fields are not used.
+        Returns response header and body, None where nothing is to be sent. Raises ProtocolError
+        and CloseConnection as a connection would be closed.
+        """
+        api_key, api_version, correlation_id = peek(frame)
+        entry = self.find(api_key, api_version)
+        if entry is None:
+            return _without_length(
+                reply_parts(self.unknown_api_versions(), None, 0, correlation_id)
+            )
+        header, offset = decode_request_header(frame)
+        message, _ = decode(entry.request, frame, api_version, offset)
+        context = RequestContext(
+            base.connection,
+            entry.api,
+            api_version,
+            correlation_id,
+            header.client_id,
+            base.received_ms,
+            base.principal,
+            base.client_host,
+            base.listener,
+        )
+        try:
+            reply = entry.handler(context, message)
+            body = await reply if isinstance(reply, Awaitable) else reply
+        except ApiError as error:
+            body = error_reply(entry, api_version, error)
+        if body is None:
+            return None
+        return _without_length(reply_parts(body, entry, api_version, correlation_id))
+
+
+def _without_length(frame: tuple[int, list[Buffer]]) -> list[Buffer]:
+    _, parts = frame
+    parts[0] = memoryview(parts[0])[4:]
+    return parts
+
+
+def peek(frame: Buffer) -> tuple[int, int, int]:
+    """API key, version and correlation id of a request. Raises ProtocolError."""
+    if len(frame) < PEEK.size:
+        raise ProtocolError("request header cut short", len(frame), f"{PEEK.size} bytes")
+    return PEEK.unpack_from(frame)
+
+
+def reply_parts(
+    body: ApiMessage | EncodedReply, entry: Entry | None, api_version: int, correlation_id: int
+) -> tuple[int, list[Buffer]]:
+    """A whole response frame, length included: its size and its parts.
+
+    `entry` None stands for ApiVersions in version 0.
+    """
+    prefix = _PLAIN_PREFIX if entry is None else entry.prefixes[api_version]
+    parts: list[Buffer]
+    if type(body) is EncodedReply:
+        parts = [bytearray(prefix), *body.parts]
+    else:
+        assert isinstance(body, ApiMessage)
+        parts = encode_parts(body, api_version, prefix)
+    size = 0
+    for part in parts:
+        size += len(part)
+    first = parts[0]
+    assert type(first) is bytearray
+    _frame_and_id.pack_into(first, 0, size - 4, correlation_id)
+    return size, parts
+
+
+def error_reply(entry: Entry, api_version: int, error: ApiError) -> Response:
+    """The response that says `error` at its top level.
+
+    Raises CloseConnection where this response, in this version, has no error code of its own.
+    """
+    values: dict[str, Any] = {}
+    for name, value in (("error_code", int(error.code)), ("error_message", error.text)):
+        if any(
+            field.name == name and api_version in parse_versions(field.versions)
+            for field in entry.response.FIELDS
+        ):
+            values[name] = value
+    if "error_code" not in values:
+        raise CloseConnection(f"{entry.api.name} version {api_version}: {error}")
+    return entry.response(**values)

@@ -1,0 +1,251 @@
+"""A listener: accepts connections, limits them, looks after the quiet ones, closes in order.
+
+One timer scans all connections; none has a timer of its own. What a connection does with its bytes
+is in `connection.py`, what the requests mean in `dispatch.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from protocol.transport.connection import ServerConnection
+from protocol.transport.dispatch import ANONYMOUS, Entry, HandlerTable
+from protocol.transport.stats import ConnectionStats, collect_connections, collect_requests
+from runtime.clock import Clock
+from runtime.errors import InvariantViolated
+from runtime.log import RateLimited, get_logger
+from runtime.metrics import Family
+from runtime.tasks import Supervisor
+
+SCAN_MS_MAX = 10_000.0
+LINGER_MS = 5_000.0
+"""How long a closed connection may take to fetch what was written to it."""
+LOG_EVERY_MS = 1_000.0
+
+_log = get_logger("protocol.transport")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Limits of a listener; the defaults are Kafka's where Kafka has the key.
+
+    socket.request.max.bytes, kraftbox.connection.max.inflight, connections.max.idle.ms (0 or less:
+    never), max.connections, max.connections.per.ip with its overrides, socket.listen.backlog.size.
+    """
+
+    request_bytes_max: int = 104_857_600
+    max_inflight: int = 5
+    idle_ms: float = 600_000.0
+    connections_max: int = 2**31 - 1
+    connections_per_ip_max: int = 2**31 - 1
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    backlog: int = 50
+    receive_buffer_bytes: int = 256 * 1024
+    write_high_bytes: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.max_inflight < 1:
+            raise ValueError("max_inflight must be at least 1")
+
+
+class Server:
+    """One listener with its connections.
+
+    `on_admit` may refuse a connection with a reason, after the limits. A handler's broken
+    invariant goes to `supervisor`, which stops the node.
+    """
+
+    def __init__(
+        self,
+        handlers: HandlerTable,
+        *,
+        clock: Clock,
+        listener: str,
+        limits: ServerLimits | None = None,
+        supervisor: Supervisor | None = None,
+        principal: str = ANONYMOUS,
+        on_admit: Callable[[ServerConnection], str | None] | None = None,
+    ) -> None:
+        self.handlers = handlers
+        self.clock = clock
+        self.listener = listener
+        self.limits = limits if limits is not None else ServerLimits()
+        self.supervisor = supervisor if supervisor is not None else Supervisor()
+        self.principal = principal
+        self.connection_stats = ConnectionStats()
+        self._on_admit = on_admit
+        self._connections: dict[int, ServerConnection] = {}
+        self._per_ip: dict[str, int] = {}
+        self._next_id = 0
+        self._sockets: list[asyncio.AbstractServer] = []
+        self._scan_timer: asyncio.TimerHandle | None = None
+        self._empty: asyncio.Future[None] | None = None
+        self._closing = False
+        self._log_limit = RateLimited(clock, LOG_EVERY_MS)
+        self.address: tuple[str, int] = ("", 0)
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; returns the bound (host, port). An empty host means all interfaces.
+
+        Raises OSError when the address cannot be bound.
+        """
+        first = await self._listen(host or "0.0.0.0", port)
+        self.address = (host, first)
+        if not host:
+            # The other family on the same port, where the machine has it.
+            with contextlib.suppress(OSError):
+                await self._listen("::", first)
+        self._schedule_scan()
+        return self.address
+
+    async def _listen(self, host: str, port: int) -> int:
+        loop = asyncio.get_running_loop()
+        listening = await loop.create_server(
+            self._accept, host, port, backlog=self.limits.backlog, reuse_address=True
+        )
+        self._sockets.append(listening)
+        return int(listening.sockets[0].getsockname()[1])
+
+    async def close(self, grace_ms: float = 5_000.0) -> None:
+        """Stop accepting, answer what is in flight, then close.
+
+        Connections that still have replies waiting after `grace_ms` are cut.
+        """
+        self._closing = True
+        for listening in self._sockets:
+            listening.close()
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        for connection in list(self._connections.values()):
+            connection.drain()
+        await self._wait_empty(grace_ms)
+        for connection in list(self._connections.values()):
+            connection.abort()
+        await self._wait_empty(grace_ms)
+        for listening in self._sockets:
+            await listening.wait_closed()
+        self._sockets.clear()
+
+    async def _wait_empty(self, wait_ms: float) -> None:
+        if self._connections:
+            self._empty = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._empty], timeout=wait_ms / 1000.0)
+            self._empty = None
+
+    # --- connections ---------------------------------------------------------------------------
+
+    @property
+    def connections(self) -> Iterable[ServerConnection]:
+        """The open connections."""
+        return self._connections.values()
+
+    def _accept(self) -> ServerConnection:
+        self._next_id += 1
+        return ServerConnection(self, self._next_id)
+
+    def admit(self, connection: ServerConnection) -> str | None:
+        """Count a new connection in, or say why it is refused."""
+        limits, host = self.limits, connection.peer_host
+        refusal = self._refusal(connection)
+        if refusal is not None:
+            self.connection_stats.refused += 1
+            return refusal
+        self._connections[connection.id] = connection
+        self._per_ip[host] = self._per_ip.get(host, 0) + 1
+        self.connection_stats.accepted += 1
+        self.connection_stats.open += 1
+        assert len(self._connections) <= limits.connections_max
+        return None
+
+    def _refusal(self, connection: ServerConnection) -> str | None:
+        limits, host = self.limits, connection.peer_host
+        if self._closing:
+            return "the listener is closing"
+        if len(self._connections) >= limits.connections_max:
+            return f"more than {limits.connections_max} connections"
+        allowed = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
+        if self._per_ip.get(host, 0) >= allowed:
+            return f"more than {allowed} connections from one address"
+        return self._on_admit(connection) if self._on_admit is not None else None
+
+    def forget(self, connection: ServerConnection) -> None:
+        """A connection is gone."""
+        if self._connections.pop(connection.id, None) is None:
+            return
+        self.connection_stats.open -= 1
+        host = connection.peer_host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        if not self._connections and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
+
+    def _schedule_scan(self) -> None:
+        idle_ms = self.limits.idle_ms
+        every_ms = min(idle_ms / 4, SCAN_MS_MAX) if idle_ms > 0 else SCAN_MS_MAX
+        loop = asyncio.get_running_loop()
+        self._scan_timer = loop.call_later(every_ms / 1000.0, self._scan, every_ms)
+
+    def _scan(self, every_ms: float) -> None:
+        now_ms = self.clock.monotonic_ms()
+        idle_ms = self.limits.idle_ms
+        for connection in list(self._connections.values()):
+            quiet_ms = connection.quiet_ms(now_ms)
+            if connection.is_closing:
+                if quiet_ms > LINGER_MS:
+                    connection.abort()
+            elif idle_ms > 0 and quiet_ms > idle_ms:
+                self.connection_stats.closed_idle += 1
+                connection.abort()
+            elif quiet_ms > every_ms:
+                connection.give_memory_back()
+        self._schedule_scan()
+
+    # --- reports -------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Family]:
+        """The metrics of this listener alone; see `protocol.transport.stats` to join several."""
+        yield from collect_requests(self.handlers.stats())
+        yield from collect_connections([(self.listener, self.connection_stats)])
+
+    def log_close(self, connection: ServerConnection, reason: str) -> None:
+        """One line per second at most; the held-back ones are counted."""
+        held_back = self._log_limit.admit("close")
+        if held_back is not None:
+            _log.info(
+                "Closing a connection",
+                reason=reason,
+                listener=self.listener,
+                peer=f"{connection.peer_host}:{connection.peer_port}",
+                client=connection.client_id,
+                held_back=held_back,
+            )
+
+    def log_trailing(self, connection: ServerConnection, entry: Entry, extra_bytes: int) -> None:
+        """Bytes after a request's body are ignored, but worth a line."""
+        held_back = self._log_limit.admit("trailing")
+        if held_back is not None:
+            _log.info(
+                "A request was longer than its message",
+                api=entry.api.name,
+                bytes=extra_bytes,
+                client=connection.client_id,
+                held_back=held_back,
+            )
+
+    def handler_failed(self, connection: ServerConnection, name: str, error: BaseException) -> None:
+        """A handler raised what it may not raise. A broken invariant stops the node."""
+        _log.error(
+            "A request handler failed",
+            api=name,
+            client=connection.client_id,
+            peer=f"{connection.peer_host}:{connection.peer_port}",
+            exc_info=error,
+        )
+        if isinstance(error, InvariantViolated):
+            self.supervisor.report(name, error)
