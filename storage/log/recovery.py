@@ -23,7 +23,7 @@ the middle of a recovery leaves a log that recovers to the same result.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
@@ -40,8 +40,10 @@ from storage.log.config import LogConfig
 from storage.log.epochs import EpochCache
 from storage.log.errors import CorruptLog
 from storage.log.indexes import AbortedTxn
-from storage.log.producers import CorruptSnapshot, EndMarker, ProducerStates
+from storage.log.producers import EndMarker, ProducerStates
+from storage.log.scan import BatchScan
 from storage.log.segment import Segment, file_name
+from storage.log.snapshots import Snapshots
 
 OFFSET_DIGITS = 20
 MAX_INT64 = 2**63 - 1
@@ -66,7 +68,7 @@ class LoadedLog:
     segments: list[Segment]
     epochs: EpochCache
     producers: ProducerStates
-    snapshots: list[int]
+    snapshots: Snapshots
     log_start_offset: int
     log_end_offset: int
     report: RecoveryReport
@@ -115,9 +117,10 @@ def load_log(request: LoadRequest) -> LoadedLog:
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
     producers = ProducerStates(request.producer_id_expiration_ms)
-    kept = _tidy_snapshots(files, directory, found.snapshots, segments, end)
-    load_producers(request, producers, segments, kept, end, report)
-    return LoadedLog(segments, epochs, producers, kept, start, end, report)
+    snapshots = Snapshots(files, directory, found.snapshots)
+    _tidy_snapshots(snapshots, segments, end)
+    load_producers(snapshots, producers, segments, end, request.now_ms, report.problems)
+    return LoadedLog(segments, epochs, producers, snapshots, start, end, report)
 
 
 # Names ---------------------------------------------------------------------------------------
@@ -200,7 +203,7 @@ def _remove_replaced(files: Files, directory: str, base: int, logs: Sequence[int
     path = posixpath.join(directory, file_name(base, names.LOG_SUFFIX + names.SWAP_SUFFIX))
     swap = files.open(path)
     last = base
-    for header, _ in names.BatchScan(swap, 0, swap.size()):
+    for header, _ in BatchScan(swap, 0, swap.size()):
         last = header.last_offset
     swap.close()
     for old in logs:
@@ -246,7 +249,7 @@ def _recover(
     while at < len(segments):
         segment = segments[at]
         following = segments[at + 1].base_offset if at + 1 < len(segments) else MAX_INT64
-        if following <= recovery_point and not report.problems:
+        if following <= recovery_point:
             end = following
             at += 1
             continue
@@ -372,46 +375,26 @@ def rebuild_epochs(segments: Sequence[Segment]) -> EpochCache:
 # Producers -----------------------------------------------------------------------------------
 
 
-def _tidy_snapshots(
-    files: Files, directory: str, snapshots: Sequence[int], segments: Sequence[Segment], end: int
-) -> list[int]:
+def _tidy_snapshots(snapshots: Snapshots, segments: Sequence[Segment], end: int) -> None:
     """Keep the snapshots at segment starts and the newest one; remove the rest."""
+    snapshots.remove_above(end)
     bases = {segment.base_offset for segment in segments}
-    usable = [offset for offset in snapshots if offset <= end]
-    kept = [offset for offset in usable if offset in bases or offset == usable[-1]]
-    for offset in snapshots:
-        if offset not in kept:
-            files.unlink(posixpath.join(directory, file_name(offset, names.SNAPSHOT_SUFFIX)))
-    return kept
+    for offset in snapshots.offsets[:-1]:
+        if offset not in bases:
+            snapshots.remove(offset)
 
 
 def load_producers(
-    request: LoadRequest,
+    snapshots: Snapshots,
     producers: ProducerStates,
-    segments: Sequence[Segment],
-    snapshots: list[int],
+    segments: Iterable[Segment],
     end: int,
-    report: RecoveryReport,
+    now_ms: int,
+    problems: list[str],
 ) -> None:
-    """Producer state at `end`: the newest usable snapshot, and the batches after it.
-
-    Unusable snapshots are removed from `snapshots` and from the disk.
-    """
-    producers.clear()
-    start = segments[0].base_offset
-    while snapshots:
-        name = file_name(snapshots[-1], names.SNAPSHOT_SUFFIX)
-        path = posixpath.join(request.directory, name)
-        try:
-            producers.load_snapshot(request.files.read(path), request.now_ms)
-            start = snapshots[-1]
-            break
-        except (CorruptSnapshot, FileNotFoundError) as error:
-            report.problems.append(f"{name}: {error}")
-            snapshots.pop()
-            if request.files.exists(path):
-                request.files.unlink(path)
-    replay_producers(producers, segments, start, end)
+    """Producer state at `end`: the newest usable snapshot, and the batches after it."""
+    start = snapshots.load_latest(producers, now_ms, problems)
+    replay_producers(producers, list(segments), start, end)
 
 
 def replay_producers(

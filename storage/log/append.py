@@ -1,0 +1,92 @@
+"""Judging and preparing batches for the log: pure functions over bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from protocol.batch.header import HEADER_BYTES, BatchHeader, Buffer, crc_ok, iter_batches, patch
+from runtime.errors import InvariantViolated
+from storage.log.errors import CorruptLog
+from storage.log.producers import EndMarker
+from storage.log.recovery import end_marker
+
+
+class AppendInfo(NamedTuple):
+    """What became of appended batches. For a `duplicate` the offsets are those of the first try."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+def whole_batches(buf: Buffer) -> list[BatchHeader]:
+    """The headers of batches that a leader validated and appends. Raises InvariantViolated."""
+    headers = []
+    end = 0
+    for header, pos in iter_batches(buf):
+        headers.append(header)
+        end = pos + header.size_bytes
+    if not headers or end != len(buf):
+        raise InvariantViolated("an append of something else than whole, validated batches")
+    return headers
+
+
+def patched(buf: Buffer, headers: Sequence[BatchHeader]) -> list[Buffer]:
+    """The bytes to write, with offsets and epochs of the headers."""
+    view = memoryview(buf)
+    pos = 0
+    if not view.readonly:
+        for header in headers:
+            patch(view, header.base_offset, header.leader_epoch, pos)
+            pos += header.size_bytes
+        return [buf]
+    parts: list[Buffer] = []
+    for header in headers:
+        head = bytearray(view[pos : pos + HEADER_BYTES])
+        patch(head, header.base_offset, header.leader_epoch)
+        parts.append(head)
+        parts.append(view[pos + HEADER_BYTES : pos + header.size_bytes])
+        pos += header.size_bytes
+    return parts
+
+
+def judge_fetched(
+    buf: Buffer, max_epoch: int | None, next_offset: int, epoch: int
+) -> list[BatchHeader]:
+    """The headers of the whole batches that a follower may append at `next_offset`.
+
+    Raises CorruptLog for a wrong CRC, an offset or an epoch that goes back.
+    """
+    headers = []
+    for header, pos in iter_batches(buf):
+        if max_epoch is not None and header.leader_epoch > max_epoch:
+            break
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise CorruptLog(f"fetched offset {header.base_offset}, {next_offset} is next")
+        if header.leader_epoch < epoch:
+            raise CorruptLog(f"fetched epoch {header.leader_epoch} after {epoch}")
+        if not crc_ok(buf, pos, header.size_bytes):
+            raise CorruptLog(f"wrong CRC in the batch at offset {header.base_offset}")
+        next_offset, epoch = header.next_offset, header.leader_epoch
+        headers.append(header)
+    return headers
+
+
+def end_markers(headers: Sequence[BatchHeader], parts: Sequence[Buffer]) -> dict[int, EndMarker]:
+    """Contents of the end-of-transaction batches among `headers`, by their place."""
+    if not any(header.is_control and header.producer_id >= 0 for header in headers):
+        return {}
+    whole = memoryview(b"".join(parts))
+    markers = {}
+    pos = 0
+    for at, header in enumerate(headers):
+        if header.is_control and header.producer_id >= 0:
+            marker = end_marker(whole, pos, header)
+            if marker is not None:
+                markers[at] = marker
+        pos += header.size_bytes
+    return markers

@@ -1,0 +1,701 @@
+"""The log of one partition: segments, epochs, producers, and the offsets that bound them.
+
+    log start <= local log start <= high watermark <= log end,  recovery point <= log end
+
+`log_start_offset` is the first offset that exists at all; below `local_log_start_offset` only
+remote storage has it. The high watermark is told to the log (`update_high_watermark`); the log
+keeps it inside its bounds. The recovery point is how far everything is known to be on the disk.
+
+Appending is: judge everything, write once, then change the state. A failed write or flush changes
+nothing, and closes the log for appends until it is opened anew (KAFKA-10778): what is on the disk
+behind the last good byte is then unknown. Nothing here waits, except `flush` and `read_cold`, which
+take what they need first and look at the world again afterwards.
+
+Reading never walks more than one index interval: positions of recent batch boundaries are
+remembered, so that the usual reads (a follower or consumer at the end) are one pread.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from protocol.batch.header import (
+    LENGTH_OVERHEAD_BYTES,
+    BatchHeader,
+    Buffer,
+)
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import TopicId
+from runtime.clock import Clock
+from runtime.errors import InvariantViolated
+from storage.files import Files
+from storage.log import recovery, timestamps
+from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
+from storage.log.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    CorruptCheckpoint,
+    decode_partition_metadata,
+    encode_epochs,
+    encode_partition_metadata,
+)
+from storage.log.config import LogConfig
+from storage.log.epochs import EpochEntry
+from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
+from storage.log.hooks import LogHooks
+from storage.log.indexes import AbortedTxn
+from storage.log.producers import CorruptSnapshot, EndMarker, Origin, decode_snapshot
+from storage.log.retention import expired
+from storage.log.rolling import must_roll, waited_ms
+from storage.log.segment import Segment
+from storage.log.segments import ReadResult, Segments, Slice, complete_first
+from storage.log.timestamps import TimestampOffset
+
+PRODUCER_ID_EXPIRATION_MS: Final = 24 * 3_600_000
+RECENT_BYTES: Final = 32 << 20
+"""Reads that begin so near to the end are taken to be in the page cache."""
+
+
+class Log:
+    """One partition's log. Make one with `Log.open`."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        loaded: recovery.LoadedLog,
+        hooks: LogHooks,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.topic, self.partition = split_directory_name(directory)
+        self.topic_id: TopicId | None = None
+        self.config = config
+        self.hooks = hooks
+        self.recovery_report = loaded.report
+        self.segments = Segments(files, directory, loaded.segments)
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.log_start_offset = loaded.log_start_offset
+        self.local_log_start_offset = max(loaded.log_start_offset, loaded.segments[0].base_offset)
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = loaded.log_start_offset
+        self.recovery_point = loaded.log_end_offset if loaded.report.clean else 0
+        self.snapshots = loaded.snapshots
+        self._clock = clock
+        self._failure: BaseException | None = None
+        self._truncations = 0
+        self._last_flush_ms = clock.now_ms()
+        self._jitter_ms = self._draw_jitter()
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+        topic_id: TopicId | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        hooks: LogHooks | None = None,
+    ) -> Log:
+        """Open the log in `directory`, creating it when there is none.
+
+        Args:
+            directory: `<parent>/<topic>-<partition>`.
+            recovery_point, log_start_offset: from the checkpoints.
+            clean_shutdown: the last process closed this log.
+            topic_id: written to partition.metadata if that is missing.
+
+        Raises:
+            CorruptLog: files that cannot belong to a log, or to another topic id.
+            OSError.
+        """
+        files.mkdirs(directory)
+        request = recovery.LoadRequest(
+            files=files,
+            directory=directory,
+            config=config,
+            now_ms=clock.now_ms(),
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean_shutdown,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+        log = cls(files, directory, config, clock, recovery.load_log(request), hooks or LogHooks())
+        if not log.recovery_report.clean:
+            log.recovery_point = min(recovery_point, log.log_end_offset)
+        log._load_topic_id(topic_id)
+        return log
+
+    def _load_topic_id(self, expected: TopicId | None) -> None:
+        path = posixpath.join(self.directory, PARTITION_METADATA)
+        try:
+            self.topic_id = decode_partition_metadata(self.files.read(path))
+        except FileNotFoundError:
+            if expected is not None:
+                self.assign_topic_id(expected)
+        except CorruptCheckpoint as error:
+            raise CorruptLog(f"{path}: {error}") from None
+        if expected is not None and self.topic_id != expected:
+            raise CorruptLog(f"{path} belongs to another topic id than {self.topic} has")
+
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        """Write partition.metadata."""
+        path = posixpath.join(self.directory, PARTITION_METADATA)
+        self.files.write_atomic(path, encode_partition_metadata(topic_id))
+        self.topic_id = topic_id
+
+    def __repr__(self) -> str:
+        return f"Log({self.directory}, {self.log_start_offset}..{self.log_end_offset})"
+
+    # Bounds ----------------------------------------------------------------------------------
+
+    @property
+    def active_segment(self) -> Segment:
+        return self.segments.active
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def latest_epoch(self) -> int:
+        """The highest leader epoch, -1 if none."""
+        return self.epochs.latest_epoch
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the log takes no appends any more."""
+        return self._failure
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset that read_committed may not pass."""
+        unstable = self.producers.first_unstable_offset
+        high_watermark = self.high_watermark
+        return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, kept between log start and log end; returns where it is."""
+        bounded = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self.high_watermark = bounded
+        self.producers.on_high_watermark(bounded)
+        return bounded
+
+    # Appending -------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        buf: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        *,
+        header: BatchHeader | None = None,
+        log_append_time_ms: int = -1,
+    ) -> AppendInfo:
+        """Give offsets and the epoch to validated batches and write them, all or none.
+
+        Args:
+            buf: whole batches; a writable buffer is patched in place, any other is not copied.
+            header: the header of the only batch, if the caller has parsed it already.
+            log_append_time_ms: passed on to the result.
+
+        Raises:
+            ApiError: what `ProducerStates.check` says; RECORD_LIST_TOO_LARGE.
+            LogFailed: the disk refused, now or before.
+            InvariantViolated: an epoch lower than the log's.
+        """
+        if self._failure is not None:
+            raise LogFailed(self.directory, self._failure)
+        if leader_epoch < self.epochs.latest_epoch:
+            raise InvariantViolated(
+                f"{self.directory}: append in epoch {leader_epoch} after {self.epochs.latest_epoch}"
+            )
+        headers = (header,) if header is not None else whole_batches(buf)
+        size = len(buf)
+        if size > self.config.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes do not fit a segment of {self.config.segment_bytes}",
+            )
+        duplicate = self.producers.check(headers, origin)
+        if duplicate is not None:
+            return AppendInfo(
+                duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms,
+                log_append_time_ms, self.log_start_offset, True,
+            )  # fmt: skip
+        first_offset = offset = self.log_end_offset
+        for batch in headers:
+            batch.base_offset = offset
+            batch.leader_epoch = leader_epoch
+            offset += batch.last_offset_delta + 1
+        max_timestamp = self._write(headers, patched(buf, headers), size, now_ms)
+        return AppendInfo(
+            first_offset, offset - 1, max_timestamp, log_append_time_ms, self.log_start_offset
+        )
+
+    def append_as_follower(self, buf: Buffer, *, max_epoch: int | None = None) -> AppendInfo | None:
+        """Write batches as a leader sent them: offsets and epochs stay.
+
+        A cut last batch is left out, and so is everything from the first batch of an epoch above
+        `max_epoch` on (what a newer leader wrote belongs to a newer fetch). None: nothing whole.
+
+        Raises:
+            CorruptLog: a wrong CRC, an offset below the log end, an epoch below the latest.
+            LogFailed: the disk refused, now or before.
+        """
+        if self._failure is not None:
+            raise LogFailed(self.directory, self._failure)
+        headers = judge_fetched(buf, max_epoch, self.log_end_offset, self.epochs.latest_epoch)
+        if not headers:
+            return None
+        now_ms = self._clock.now_ms()
+        view = memoryview(buf)
+        first, start, size, max_timestamp = 0, 0, 0, -1
+        for at, batch in enumerate(headers):
+            if size and size + batch.size_bytes > self.config.segment_bytes:
+                part = [view[start : start + size]]
+                stamp = self._write(headers[first:at], part, size, now_ms)
+                first, start, size = at, start + size, 0
+                max_timestamp = max(max_timestamp, stamp)
+            size += batch.size_bytes
+        stamp = self._write(headers[first:], [view[start : start + size]], size, now_ms)
+        return AppendInfo(
+            headers[0].base_offset,
+            headers[-1].last_offset,
+            max(max_timestamp, stamp),
+            -1,
+            self.log_start_offset,
+        )
+
+    def _write(
+        self, headers: Sequence[BatchHeader], parts: Sequence[Buffer], size: int, now_ms: int
+    ) -> int:
+        """Write batches that were judged, and replay them; returns the highest timestamp."""
+        max_timestamp = max([batch.max_timestamp for batch in headers])
+        markers = end_markers(headers, parts)
+        base_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
+        try:
+            segment = self.segments.active
+            if must_roll(
+                segment,
+                self.config,
+                self._jitter_ms,
+                size_bytes=size,
+                max_timestamp=max_timestamp,
+                last_offset=last_offset,
+                now_ms=now_ms,
+            ):
+                segment = self.roll(base_offset)
+            file = segment.log
+            position = file.append(parts[0]) if len(parts) == 1 else file.append_many(parts)
+        except OSError as error:
+            self.fail(error)
+            raise LogFailed(self.directory, error) from error
+        for at, batch in enumerate(headers):
+            batch_size = batch.batch_length + LENGTH_OVERHEAD_BYTES
+            segment.note(batch.last_offset, position, batch_size, batch.max_timestamp)
+            position += batch_size
+            if batch.leader_epoch > self.epochs.latest_epoch:
+                self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            if batch.producer_id >= 0:
+                self._apply_producer(segment, batch, markers.get(at) if markers else None)
+        self.log_end_offset = last_offset + 1
+        self.segments.note_boundary(last_offset + 1, position)
+        return max_timestamp
+
+    def _apply_producer(
+        self, segment: Segment, batch: BatchHeader, marker: EndMarker | None
+    ) -> None:
+        completed = self.producers.apply(batch, batch.base_offset, marker)
+        if completed is not None and completed.aborted:
+            stable = self.producers.last_stable_offset_after(completed)
+            segment.txn_index.append(AbortedTxn(*completed[:3], stable))
+
+    def note_leader_epoch(self, epoch: int) -> None:
+        """This replica leads from now on: the epoch begins at the log end."""
+        if epoch > self.epochs.latest_epoch:
+            self.epochs.assign(epoch, self.log_end_offset)
+
+    def fail(self, error: BaseException) -> None:
+        """Close the log for appends: the disk did not do what was asked."""
+        if self._failure is None:
+            self._failure = error
+            self.hooks.failed(self, error)
+
+    # Rolling ---------------------------------------------------------------------------------
+
+    def _draw_jitter(self) -> int:
+        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return self.hooks.roll_jitter_ms(limit) if limit > 0 else 0
+
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """Close the active segment and begin a new one at the log end (or beyond, at
+        `base_offset`). An empty segment that begins there already stays."""
+        base = self.log_end_offset if base_offset is None else max(base_offset, self.log_end_offset)
+        active = self.segments.active
+        if active.base_offset == base and active.size_bytes == 0:
+            return active
+        active.seal()
+        self.snapshots.take(base, self.producers)
+        segment = self.segments.begin(base, self.config, self._clock.now_ms())
+        self._jitter_ms = self._draw_jitter()
+        self.hooks.segment_closed(self, active)
+        return segment
+
+    def maybe_roll(self) -> bool:
+        """Roll if the active segment is due by time alone."""
+        if self._failure is not None:
+            return False
+        active = self.segments.active
+        now_ms = self._clock.now_ms()
+        due_ms = self.config.segment_ms - self._jitter_ms
+        if active.size_bytes == 0 or waited_ms(active, -1, now_ms) <= due_ms:
+            return False
+        self._guard(self.roll)
+        return True
+
+    def _guard(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except OSError as error:
+            self.fail(error)
+            raise LogFailed(self.directory, error) from error
+
+    # Reading ---------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True
+    ) -> ReadResult:
+        """Batches from the one that holds `offset` (it may begin before) up to `max_offset`.
+
+        Args:
+            max_bytes: the data may end inside a batch because of it.
+            max_offset: no batch that reaches this offset or a later one is returned.
+            min_one_batch: return the first batch whole even if it is larger than `max_bytes`;
+                otherwise such a read is empty.
+
+        Raises:
+            OffsetOutOfRange, BelowLocalStart, LogFailed (the disk cannot be read).
+        """
+        where = self._locate(offset, max_bytes, max_offset)
+        data = b""
+        if where is not None:
+            try:
+                data = where.segment.log.pread(where.size_bytes, where.position)
+                data = complete_first(where, data, min_one_batch, where.segment.log.pread)
+            except OSError as error:
+                raise LogFailed(self.directory, error) from error
+        return self._result(data, offset)
+
+    async def read_cold(
+        self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True
+    ) -> ReadResult:
+        """`read` with the disk access in a worker thread, for data that is probably not cached."""
+        while True:
+            where = self._locate(offset, max_bytes, max_offset)
+            if where is None:
+                return self._result(b"", offset)
+            truncations = self._truncations
+            try:
+                file = where.segment.log
+                data = await self.files.pread(file, where.size_bytes, where.position)
+                data = complete_first(where, data, min_one_batch, file.pread)
+            except OSError as error:
+                raise LogFailed(self.directory, error) from error
+            if truncations == self._truncations:
+                return self._result(data, offset)
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether a read from here on probably finds its data in the page cache."""
+        active = self.segments.active
+        if offset < active.base_offset:
+            return False
+        if active.size_bytes <= RECENT_BYTES or self.segments.knows_boundary(offset):
+            return True
+        active.ensure_indexes()
+        return active.size_bytes - active.offset_index.lookup(offset)[1] <= RECENT_BYTES
+
+    def _result(self, data: bytes, offset: int) -> ReadResult:
+        return ReadResult(
+            data, offset, self.log_start_offset, self.log_end_offset, self.high_watermark
+        )
+
+    def _locate(self, offset: int, max_bytes: int, max_offset: int) -> Slice | None:
+        end = self.log_end_offset
+        if offset < self.local_log_start_offset and offset >= self.log_start_offset:
+            raise BelowLocalStart(offset, self.local_log_start_offset)
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRange(offset, self.log_start_offset, end)
+        if offset >= max_offset or offset == end:
+            return None
+        try:
+            return self.segments.locate(offset, max_bytes, max_offset, end)
+        except (OSError, CorruptLog) as error:
+            raise LogFailed(self.directory, error) from error
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record with this timestamp or a later one, None if there is none.
+
+        Raises ApiError for a batch that cannot be decompressed, LogFailed.
+        """
+        return timestamps.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the highest timestamp (ListOffsets -3, KIP-734)."""
+        return timestamps.highest(self.segments, self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch not above this one; (-1, -1) if undefined."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`, -1 if unknown."""
+        return self.epochs.epoch_at(offset)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+        """Aborted transactions that overlap [start, end): what a read_committed fetch lists."""
+        return self.segments.aborted_transactions(start_offset, end_offset)
+
+    # Durability ------------------------------------------------------------------------------
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms asks for a flush now."""
+        unflushed = self.unflushed_messages
+        return unflushed > 0 and (
+            unflushed >= self.config.flush_messages
+            or now_ms - self._last_flush_ms >= self.config.flush_ms
+        )
+
+    async def flush(self) -> int:
+        """Make everything appended so far durable; returns the offset up to which it now is.
+
+        Concurrent calls share the work. Raises LogFailed; the log is then closed for appends.
+        """
+        target, truncations = self.log_end_offset, self._truncations
+        if self._failure is not None:
+            raise LogFailed(self.directory, self._failure)
+        if target <= self.recovery_point and not self.epochs.dirty:
+            return self.recovery_point
+        try:
+            await self.files.flush(self.segments.unflushed_files(self.recovery_point))
+            if self.epochs.dirty:
+                await self._write_epochs_in_worker()
+        except OSError as error:
+            self.fail(error)
+            raise LogFailed(self.directory, error) from error
+        if truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, target)
+        self._last_flush_ms = self._clock.now_ms()
+        return self.recovery_point
+
+    def flush_blocking(self) -> None:
+        """`flush` for start and stop."""
+        target = self.log_end_offset
+        try:
+            for file in self.segments.unflushed_files(self.recovery_point):
+                self.files.fsync(file)
+            self.write_epochs()
+        except OSError as error:
+            self.fail(error)
+            raise LogFailed(self.directory, error) from error
+        self.recovery_point = max(self.recovery_point, target)
+
+    def write_epochs(self) -> None:
+        """Write leader-epoch-checkpoint if it is out of date."""
+        if self.epochs.dirty:
+            self.epochs.dirty = False
+            path = posixpath.join(self.directory, LEADER_EPOCH_CHECKPOINT)
+            self.files.write_atomic(path, encode_epochs(self.epochs.entries))
+
+    async def _write_epochs_in_worker(self) -> None:
+        self.epochs.dirty = False
+        path = posixpath.join(self.directory, LEADER_EPOCH_CHECKPOINT)
+        await self.files.run(self.files.write_atomic, path, encode_epochs(self.epochs.entries))
+
+    def close(self, *, clean: bool = True) -> None:
+        """Close the files; `clean` first writes what makes the next start a clean one."""
+        if self._closed:
+            return
+        self._closed = True
+        if clean and self._failure is None:
+            self._guard(self._finish)
+        for segment in self.segments:
+            if clean and self._failure is None:
+                segment.close()
+            else:
+                segment.discard_handles()
+
+    def _finish(self) -> None:
+        self.segments.active.seal()
+        self.snapshots.take(self.log_end_offset, self.producers)
+        self.flush_blocking()
+
+    # Truncation and the start ----------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop `offset` and everything after it; returns whether there was anything.
+
+        Where a batch begins before `offset` and reaches it, all of that batch goes. Epochs and
+        producer state follow; the high watermark is lowered to the new end if it was above.
+        """
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self.segments.first_base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._guard(lambda: self._truncate(offset))
+        self.hooks.truncated(self)
+        return True
+
+    def _truncate(self, offset: int) -> None:
+        self._truncations += 1
+        end, removed = self.segments.cut(offset)
+        if self.snapshots.remove_above(end) or removed:
+            # Else a crash could bring them back, behind data that is written in their place.
+            self.files.fsync_dir(self.directory)
+        self.log_end_offset = end
+        self.recovery_point = min(self.recovery_point, end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.epochs.truncate_from_end(end)
+        self.write_epochs()
+        problems: list[str] = []
+        recovery.load_producers(
+            self.snapshots, self.producers, self.segments, end, self._clock.now_ms(), problems
+        )
+        self.recovery_report.problems += problems
+        self.producers.on_high_watermark(self.high_watermark)
+
+    def truncate_fully_and_start_at(
+        self,
+        offset: int,
+        epoch_entries: Sequence[EpochEntry] = (),
+        producer_snapshot: bytes | None = None,
+        *,
+        log_start_offset: int | None = None,
+    ) -> None:
+        """Empty the log and begin it at `offset` with a history that was learned elsewhere.
+
+        Args:
+            epoch_entries: the epochs up to `offset` (from the leader, or from remote storage).
+            producer_snapshot: the content of a `.snapshot` file at `offset`.
+            log_start_offset: where the log begins remotely; None: at `offset` too.
+
+        Raises CorruptSnapshot (before anything changed), LogFailed.
+        """
+        if producer_snapshot is not None:
+            decode_snapshot(producer_snapshot)
+        self._guard(lambda: self._start_at(offset, epoch_entries, producer_snapshot))
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.local_log_start_offset = offset
+        self.high_watermark = offset
+        self.hooks.truncated(self)
+
+    def _start_at(
+        self, offset: int, epoch_entries: Sequence[EpochEntry], producer_snapshot: bytes | None
+    ) -> None:
+        self._truncations += 1
+        self.segments.drop_from(0)
+        self.snapshots.remove_above(-1)
+        self.files.fsync_dir(self.directory)
+        now_ms = self._clock.now_ms()
+        self.segments.begin(offset, self.config, now_ms)
+        self.log_end_offset = self.recovery_point = offset
+        self.epochs.clear()
+        for epoch, start in epoch_entries:
+            self.epochs.assign(epoch, start)
+        self.epochs.truncate_from_end(max(offset, 1))
+        self.write_epochs()
+        self.producers.clear()
+        if producer_snapshot is not None:
+            self.producers.load_snapshot(producer_snapshot, now_ms)
+            self.snapshots.take(offset, self.producers)
+
+    def advance_log_start(self, offset: int, reason: str) -> bool:
+        """Forget everything below `offset` (DeleteRecords, or the leader did so).
+
+        `reason` is for the owner's log line. Returns whether the start moved; segments go at the
+        next `retention`. Raises OffsetOutOfRange above the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
+        self.epochs.truncate_from_start(offset)
+        self.producers.on_log_start(offset)
+        return True
+
+    # Retention -------------------------------------------------------------------------------
+
+    def retention(self, now_ms: int) -> int:
+        """Remove segments that are past retention; returns how many. Raises LogFailed."""
+        if self._failure is not None:
+            return 0
+        doomed = expired(
+            list(self.segments),
+            self.config,
+            now_ms,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=self.high_watermark,
+            may_delete=lambda segment: self.hooks.may_delete_locally(self, segment),
+        )
+        if doomed:
+            self._guard(lambda: self._delete_oldest(doomed))
+        return doomed
+
+    def _delete_oldest(self, count: int) -> None:
+        if count == len(self.segments):
+            self.roll()
+        doomed = self.segments.take_oldest(count)
+        first = self.segments.first_base_offset
+        self.local_log_start_offset = max(self.local_log_start_offset, first)
+        if not self.config.remote_storage_enable:
+            self.log_start_offset = max(self.log_start_offset, first)
+            self.epochs.truncate_from_start(self.log_start_offset)
+            self.producers.on_log_start(self.log_start_offset)
+        for segment in doomed:
+            self.snapshots.remove_oldest_at(segment.base_offset)
+            retired = segment.retire()
+            if self.hooks.discard is not None:
+                self.hooks.discard(self, retired)
+            else:
+                for path in retired:
+                    self.files.unlink(path)
+
+
+def split_directory_name(directory: str) -> tuple[str, int]:
+    """(topic, partition) of `.../<topic>-<partition>`. Raises CorruptLog."""
+    topic, _, partition = posixpath.basename(directory).rpartition("-")
+    if not topic or not partition.isascii() or not partition.isdigit():
+        raise CorruptLog(f"{directory!r} is not named <topic>-<partition>")
+    return topic, int(partition)
+
+
+__all__ = [
+    "AppendInfo",
+    "CorruptSnapshot",
+    "Log",
+    "LogHooks",
+    "Origin",
+    "ReadResult",
+    "TimestampOffset",
+    "split_directory_name",
+]

@@ -1,0 +1,69 @@
+"""Which segments are past retention: a pure decision over sizes, times and offsets.
+
+Only a prefix of the segments can go, only what lies wholly below the high watermark, and only what
+the owner allows (with remote storage: what is there already, KIP-405). The rules are tried in
+Kafka's order, and each looks at what the one before left: time, size, log start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from storage.log.config import UNLIMITED, LogConfig
+from storage.log.segment import Segment
+
+
+def expired(
+    segments: Sequence[Segment],
+    config: LogConfig,
+    now_ms: int,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+    may_delete: Callable[[Segment], bool],
+) -> int:
+    """How many of the oldest segments may be removed. An empty last segment never is."""
+    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+    deletable = 0
+    for segment, end in zip(segments, ends, strict=True):
+        last = segment is segments[-1]
+        if end > high_watermark or (last and segment.size_bytes == 0) or not may_delete(segment):
+            break
+        deletable += 1
+    count = 0
+    if config.deletes:
+        count = _by_time(segments[:deletable], config, now_ms)
+        count = _by_size(segments, count, deletable, config)
+    while count < deletable and ends[count] <= log_start_offset and count + 1 < len(segments):
+        count += 1
+    return count
+
+
+def _by_time(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> int:
+    limit_ms = (
+        config.effective_local_retention_ms if config.remote_storage_enable else config.retention_ms
+    )
+    if limit_ms < 0:
+        return 0
+    count = 0
+    for segment in segments:
+        if now_ms - segment.largest_timestamp_ms() <= limit_ms:
+            break
+        count += 1
+    return count
+
+
+def _by_size(segments: Sequence[Segment], count: int, deletable: int, config: LogConfig) -> int:
+    limit_bytes = (
+        config.effective_local_retention_bytes
+        if config.remote_storage_enable
+        else config.retention_bytes
+    )
+    if limit_bytes <= UNLIMITED:
+        return count
+    excess = sum(segment.size_bytes for segment in segments[count:]) - limit_bytes
+    while count < deletable and excess >= segments[count].size_bytes:
+        excess -= segments[count].size_bytes
+        count += 1
+    return count

@@ -1,0 +1,209 @@
+"""The segments of one log in order, and finding bytes in them.
+
+Positions of recent batch boundaries in the last segment are remembered: where a follower or a
+consumer at the end asks next, and where the high watermark is, are such boundaries, so the usual
+read needs neither index nor walk. Everything else is an index lookup and a walk of at most one
+index interval.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from protocol.batch.header import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
+from storage.files import File, Files
+from storage.log.config import LogConfig
+from storage.log.indexes import AbortedTxn
+from storage.log.segment import Segment
+
+BOUNDARIES_MAX = 256
+
+
+class Slice(NamedTuple):
+    """Bytes to read: `size_bytes` as the reader limited them, of `limit_bytes` that it may see."""
+
+    segment: Segment
+    position: int
+    size_bytes: int
+    limit_bytes: int
+
+
+class ReadResult(NamedTuple):
+    """Bytes of whole batches from the one that holds the asked offset; the last may be cut."""
+
+    data: bytes
+    start_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+class Segments:
+    """At least one segment, the last one writable."""
+
+    __slots__ = ("_bases", "_boundaries", "_segments", "directory", "files")
+
+    def __init__(self, files: Files, directory: str, segments: list[Segment]) -> None:
+        self.files = files
+        self.directory = directory
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._boundaries: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, at: int) -> Segment:
+        return self._segments[at]
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def first_base_offset(self) -> int:
+        return self._bases[0]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def next_base_offset(self, at: int) -> int | None:
+        """Where the segment after this one begins; None for the last."""
+        return self._bases[at + 1] if at + 1 < len(self._bases) else None
+
+    def index_of(self, offset: int) -> int:
+        """Number of the segment that holds `offset`; 0 for offsets before the first."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def holding(self, offset: int) -> list[Segment]:
+        """The segment that holds `offset` and all later ones."""
+        return self._segments[self.index_of(offset) :]
+
+    # Changing --------------------------------------------------------------------------------
+
+    def begin(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """A new last segment."""
+        segment = Segment.create(self.files, self.directory, base_offset, config, now_ms)
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        self._boundaries.clear()
+        return segment
+
+    def note_boundary(self, offset: int, position: int) -> None:
+        """A batch begins, or will begin, at `offset` and `position` of the last segment."""
+        boundaries = self._boundaries
+        boundaries[offset] = position
+        if len(boundaries) > BOUNDARIES_MAX:
+            self._boundaries = dict(list(boundaries.items())[BOUNDARIES_MAX // 2 :])
+
+    def knows_boundary(self, offset: int) -> bool:
+        return offset in self._boundaries
+
+    def cut(self, offset: int) -> tuple[int, bool]:
+        """Drop `offset` and everything after it, whole batches.
+
+        Returns the next free offset and whether files were removed.
+        """
+        self._boundaries.clear()
+        removed = self.drop_from(bisect_right(self._bases, offset))
+        return self.active.truncate_to(offset), removed
+
+    def drop_from(self, keep: int) -> bool:
+        """Remove the files of all segments but the first `keep`, the last one first."""
+        self._boundaries.clear()
+        doomed = self._segments[keep:]
+        for segment in reversed(doomed):
+            segment.delete()
+            del self._segments[-1]
+            del self._bases[-1]
+        return bool(doomed)
+
+    def take_oldest(self, count: int) -> list[Segment]:
+        """Take segments out of the list; their files stay for the caller to retire."""
+        taken = self._segments[:count]
+        del self._segments[:count]
+        del self._bases[:count]
+        return taken
+
+    def unflushed_files(self, recovery_point: int) -> list[File]:
+        """The open files that may hold unflushed bytes of offsets above the recovery point."""
+        files: list[File] = []
+        for segment in self.holding(recovery_point):
+            if segment is not self.active:
+                segment.seal()
+            files += segment.open_files()
+        return files
+
+    # Finding ---------------------------------------------------------------------------------
+
+    def locate(
+        self, offset: int, max_bytes: int, max_offset: int, log_end_offset: int
+    ) -> Slice | None:
+        """Where the batches from `offset` on are, as far as one segment has them.
+
+        None when there is nothing below `max_offset`. Raises CorruptLog, OSError.
+        """
+        for at in range(self.index_of(offset), len(self._segments)):
+            bounds = self._locate_in(at, offset, max_offset, log_end_offset)
+            if bounds is not None:
+                position, limit = bounds
+                if position >= limit:
+                    return None
+                visible = limit - position
+                return Slice(self._segments[at], position, min(max_bytes, visible), visible)
+        return None
+
+    def _locate_in(
+        self, at: int, offset: int, max_offset: int, log_end_offset: int
+    ) -> tuple[int, int] | None:
+        """(first position, end) of what may be read in one segment; None: look in the next."""
+        segment = self._segments[at]
+        active = at == len(self._segments) - 1
+        position = self._boundaries.get(offset) if active else None
+        if position is None:
+            found = segment.find(offset)
+            if found is None:
+                return None
+            position = found[1]
+        if max_offset >= (log_end_offset if active else self._bases[at + 1]):
+            return position, segment.size_bytes
+        limit = self._boundaries.get(max_offset) if active else None
+        if limit is None:
+            found = segment.find(max_offset)
+            limit = segment.size_bytes if found is None else found[1]
+        return position, limit
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+        """Aborted transactions that overlap [start, end): what a read_committed fetch lists."""
+        aborted = []
+        for segment in self.holding(start_offset):
+            for txn in segment.txn_index.entries():
+                if txn.last_offset >= start_offset and txn.first_offset < end_offset:
+                    aborted.append(txn)
+                if txn.last_stable_offset >= end_offset:
+                    return aborted
+        return aborted
+
+
+def complete_first(
+    where: Slice, data: bytes, min_one_batch: bool, pread: Callable[[int, int], bytes]
+) -> bytes:
+    """What a reader gets: `data`, its first batch completed or dropped if a limit had cut it."""
+    if len(data) >= HEADER_BYTES and _batch_size(data) <= len(data):
+        return data
+    if not min_one_batch:
+        return b""
+    head = data if len(data) >= HEADER_BYTES else pread(HEADER_BYTES, where.position)
+    if len(head) < HEADER_BYTES:
+        return b""
+    return pread(min(_batch_size(head), where.limit_bytes), where.position)
+
+
+def _batch_size(head: bytes) -> int:
+    return int.from_bytes(head[8:12], "big") + LENGTH_OVERHEAD_BYTES

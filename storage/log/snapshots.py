@@ -1,0 +1,76 @@
+"""The `.snapshot` files of one log: which there are, taking and removing them.
+
+One is taken where each segment begins and at a clean close. They are not flushed: each has a CRC,
+and a lost one costs a longer replay.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from storage.files import Files
+from storage.log.producers import CorruptSnapshot, ProducerStates
+from storage.log.segment import SNAPSHOT_SUFFIX, file_name
+
+
+class Snapshots:
+    """Offsets of the snapshots, ascending."""
+
+    __slots__ = ("_directory", "_files", "offsets")
+
+    def __init__(self, files: Files, directory: str, offsets: list[int]) -> None:
+        self._files = files
+        self._directory = directory
+        self.offsets = offsets
+
+    def path(self, offset: int) -> str:
+        return posixpath.join(self._directory, file_name(offset, SNAPSHOT_SUFFIX))
+
+    def take(self, offset: int, producers: ProducerStates) -> None:
+        """Write the state at `offset`, unless there is a snapshot there already."""
+        if self.offsets and self.offsets[-1] >= offset:
+            return
+        file = self._files.open(self.path(offset), create=True)
+        if file.size():
+            file.truncate(0)
+        file.append(producers.encode_snapshot())
+        file.close()
+        self.offsets.append(offset)
+
+    def load_latest(self, producers: ProducerStates, now_ms: int, problems: list[str]) -> int:
+        """Load the newest usable one; returns its offset, -1 if there is none.
+
+        Unusable ones are removed and named in `problems`.
+        """
+        producers.clear()
+        while self.offsets:
+            offset = self.offsets[-1]
+            try:
+                producers.load_snapshot(self._files.read(self.path(offset)), now_ms)
+                return offset
+            except (CorruptSnapshot, FileNotFoundError) as error:
+                problems.append(f"{self.path(offset)}: {error}")
+                self.remove(offset)
+        return -1
+
+    def read(self, offset: int) -> bytes:
+        """The content of the snapshot at exactly this offset. Raises FileNotFoundError."""
+        return self._files.read(self.path(offset))
+
+    def remove(self, offset: int) -> None:
+        self.offsets.remove(offset)
+        path = self.path(offset)
+        if self._files.exists(path):
+            self._files.unlink(path)
+
+    def remove_above(self, offset: int) -> bool:
+        """Remove the snapshots of a history that was cut; returns whether there were any."""
+        doomed = [taken for taken in self.offsets if taken > offset]
+        for taken in doomed:
+            self.remove(taken)
+        return bool(doomed)
+
+    def remove_oldest_at(self, offset: int) -> None:
+        """The segment that begins at `offset` goes; so does its snapshot, unless it is the last."""
+        if offset in self.offsets and offset != self.offsets[-1]:
+            self.remove(offset)
