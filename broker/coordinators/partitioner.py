@@ -3,7 +3,10 @@ records already in a topic written by Kafka are where Kafka's rule put them."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 
+
+@lru_cache(maxsize=4096)
 def java_string_hash(text: str) -> int:
     """`String.hashCode` of Java: over UTF-16 code units, wrapping, as a signed 32-bit integer."""
     units = text.encode("utf-16-le", "surrogatepass")

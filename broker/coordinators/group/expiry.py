@@ -10,7 +10,7 @@ An empty group without offsets is removed with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from broker.coordinators.group.core import Core
@@ -31,12 +31,17 @@ RECORDS_PER_BATCH_MAX: Final = 1_000
 """Tombstones in one append: far below the smallest sensible max.message.bytes of the topic."""
 
 
-def decide_expired(core: Core, now: Now) -> list[Decision]:
-    """Tombstones of everything whose time is over."""
+def expirable_groups(core: Core) -> list[str]:
+    """Groups of ours that have offsets or metadata, in order."""
+    hard = core.appended
+    return sorted({*hard.offsets, *hard.groups} - set(hard.foreign))
+
+
+def decide_expired(core: Core, group_ids: Sequence[str], now: Now) -> list[Decision]:
+    """Tombstones of everything in these groups whose time is over."""
     records: list[ParsedRecord] = []
-    for group_id in sorted({*core.appended.offsets, *core.appended.groups}):
-        if group_id not in core.appended.foreign:
-            records.extend(_expired_of(core, group_id, now))
+    for group_id in group_ids:
+        records.extend(_expired_of(core, group_id, now))
     core.counters.offset_expirations += sum(isinstance(each, OffsetRecord) for each in records)
     return _batches(records)
 

@@ -95,6 +95,13 @@ class GroupShard:
             join.undo_static_replacement(self.core, event, now)
         return Decision()
 
+    def timed_out(self, decision: Decision, code: ErrorCode, now: Now) -> Decision:
+        """The records are in the log but not committed for too long: members need not go on
+        waiting for them. `committed` still follows, with an empty decision."""
+        if isinstance(decision.event, AssignmentStored):
+            return membership.assignment_lost(self.core, decision.event, code, now)
+        return Decision()
+
     def abandon(self, code: ErrorCode) -> Decision:
         """This broker is the coordinator no longer: whoever waits is told so."""
         decision = Decision()
@@ -153,8 +160,12 @@ class GroupShard:
     def decide_delete_group(self, group_id: str) -> Decision:
         return admin.decide_delete_group(self.core, group_id)
 
-    def decide_expired(self, now: Now) -> list[Decision]:
-        return expiry.decide_expired(self.core, now)
+    def expirable_groups(self) -> list[str]:
+        """Ids of the groups to be looked at for expired offsets, for calls in slices."""
+        return expiry.expirable_groups(self.core)
+
+    def decide_expired(self, group_ids: Sequence[str], now: Now) -> list[Decision]:
+        return expiry.decide_expired(self.core, group_ids, now)
 
     def decide_topics_deleted(self, deleted: Mapping[str, bytes]) -> list[Decision]:
         return expiry.decide_topics_deleted(self.core, deleted)

@@ -1,0 +1,494 @@
+"""The group coordinator of one broker: loads shards, appends what they decide, keeps their time.
+
+A partition of `__consumer_offsets` that this broker leads has a slot. While its records are being
+read the slot has no shard and answers COORDINATOR_LOAD_IN_PROGRESS; a partition without a slot
+answers NOT_COORDINATOR. Deciding, appending and applying happen in one plain call, so that nothing
+comes between them; only loading and the hunt for expired offsets are tasks.
+
+What goes wrong with an append decides what follows:
+
+- refused (nothing appended): the caller gets an error, live state takes its part back;
+- not committed within `offsets.commit.timeout.ms`: the caller gets an error, but the records are in
+  the log, so hard state keeps them and shows them once they are committed;
+- lost after it was appended: nobody here knows what the log holds now. Everybody who waits gets an
+  error, the shard is dropped and loaded anew if this broker still leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar, cast
+
+from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group.decision import Answer, Decision, Now
+from broker.coordinators.group.hard import HardState
+from broker.coordinators.group.live import Caller
+from broker.coordinators.group.records import encode_record
+from broker.coordinators.group.shard import GroupShard
+from broker.coordinators.group.states import GroupState
+from broker.coordinators.log import CoordinatorLog
+from broker.coordinators.partitioner import partition_for
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.ids import random_uuid
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.schema import Response
+from protocol.transport.dispatch import RequestContext
+from runtime.clock import Clock
+from runtime.errors import InvariantViolated, invariant
+from runtime.log import get_logger
+from runtime.metrics import Family, Kind
+from runtime.tasks import Supervisor
+
+R = TypeVar("R", bound=Response)
+
+RECORDS_PER_SLICE: Final = 200
+"""Records replayed while loading before other work gets its turn: below 5 ms."""
+GROUPS_PER_SLICE: Final = 50
+"""Groups looked at for expired offsets before other work gets its turn."""
+
+# What a coordinator's client is told about a failed append. It knows nothing of partitions and
+# leaders: either it may try again here, or it has to look for the coordinator.
+_APPEND_ERRORS: Final[dict[ErrorCode, ErrorCode]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+_log = get_logger("broker.coordinators.group")
+
+
+class _InFlight:
+    """A decision whose records are appended and not yet committed. `state` is hard state after it;
+    `reply` is done with the caller's response."""
+
+    __slots__ = ("appended", "deadline_ms", "decision", "reply", "state", "timed_out")
+
+    def __init__(
+        self,
+        decision: Decision,
+        appended: asyncio.Future[None],
+        state: HardState,
+        deadline_ms: float,
+    ) -> None:
+        self.decision = decision
+        self.appended = appended
+        self.state = state
+        self.deadline_ms = deadline_ms
+        self.reply: asyncio.Future[Response] | None = None
+        self.timed_out = False
+
+
+class _Slot:
+    """A partition this broker leads. `shard` is None while it is being loaded."""
+
+    __slots__ = ("epoch", "in_flight", "partition", "shard", "wake", "wake_ms")
+
+    def __init__(self, partition: int, epoch: int) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.shard: GroupShard | None = None
+        self.in_flight: deque[_InFlight] = deque()
+        self.wake: asyncio.TimerHandle | None = None
+        self.wake_ms = 0.0
+
+    def loaded(self) -> GroupShard:
+        """The shard, where there must be one."""
+        if self.shard is None:
+            raise InvariantViolated(f"partition {self.partition} is used before it is loaded")
+        return self.shard
+
+
+class GroupCoordinator:
+    """See above. `start` once the log exists; all other calls are plain ones from the loop."""
+
+    def __init__(
+        self,
+        *,
+        config: GroupConfig,
+        clock: Clock,
+        rng: random.Random,
+        log: CoordinatorLog,
+        supervisor: Supervisor,
+    ) -> None:
+        self.config = config
+        self._clock = clock
+        self._rng = rng
+        self._store = log
+        self._supervisor = supervisor
+        self._slots: dict[int, _Slot] = {}
+        self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._last_ticket = 0
+        self._closed = False
+
+    def start(self) -> None:
+        """Begins to listen for leadership and to look for expired offsets."""
+        self._store.add_listener(self)
+        self._supervisor.spawn("expire offsets", self._expire_for_ever())
+
+    def close(self) -> None:
+        """Everybody who waits is told to look for another coordinator."""
+        self._closed = True
+        for slot in list(self._slots.values()):
+            self._drop(slot, ErrorCode.NOT_COORDINATOR)
+        self._slots.clear()
+
+    # -- leadership
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads `partition`: its records are loaded, unless they are already."""
+        slot = self._slots.get(partition)
+        if self._closed or (slot is not None and slot.epoch >= leader_epoch):
+            return
+        if slot is not None:
+            # The same leader in a newer epoch: nobody else wrote in between.
+            slot.epoch = leader_epoch
+            return
+        self._begin_loading(partition, leader_epoch)
+
+    def resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """Another broker leads `partition` since `leader_epoch`, or the partition is gone."""
+        slot = self._slots.get(partition)
+        if slot is None or (leader_epoch is not None and leader_epoch < slot.epoch):
+            return
+        del self._slots[partition]
+        self._drop(slot, ErrorCode.NOT_COORDINATOR)
+
+    def topics_deleted(self, deleted: Mapping[str, bytes]) -> None:
+        """Topics (name -> id) have been deleted: offsets of them go too."""
+        for slot in list(self._slots.values()):
+            if slot.shard is not None:
+                for decision in slot.shard.decide_topics_deleted(deleted):
+                    self._carry_out(slot, decision)
+
+    def _begin_loading(self, partition: int, epoch: int) -> None:
+        slot = self._slots[partition] = _Slot(partition, epoch)
+        self._supervisor.spawn(f"load groups of partition {partition}", self._load(slot))
+
+    async def _load(self, slot: _Slot) -> None:
+        shard = GroupShard(self.config, self._new_uuid)
+        began_ms = self._clock.monotonic_ms()
+        count = 0
+        try:
+            async for _offset, key, value in self._store.read_all(slot.partition):
+                if key is not None:
+                    shard.replay(key, value)
+                count += 1
+                if count % RECORDS_PER_SLICE == 0:
+                    await asyncio.sleep(0)
+        except (ApiError, ProtocolError) as error:
+            if self._slots.get(slot.partition) is slot:
+                del self._slots[slot.partition]
+                _log.error(
+                    "cannot load groups",
+                    partition=slot.partition,
+                    after_records=count,
+                    error=str(error),
+                )
+            return
+        if self._slots.get(slot.partition) is not slot:
+            return
+        slot.shard = shard
+        shard.loaded(self._now())
+        self._set_wake(slot)
+        _log.info(
+            "loaded groups",
+            partition=slot.partition,
+            leader_epoch=slot.epoch,
+            records=count,
+            groups=len(shard.core.groups),
+            took_ms=round(self._clock.monotonic_ms() - began_ms, 1),
+        )
+
+    def _drop(self, slot: _Slot, code: ErrorCode) -> None:
+        """Everybody who waits for this slot is answered; it must not be reachable any more."""
+        if slot.wake is not None:
+            slot.wake.cancel()
+        if slot.shard is not None:
+            self._send(slot.shard.abandon(code).answers)
+        while slot.in_flight:
+            self._fail_reply(slot.in_flight.popleft(), code)
+
+    # -- carrying out decisions
+
+    def _carry_out(
+        self, slot: _Slot, decision: Decision
+    ) -> Response | asyncio.Future[Response] | None:
+        """Sends the answers, appends the records. Returns the reply, or what it will come from."""
+        shard = slot.loaded()
+        self._send(decision.answers)
+        if not decision.records:
+            self._set_wake(slot)
+            return decision.reply
+        now = self._now()
+        try:
+            appended = self._store.append(
+                slot.partition, [encode_record(each) for each in decision.records], now.wall_ms
+            )
+        except ApiError as error:
+            return self._refused(slot, shard, decision, _client_code(error.code))
+        state = shard.apply(decision.records, now)
+        deadline_ms = now.monotonic_ms + self.config.offsets_commit_timeout_ms
+        entry = _InFlight(decision, appended, state, deadline_ms)
+        slot.in_flight.append(entry)
+        if appended.done():
+            self._collect(slot)
+        if not appended.done() or slot.in_flight:
+            appended.add_done_callback(partial(self._on_appended, slot))
+        self._set_wake(slot)
+        return self._reply_of(entry)
+
+    def _reply_of(self, entry: _InFlight) -> Response | asyncio.Future[Response] | None:
+        if entry.decision.reply is None or entry.appended.done():
+            return entry.decision.reply
+        entry.reply = asyncio.get_running_loop().create_future()
+        return entry.reply
+
+    def _refused(
+        self, slot: _Slot, shard: GroupShard, decision: Decision, code: ErrorCode
+    ) -> Response | None:
+        follow = shard.failed(decision, code, self._now())
+        self._carry_out(slot, follow)
+        return None if decision.on_failure is None else decision.on_failure(code)
+
+    def _on_appended(self, slot: _Slot, _appended: asyncio.Future[None]) -> None:
+        if self._slots.get(slot.partition) is slot:
+            self._collect(slot)
+            self._set_wake(slot)
+        elif not _appended.cancelled():
+            _appended.exception()  # Told to whoever waited when the slot was dropped.
+
+    def _collect(self, slot: _Slot) -> None:
+        """Takes over what is committed, in the order of appends."""
+        while slot.in_flight and slot.in_flight[0].appended.done():
+            entry = slot.in_flight.popleft()
+            error = None if entry.appended.cancelled() else entry.appended.exception()
+            if entry.appended.cancelled() or error is not None:
+                self._lost(slot, entry, error)
+                return
+            self._committed(slot, entry)
+
+    def _committed(self, slot: _Slot, entry: _InFlight) -> None:
+        decision = Decision() if entry.timed_out else entry.decision
+        follow = slot.loaded().committed(entry.state, decision, self._now())
+        if entry.reply is not None and not entry.reply.done() and entry.decision.reply is not None:
+            entry.reply.set_result(entry.decision.reply)
+        self._carry_out(slot, follow)
+
+    def _lost(self, slot: _Slot, entry: _InFlight, error: BaseException | None) -> None:
+        code = ErrorCode.NOT_COORDINATOR
+        if isinstance(error, ApiError):
+            code = _client_code(error.code)
+        _log.warning(
+            "an append was lost, groups are loaded again",
+            partition=slot.partition,
+            leader_epoch=slot.epoch,
+            error=str(error),
+        )
+        if entry.reply is None and entry.decision.on_failure is not None:
+            # The append failed while its reply was being made: `_reply_of` returns this.
+            entry.decision.reply = entry.decision.on_failure(code)
+        self._fail_reply(entry, code)
+        del self._slots[slot.partition]
+        self._drop(slot, code)
+        epoch = self._store.leader_epoch(slot.partition)
+        if epoch is not None and not self._closed:
+            self._begin_loading(slot.partition, epoch)
+
+    @staticmethod
+    def _fail_reply(entry: _InFlight, code: ErrorCode) -> None:
+        on_failure = entry.decision.on_failure
+        if entry.reply is not None and not entry.reply.done() and on_failure is not None:
+            entry.reply.set_result(on_failure(code))
+
+    def _send(self, answers: Iterable[Answer]) -> None:
+        for ticket, response in answers:
+            future = self._waiting.pop(ticket, None)
+            if future is not None and not future.done():
+                future.set_result(response)
+
+    # -- time
+
+    def _now(self) -> Now:
+        return Now(self._clock.monotonic_ms(), self._clock.now_ms())
+
+    def _set_wake(self, slot: _Slot) -> None:
+        """Makes sure that the slot is woken at its next deadline. One that is woken too early looks
+        again, so that deadlines that move back cost nothing."""
+        if slot.shard is None or self._slots.get(slot.partition) is not slot:
+            return
+        due_ms = slot.shard.next_deadline_ms()
+        for entry in slot.in_flight:
+            if not entry.timed_out:
+                due_ms = entry.deadline_ms if due_ms is None else min(due_ms, entry.deadline_ms)
+                break
+        if due_ms is None or (slot.wake is not None and slot.wake_ms <= due_ms):
+            return
+        if slot.wake is not None:
+            slot.wake.cancel()
+        delay_s = max(due_ms - self._clock.monotonic_ms(), 0.0) / 1000.0
+        slot.wake_ms = due_ms
+        slot.wake = asyncio.get_running_loop().call_later(delay_s, self._on_wake, slot)
+
+    def _on_wake(self, slot: _Slot) -> None:
+        slot.wake = None
+        shard = slot.shard
+        if shard is None or self._slots.get(slot.partition) is not slot:
+            return
+        now = self._now()
+        while slot.shard is shard and (decision := shard.on_deadline(now)) is not None:
+            self._carry_out(slot, decision)
+            if self._slots.get(slot.partition) is not slot:
+                return
+        for entry in [each for each in slot.in_flight if each.deadline_ms <= now.monotonic_ms]:
+            self._time_out(slot, shard, entry, now)
+        self._set_wake(slot)
+
+    def _time_out(self, slot: _Slot, shard: GroupShard, entry: _InFlight, now: Now) -> None:
+        if entry.timed_out:
+            return
+        entry.timed_out = True
+        code = _client_code(ErrorCode.REQUEST_TIMED_OUT)
+        self._fail_reply(entry, code)
+        self._carry_out(slot, shard.timed_out(entry.decision, code, now))
+
+    async def _expire_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000.0)
+            await self.expire_offsets()
+
+    async def expire_offsets(self) -> None:
+        """One round over all groups, in slices."""
+        for slot in list(self._slots.values()):
+            group_ids = [] if slot.shard is None else slot.shard.expirable_groups()
+            for at in range(0, len(group_ids), GROUPS_PER_SLICE):
+                if self._slots.get(slot.partition) is not slot or slot.shard is None:
+                    break
+                some = group_ids[at : at + GROUPS_PER_SLICE]
+                for decision in slot.shard.decide_expired(some, self._now()):
+                    self._carry_out(slot, decision)
+                await asyncio.sleep(0)
+
+    # -- requests
+
+    def ask(
+        self,
+        group_id: str,
+        decide: Callable[[GroupShard, Now], Decision],
+        refuse: Callable[[ErrorCode], R],
+    ) -> R | asyncio.Future[R]:
+        """Lets the shard of `group_id` decide and carries it out. Not for decisions that wait."""
+        slot, shard = self._find(group_id)
+        if slot is None or isinstance(shard, ErrorCode):
+            return refuse(shard if isinstance(shard, ErrorCode) else ErrorCode.NOT_COORDINATOR)
+        reply = self._carry_out(slot, decide(shard, self._now()))
+        invariant(reply is not None, f"a decision for group {group_id} has no reply")
+        return cast("R | asyncio.Future[R]", reply)
+
+    def ask_and_wait(
+        self,
+        group_id: str,
+        context: RequestContext,
+        decide: Callable[[GroupShard, Caller, Now], Decision],
+        refuse: Callable[[ErrorCode], R],
+    ) -> R | asyncio.Future[R]:
+        """As `ask`, for callers that may have to wait for other members."""
+        slot, shard = self._find(group_id)
+        if slot is None or isinstance(shard, ErrorCode):
+            return refuse(shard if isinstance(shard, ErrorCode) else ErrorCode.NOT_COORDINATOR)
+        self._last_ticket += 1
+        ticket = self._last_ticket
+        caller = caller_of(context, ticket)
+        future = self._waiting[ticket] = asyncio.get_running_loop().create_future()
+        decision = decide(shard, caller, self._now())
+        if decision.reply is not None:
+            del self._waiting[ticket]
+        reply = self._carry_out(slot, decision)
+        return cast("R | asyncio.Future[R]", future if reply is None else reply)
+
+    def view(self, group_id: str) -> GroupShard | ErrorCode:
+        """The shard of `group_id` for reading, or why there is none here."""
+        return self._find(group_id)[1]
+
+    def shards(self) -> tuple[list[GroupShard], bool]:
+        """All loaded shards, and whether others are still loading."""
+        shards = [slot.shard for slot in self._slots.values() if slot.shard is not None]
+        return shards, len(shards) < len(self._slots)
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """By far the most frequent request: no decision, no future."""
+        slot, shard = self._find(request.group_id)
+        if slot is None or isinstance(shard, ErrorCode):
+            code = shard if isinstance(shard, ErrorCode) else ErrorCode.NOT_COORDINATOR
+            return HeartbeatResponse(error_code=code)
+        response = shard.decide_heartbeat(request, self._now())
+        self._set_wake(slot)
+        return response
+
+    def _find(self, group_id: str) -> tuple[_Slot | None, GroupShard | ErrorCode]:
+        count = self._store.partition_count()
+        if count is None:
+            return None, ErrorCode.NOT_COORDINATOR
+        slot = self._slots.get(partition_for(group_id, count))
+        if slot is None:
+            return None, ErrorCode.NOT_COORDINATOR
+        return slot, slot.shard or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def _new_uuid(self) -> str:
+        text = random_uuid(self._rng).hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    # -- metrics
+
+    def collect(self) -> Sequence[Family]:
+        """Counts over all loaded shards, under the names Kafka's MBeans get in Prometheus."""
+        states = dict.fromkeys(GroupState, 0)
+        offsets = commits = expired = deleted = rebalances = 0
+        shards, _ = self.shards()
+        for shard in shards:
+            for state, count in shard.count_by_state().items():
+                states[state] += count
+            counters = shard.core.counters
+            offsets += shard.core.committed.offset_count()
+            commits += counters.offset_commits
+            expired += counters.offset_expirations
+            deleted += counters.offset_deletions
+            rebalances += counters.completed_rebalances
+        manager = "kafka_coordinator_group_groupmetadatamanager_num"
+        group = "kafka_server_group_coordinator_metrics_"
+        families = [
+            _family(manager + "groups", "Groups", "gauge", sum(states.values())),
+            _family(manager + "offsets", "Committed offsets", "gauge", offsets),
+            _family(group + "offset_commit_count", "Offsets committed", "counter", commits),
+            _family(group + "offset_expiration_count", "Offsets expired", "counter", expired),
+            _family(group + "offset_deletion_count", "Offsets deleted", "counter", deleted),
+            _family(
+                group + "group_completed_rebalance_count", "Join phases", "counter", rebalances
+            ),
+        ]
+        for state, count in states.items():
+            name = f"{manager}groups{state.value.lower()}"
+            families.append(_family(name, f"Groups in state {state.value}", "gauge", count))
+        return families
+
+
+def _family(name: str, help: str, kind: Kind, value: float) -> Family:
+    return Family(name, help, kind, [({}, value)])
+
+
+def caller_of(context: RequestContext, ticket: int = 0) -> Caller:
+    """The caller as the core knows it; the host is written with the slash Java puts before it."""
+    return Caller(ticket, context.api_version, context.client_id or "", "/" + context.client_host)
+
+
+def _client_code(code: ErrorCode) -> ErrorCode:
+    return _APPEND_ERRORS.get(code, code)

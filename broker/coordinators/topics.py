@@ -1,0 +1,29 @@
+"""The topics that exist, as coordinators ask for them: a view of the broker's metadata cache."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.metadata_cache import MetadataCache
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+class CachedTopics:
+    """TopicLookup over the metadata this broker has replayed so far."""
+
+    __slots__ = ("_cache",)
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        topic = self._cache.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def topic_id(self, name: str) -> bytes | None:
+        topic = self._cache.topic(name)
+        return None if topic is None else topic.id
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        return self._cache.partition(name, partition) is not None
