@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.find_coordinator import CoordinatorAddress
 from broker.metadata_cache import MetadataCache
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -27,3 +28,13 @@ class CachedTopics:
 
     def has_partition(self, name: str, partition: int) -> bool:
         return self._cache.partition(name, partition) is not None
+
+    def leader_address(self, partition: int, listener: str) -> CoordinatorAddress | None:
+        """Where the group coordinator of `partition` is reached."""
+        found = self._cache.partition(OFFSETS_TOPIC, partition)
+        if found is None:
+            return None
+        endpoint = self._cache.alive_endpoint(found.leader, listener)
+        if endpoint is None:
+            return None
+        return CoordinatorAddress(found.leader, endpoint.host, endpoint.port)

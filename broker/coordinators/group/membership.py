@@ -146,7 +146,7 @@ def _awaits(group: LiveGroup | None, event: AssignmentStored) -> bool:
 # -- LeaveGroup
 
 
-def leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
+def leave_error(code: ErrorCode) -> LeaveGroupResponse:
     """Nothing was done, for a reason that is not about one member."""
     return LeaveGroupResponse(error_code=code)
 
@@ -155,7 +155,7 @@ def decide_leave(core: Core, caller: Caller, request: LeaveGroupRequest, now: No
     """Puts members out. A static member may be named by its instance id alone: that is how an
     administrator removes one that will not come back."""
     if not request.group_id:
-        return Decision(reply=leave_error(request, ErrorCode.INVALID_GROUP_ID))
+        return Decision(reply=leave_error(ErrorCode.INVALID_GROUP_ID))
     decision = Decision()
     group = core.groups.get(request.group_id)
     results: list[LeaveGroupResponse.MemberResponse] = []
@@ -173,7 +173,7 @@ def decide_leave(core: Core, caller: Caller, request: LeaveGroupRequest, now: No
     if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
         rebalance.after_removal(core, group, decision, now)
     decision.reply = _left(caller, results)
-    decision.on_failure = lambda code: leave_error(request, code)
+    decision.on_failure = leave_error
     return decision
 
 

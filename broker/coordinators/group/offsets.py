@@ -257,7 +257,7 @@ def _fetched(offsets: GroupOffsets, name: str, topic_id: bytes, index: int) -> F
 # -- OffsetDelete
 
 
-def offset_delete_error(request: OffsetDeleteRequest, code: ErrorCode) -> OffsetDeleteResponse:
+def offset_delete_error(code: ErrorCode) -> OffsetDeleteResponse:
     """Nothing was deleted, for a reason that lies with the group."""
     return OffsetDeleteResponse(error_code=code)
 
@@ -269,7 +269,7 @@ def decide_offset_delete(core: Core, request: OffsetDeleteRequest, topics: Topic
     group = core.groups.get(group_id)
     code = _delete_refusal(core, group_id, group)
     if code is not None:
-        return Decision(reply=offset_delete_error(request, code))
+        return Decision(reply=offset_delete_error(code))
     offsets = core.appended.offsets.get(group_id, NO_OFFSETS)
     response = OffsetDeleteResponse()
     decision = Decision(reply=response)
@@ -292,7 +292,7 @@ def decide_offset_delete(core: Core, request: OffsetDeleteRequest, topics: Topic
                 )
             )
     core.counters.offset_deletions += len(decision.records)
-    decision.on_failure = lambda code: offset_delete_error(request, code)
+    decision.on_failure = offset_delete_error
     return decision
 
 

@@ -1,0 +1,58 @@
+"""DescribeGroups (key 15), versions 0-6.
+
+Behaviour: state and members of classic groups. Metadata and assignments are shown while a group is
+stable; in a rebalance they are about to change.
+
+Versions: 3 authorised operations (KIP-430), 4 static members, 6 a group that does not exist is
+GROUP_ID_NOT_FOUND with a message (KIP-1043), before that a group in state Dead.
+
+Errors, per group: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.authorized_operations import Operation
+from broker.coordinators.driver import GroupCoordinator
+from broker.coordinators.group.admin import describe_error
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+
+MIN_VERSION: Final = 0
+MAX_VERSION: Final = 6
+
+GROUP_OPERATIONS: Final = sum(
+    1 << operation
+    for operation in (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    )
+)
+"""What everybody may do with a group, as there is no authorizer."""
+
+
+def register(table: HandlerTable, coordinator: GroupCoordinator) -> None:
+    def handle(context: RequestContext, request: DescribeGroupsRequest) -> Reply:
+        groups = [_describe(coordinator, each, context.api_version) for each in request.groups]
+        if request.include_authorized_operations:
+            for group in groups:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=groups)
+
+    table.register(ApiKey.DESCRIBE_GROUPS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+
+
+def _describe(
+    coordinator: GroupCoordinator, group_id: str, version: int
+) -> DescribeGroupsResponse.DescribedGroup:
+    shard = coordinator.view(group_id)
+    if isinstance(shard, ErrorCode):
+        return describe_error(group_id, shard)
+    return shard.describe_group(group_id, version)

@@ -1,0 +1,189 @@
+"""FindCoordinator (key 10), versions 0-6.
+
+Behaviour: for a group the broker that leads its partition of `__consumer_offsets`, at the address
+of the listener the client uses. The first question creates the topic. While the partition has no
+leader that can be reached there: COORDINATOR_NOT_AVAILABLE, ask again.
+
+Transactions are not built: a transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+which producers take as final, with a message that says why. Share groups are not built either:
+INVALID_REQUEST, as for a key type that does not exist.
+
+Versions: 1 key type, 4 several keys (KIP-699), 5 TRANSACTION_ABORTABLE (KIP-890, never sent), 6
+share groups (KIP-932).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+from broker.coordinators.log import CoordinatorLog
+from broker.coordinators.partitioner import partition_for
+from protocol.api_keys import ApiKey
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from runtime.clock import Clock
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+
+MIN_VERSION: Final = 0
+MAX_VERSION: Final = 6
+BATCHES_SINCE: Final = 4
+
+NO_TRANSACTIONS: Final = (
+    "Transactions are not built in this version of Kraftbox: use an idempotent producer without "
+    "transactional.id."
+)
+CREATION_WAIT_S: Final = 2.0
+"""Answers of a connection go out in order: a client is not kept waiting for the controller long."""
+
+_LOG_EVERY_MS: Final = 60_000.0
+
+_log = get_logger("broker.apis.find_coordinator")
+
+
+class KeyType(IntEnum):
+    """What a coordinator is wanted for."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class CoordinatorAddress(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
+class CoordinatorDirectory(Protocol):
+    """Who leads a partition of the group coordinators' topic."""
+
+    def leader_address(self, partition: int, listener: str) -> CoordinatorAddress | None:
+        """Address of the partition's leader on `listener`; None if there is none to be reached."""
+
+
+class _Answer(NamedTuple):
+    address: CoordinatorAddress
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+_NOWHERE: Final = CoordinatorAddress(-1, "", -1)
+_NOT_AVAILABLE: Final = _Answer(_NOWHERE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class FindCoordinator:
+    """The handler. It answers inline except when the topic has to be created first."""
+
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        directory: CoordinatorDirectory,
+        supervisor: Supervisor,
+        clock: Clock,
+    ) -> None:
+        self._store = log
+        self._directory = directory
+        self._supervisor = supervisor
+        self._limit = RateLimited(clock, _LOG_EVERY_MS)
+
+    def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> Reply:
+        if request.key_type == KeyType.GROUP and self._store.partition_count() is None:
+            return self._supervisor.spawn(
+                "create the coordinators' topic",
+                self._after_creation(context, request),
+                fatal=False,
+            )
+        return self._respond(context, request)
+
+    async def _after_creation(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        keys = _keys(context, request)
+        try:
+            async with asyncio.timeout(CREATION_WAIT_S):
+                await self._store.ensure_topic()
+        except TimeoutError:
+            return self._response(context, keys, [_NOT_AVAILABLE] * len(keys))
+        except ApiError as error:
+            why = f"The topic of the coordinators could not be created: {error}"
+            answer = _NOT_AVAILABLE._replace(message=why)
+            return self._response(context, keys, [answer] * len(keys))
+        return self._respond(context, request)
+
+    def _respond(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        keys = _keys(context, request)
+        answers = [self._answer(context, request.key_type, key) for key in keys]
+        return self._response(context, keys, answers)
+
+    def _answer(self, context: RequestContext, key_type: int, key: str) -> _Answer:
+        if key_type == KeyType.GROUP:
+            return self._of_group(context, key)
+        if key_type == KeyType.TRANSACTION:
+            self._log_refusal(context, key)
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _Answer(_NOWHERE, code, NO_TRANSACTIONS)
+        what = "Share groups are" if key_type == KeyType.SHARE else f"Key type {key_type} is"
+        return _Answer(_NOWHERE, ErrorCode.INVALID_REQUEST, f"{what} not supported.")
+
+    def _of_group(self, context: RequestContext, group_id: str) -> _Answer:
+        count = self._store.partition_count()
+        address = None
+        if count is not None:
+            partition = partition_for(group_id, count)
+            address = self._directory.leader_address(partition, context.listener)
+        if address is None:
+            return _NOT_AVAILABLE
+        return _Answer(address)
+
+    def _log_refusal(self, context: RequestContext, transactional_id: str) -> None:
+        held_back = self._limit.admit(transactional_id)
+        if held_back is not None:
+            _log.warning(
+                "a transactional producer was refused: transactions are not built",
+                transactional_id=transactional_id,
+                client_id=context.client_id,
+                client_host=context.client_host,
+                lines_held_back=held_back,
+            )
+
+    @staticmethod
+    def _response(
+        context: RequestContext, keys: Sequence[str], answers: Sequence[_Answer]
+    ) -> FindCoordinatorResponse:
+        if context.api_version < BATCHES_SINCE:
+            (node_id, host, port), code, message = answers[0]
+            return FindCoordinatorResponse(
+                error_code=code, error_message=message, node_id=node_id, host=host, port=port
+            )
+        return FindCoordinatorResponse(
+            coordinators=[
+                FindCoordinatorResponse.Coordinator(
+                    key=key,
+                    node_id=answer.address.node_id,
+                    host=answer.address.host,
+                    port=answer.address.port,
+                    error_code=answer.code,
+                    error_message=answer.message,
+                )
+                for key, answer in zip(keys, answers, strict=True)
+            ]
+        )
+
+
+def _keys(context: RequestContext, request: FindCoordinatorRequest) -> Sequence[str]:
+    if context.api_version < BATCHES_SINCE:
+        return (request.key,)
+    return request.coordinator_keys
+
+
+def register(table: HandlerTable, handler: FindCoordinator) -> None:
+    table.register(
+        ApiKey.FIND_COORDINATOR, handler.handle, min_version=MIN_VERSION, max_version=MAX_VERSION
+    )
