@@ -1,0 +1,44 @@
+"""The `kraftbox` command.
+
+Nothing but the standard library's smallest parts is imported here: `up` and `server` become a node
+and must not carry the terminal libraries that the other commands use.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+NODE_COMMANDS = ("up", "server")
+
+
+def use_own_packages() -> None:
+    """Put our packages first on the path, so that a user's own `storage` cannot be meant.
+
+    In the wheel they lie below `kraftbox/_root`; in a working copy beside this package.
+    """
+    here = Path(__file__).resolve().parent
+    root = here / "_root"
+    if not root.is_dir():
+        root = here.parent
+    text = str(root)
+    if not sys.path or sys.path[0] != text:
+        sys.path.insert(0, text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    use_own_packages()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in NODE_COMMANDS:
+        from kraftbox.launch import main as launch
+
+        return launch(given)
+    from kraftbox.cli.main import main as cli
+
+    return cli(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

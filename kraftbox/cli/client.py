@@ -1,0 +1,190 @@
+"""A client for the commands: one connection per node, metadata when asked for, errors as text.
+
+Small on purpose. It sends what a command needs and waits for the answer; a command that fails
+prints Kafka's error name and message, and exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Annotated, TypeVar
+
+import typer
+
+from kraftbox.cli.output import CommandFailed
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+
+CLIENT_ID = "kraftbox-cli"
+REQUEST_MS_MAX = 30_000
+CONNECT_MS_MAX = 5_000
+RETRIES_MAX = 50
+RETRY_MS = 100
+
+BootstrapOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="KRAFTBOX_BOOTSTRAP",
+        metavar="HOST:PORT[,...]",
+        help="Where the cluster is.",
+    ),
+]
+BOOTSTRAP_DEFAULT = "localhost:9092"
+
+
+def run(bootstrap: str, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Connect, do the work, disconnect; raises CommandFailed."""
+
+    async def whole() -> T:
+        client = Client(parse_bootstrap(bootstrap))
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    try:
+        return asyncio.run(whole())
+    except (ApiError, ProtocolError, OSError) as error:
+        raise CommandFailed(f"{bootstrap}: {error or type(error).__name__}") from None
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """`host:port,...`; raises CommandFailed."""
+    found = []
+    for entry in text.split(","):
+        host, colon, port = entry.strip().rpartition(":")
+        if not colon or not port.isdigit():
+            raise CommandFailed(f"{entry.strip()!r} is not HOST:PORT")
+        found.append((host.strip("[]") or "localhost", int(port)))
+    return found
+
+
+def check(code: int, what: str, message: str | None = None) -> None:
+    """Raise CommandFailed unless `code` is no error."""
+    if code == ErrorCode.NONE:
+        return
+    try:
+        error = ErrorCode(code)
+    except ValueError:
+        raise CommandFailed(f"{what}: error {code}") from None
+    raise CommandFailed(f"{what}: {error.name}: {message or error.text}")
+
+
+class Client:
+    """Connections by node, opened when first needed."""
+
+    def __init__(self, bootstrap: Sequence[tuple[str, int]]) -> None:
+        self._bootstrap = list(bootstrap)
+        self._any: Connection | None = None
+        self._nodes: dict[int, Connection] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+
+    async def close(self) -> None:
+        for connection in {id(c): c for c in [self._any, *self._nodes.values()] if c}.values():
+            await connection.close()
+
+    async def send(
+        self, request: Request[R], *, node: int | None = None, version: int | None = None
+    ) -> R:
+        """Ask one node, by default whichever answers first. `version` where the request's shape
+        fits only one; otherwise the highest that both sides know.
+
+        Raises OSError (ConnectionLost too), ApiError, ProtocolError.
+        """
+        connection = await (self._somebody() if node is None else self._node(node))
+        return await connection.request(request, timeout_ms=REQUEST_MS_MAX, version=version)
+
+    async def send_unanswered(self, request: Request[R], *, node: int, version: int) -> None:
+        """Send a request that gets no answer (Produce with acks=0)."""
+        connection = await self._node(node)
+        connection.send_unanswered(request, version=version)
+
+    async def metadata(
+        self, topics: Iterable[str] | None = None, *, create: bool = False
+    ) -> MetadataResponse:
+        """Brokers and topics (all of them for None)."""
+        wanted = None
+        if topics is not None:
+            wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        reply = await self.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
+        for broker in reply.brokers:
+            self._addresses[broker.node_id] = (broker.host, broker.port)
+        return reply
+
+    async def topic(
+        self, name: str, *, create: bool = False
+    ) -> MetadataResponse.MetadataResponseTopic:
+        """One topic with a leader for every partition; waits a little for one that is new.
+
+        Raises CommandFailed.
+        """
+        for _ in range(RETRIES_MAX):
+            found = (await self.metadata([name], create=create)).topics[0]
+            error = found.error_code or next(
+                (p.error_code for p in found.partitions if p.leader_id < 0), 0
+            )
+            waiting = error == ErrorCode.LEADER_NOT_AVAILABLE or (
+                create and error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            if not waiting:
+                break
+            await asyncio.sleep(RETRY_MS / 1000)
+        check(error, f"topic {name}")
+        return found
+
+    async def coordinator(self, group: str) -> int:
+        """The node that coordinates a group; waits while the offsets topic is created."""
+        code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        message: str | None = None
+        for _ in range(RETRIES_MAX):
+            reply = await self.send(FindCoordinatorRequest(coordinator_keys=[group]))
+            found = reply.coordinators[0]
+            code, message = found.error_code, found.error_message
+            if code == ErrorCode.NONE:
+                self._addresses[found.node_id] = (found.host, found.port)
+                return int(found.node_id)
+            if code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                break
+            await asyncio.sleep(RETRY_MS / 1000)
+        check(code, f"group {group}", message)
+        raise AssertionError("not reached: the loop ends with an error")
+
+    async def ask_coordinator(
+        self, group: str, request: Request[R], *, version: int | None = None
+    ) -> R:
+        return await self.send(request, node=await self.coordinator(group), version=version)
+
+    async def _somebody(self) -> Connection:
+        if self._any is not None and not self._any.is_closed:
+            return self._any
+        last: Exception | None = None
+        for host, port in self._bootstrap:
+            try:
+                self._any = await self._connect(host, port)
+                return self._any
+            except OSError as error:
+                last = error
+        raise CommandFailed(f"cannot connect: {last}")
+
+    async def _node(self, node: int) -> Connection:
+        connection = self._nodes.get(node)
+        if connection is not None and not connection.is_closed:
+            return connection
+        if node not in self._addresses:
+            await self.metadata([])
+        if node not in self._addresses:
+            raise CommandFailed(f"node {node} is not in the cluster's metadata")
+        self._nodes[node] = await self._connect(*self._addresses[node])
+        return self._nodes[node]
+
+    async def _connect(self, host: str, port: int) -> Connection:
+        return await Connection.connect(host, port, client_id=CLIENT_ID, timeout_ms=CONNECT_MS_MAX)

@@ -1,0 +1,62 @@
+"""The command line: commands, groups of commands, and what becomes of their failures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+from kraftbox.cli import configs, dump_log, groups, records, storage, topics
+from kraftbox.cli.output import FAILED, USAGE, CommandFailed, say_error
+
+app = typer.Typer(
+    name="kraftbox",
+    help="A Kafka cluster in Python. `kraftbox up` starts a node.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _elsewhere() -> None:
+    raise AssertionError("node commands are taken before this application is built")
+
+
+# Listed here for the help text; `kraftbox.launch` parses and runs them.
+app.command("up", help="Start a ready node in the foreground.", add_help_option=False)(_elsewhere)
+app.command("server", help="Run a node from a server.properties.", add_help_option=False)(
+    _elsewhere
+)
+app.add_typer(storage.app, name="storage")
+app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
+app.add_typer(groups.app, name="groups")
+app.command("produce")(records.produce)
+app.command("consume")(records.consume)
+app.command("dump-log")(dump_log.dump_log)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; 0 done, 1 failed, 2 wrong usage."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(list(arguments), prog_name="kraftbox", standalone_mode=False)
+        return int(code or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(error.format_message() + "\n")
+        return USAGE
+    except click.UsageError as error:
+        error.show()
+        return USAGE
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return FAILED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        sys.stderr.close()
+        return FAILED
+    except CommandFailed as error:
+        say_error(str(error))
+        return FAILED

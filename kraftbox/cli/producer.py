@@ -1,0 +1,104 @@
+"""A plain producer for `kraftbox produce`: one batch in flight, errors end the command."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kraftbox.cli.client import Client, check
+from protocol.batch.records import Record, build_batch
+from protocol.compression import Codec
+from protocol.messages.produce import ProduceRequest
+
+# The last version that names topics.
+PRODUCE_BY_NAME = 12
+TIMEOUT_MS = 30_000
+
+
+class Line(NamedTuple):
+    key: bytes | None
+    value: bytes
+
+
+class Producer:
+    """Writes lines. Those with a key go where Kafka's default partitioner sends them, those
+    without to one partition per batch, in turn."""
+
+    def __init__(
+        self, client: Client, topic: str, codec: Codec, acks: int, partition: int | None
+    ) -> None:
+        self.sent = 0
+        self._client = client
+        self._topic = topic
+        self._codec = codec
+        self._acks = acks
+        self._partition = partition
+        self._leaders: list[int] = []
+        self._turn = 0
+
+    async def start(self) -> None:
+        """Find the topic, creating it where the cluster does that. Raises CommandFailed."""
+        topic = await self._client.topic(self._topic, create=True)
+        leaders = {p.partition_index: p.leader_id for p in topic.partitions}
+        self._leaders = [leaders[index] for index in range(len(leaders))]
+        if self._partition is not None and self._partition >= len(self._leaders):
+            check(3, f"{self._topic}-{self._partition}")
+
+    async def send(self, lines: Sequence[Line]) -> None:
+        """Write the lines and wait for the acknowledgement."""
+        now_ms = time.time_ns() // 1_000_000
+        by_partition: dict[int, list[Record]] = defaultdict(list)
+        for line in lines:
+            record = Record(0, now_ms, line.key, line.value)
+            by_partition[self._choose(line.key)].append(record)
+        self._turn += 1
+        for index, records in by_partition.items():
+            await self._send_batch(index, records)
+            self.sent += len(records)
+
+    def _choose(self, key: bytes | None) -> int:
+        if self._partition is not None:
+            return self._partition
+        if key is None:
+            return self._turn % len(self._leaders)
+        return (murmur2(key) & 0x7FFFFFFF) % len(self._leaders)
+
+    async def _send_batch(self, index: int, records: list[Record]) -> None:
+        request = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    name=self._topic,
+                    partition_data=[
+                        ProduceRequest.PartitionProduceData(
+                            index=index, records=build_batch(records, compression=self._codec)
+                        )
+                    ],
+                )
+            ],
+        )
+        leader = self._leaders[index]
+        if self._acks == 0:
+            await self._client.send_unanswered(request, node=leader, version=PRODUCE_BY_NAME)
+            return
+        reply = await self._client.send(request, node=leader, version=PRODUCE_BY_NAME)
+        answer = reply.responses[0].partition_responses[0]
+        check(answer.error_code, f"{self._topic}-{index}", answer.error_message)
+
+
+def murmur2(data: bytes) -> int:
+    """The hash by which Kafka's clients place keys, as an unsigned 32-bit number."""
+    factor, mask = 0x5BD1E995, 0xFFFFFFFF
+    value = (0x9747B28C ^ len(data)) & mask
+    whole = len(data) - len(data) % 4
+    for at in range(0, whole, 4):
+        part = int.from_bytes(data[at : at + 4], "little") * factor & mask
+        part = (part ^ part >> 24) * factor & mask
+        value = (value * factor & mask) ^ part
+    if whole != len(data):
+        value = (value ^ int.from_bytes(data[whole:], "little")) * factor & mask
+    value = (value ^ value >> 13) * factor & mask
+    return value ^ value >> 15

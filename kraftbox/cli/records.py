@@ -1,0 +1,233 @@
+"""`kraftbox produce` and `kraftbox consume`: records from standard input and to standard output."""
+
+from __future__ import annotations
+
+import base64
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from kraftbox.cli.client import BOOTSTRAP_DEFAULT, BootstrapOption, Client, run
+from kraftbox.cli.consumer import Consumer, Received
+from kraftbox.cli.group_member import GroupMember
+from kraftbox.cli.offsets import EARLIEST, LATEST, Partition, end_offsets, partitions_of
+from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say_error, say_json
+from kraftbox.cli.producer import Line, Producer
+from protocol.compression import Codec
+
+BATCH_BYTES = 64 * 1024
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    ALL = "all"
+    ONE = "1"
+    ZERO = "0"
+
+
+_ACKS = {Acks.ALL: -1, Acks.ONE: 1, Acks.ZERO: 0}
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read lines from here, not stdin.")
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="Splits each line: key, value.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
+    compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
+    acks: Annotated[Acks, typer.Option("--acks")] = Acks.ALL,
+    as_json: JsonFlag = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Write lines of standard input (or a file) to a topic, one record each."""
+    separator = None if key_separator is None else key_separator.encode()
+
+    async def work(client: Client) -> int:
+        producer = Producer(client, topic, Codec[compression.name], _ACKS[acks], partition)
+        await producer.start()
+        total = None if file is None else file.stat().st_size
+        with _input(file) as source, progress("producing", total) as ticker:
+            batch: list[Line] = []
+            size = 0
+            for raw in source:
+                line = raw.rstrip(b"\r\n")
+                batch.append(_split(line, separator))
+                size += len(line)
+                ticker.advance(len(raw))
+                if size >= BATCH_BYTES:
+                    await producer.send(batch)
+                    batch, size = [], 0
+            await producer.send(batch)
+        return producer.sent
+
+    sent = run(bootstrap, work)
+    if as_json:
+        say_json({"topic": topic, "records": sent})
+    elif sys.stderr.isatty():
+        say_error(f"{sent} records written to {topic}")
+
+
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Join this group and commit.")
+    ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Where there is no committed offset.")
+    ] = False,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Start here.")] = None,
+    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1)] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Stop at what was the end at the start.")
+    ] = False,
+    timeout_ms: Annotated[
+        int | None, typer.Option("--timeout-ms", min=1, help="Stop after so long without records.")
+    ] = None,
+    read_committed: Annotated[bool, typer.Option("--read-committed")] = False,
+    show_keys: Annotated[bool, typer.Option("--keys", help="Print KEY<tab>VALUE.")] = False,
+    as_json: JsonFlag = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Read records and print their values, until interrupted or as the options say."""
+    if offset is not None and partition is None:
+        raise typer.BadParameter("--offset needs --partition")
+    if group is not None and (partition is not None or exit_at_end):
+        raise typer.BadParameter("a group chooses its partitions: no --partition, no --exit")
+    printer = Printer(max_messages, keys=show_keys, as_json=as_json)
+
+    async def work(client: Client) -> None:
+        consumer = Consumer(client, read_committed=read_committed)
+        idle = Idle(timeout_ms)
+        if group is not None:
+            member = GroupMember(client, group, topics, consumer, from_beginning=from_beginning)
+            await member.run(printer, idle)
+            return
+        chosen = await _chosen(client, topics, partition)
+        if offset is not None:
+            consumer.assign(dict.fromkeys(chosen, offset))
+        else:
+            # What ends at the end has to begin before it.
+            first = EARLIEST if from_beginning or exit_at_end else LATEST
+            consumer.assign(await end_offsets(client, chosen, first))
+        ends = await end_offsets(client, chosen, LATEST) if exit_at_end else None
+        await _follow(consumer, printer, idle, ends)
+
+    try:
+        run(bootstrap, work)
+    finally:
+        printer.flush()
+
+
+async def _chosen(client: Client, topics: list[str], partition: int | None) -> list[Partition]:
+    chosen = await partitions_of(client, topics)
+    if partition is None:
+        return chosen
+    chosen = [entry for entry in chosen if entry[1] == partition]
+    if not chosen:
+        raise CommandFailed(f"{', '.join(topics)} has no partition {partition}")
+    return chosen
+
+
+async def _follow(
+    consumer: Consumer, printer: Printer, idle: Idle, ends: dict[Partition, int] | None
+) -> None:
+    while not (idle.passed() or printer.done or (ends is not None and consumer.reached(ends))):
+        if await consumer.poll(printer):
+            idle.restart()
+        printer.flush()
+
+
+class Printer:
+    """Prints records until it has printed enough."""
+
+    def __init__(self, limit: int | None, *, keys: bool, as_json: bool) -> None:
+        self._left = limit if limit is not None else sys.maxsize
+        self._keys = keys
+        self._as_json = as_json
+        self._out = sys.stdout.buffer
+
+    @property
+    def done(self) -> bool:
+        return self._left <= 0
+
+    def __call__(self, record: Received) -> bool:
+        if self._as_json:
+            say_json(_record_json(record))
+        else:
+            if self._keys:
+                self._out.write((record.key or b"") + b"\t")
+            self._out.write((record.value or b"") + b"\n")
+        self._left -= 1
+        return not self.done
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+        self._out.flush()
+
+
+class Idle:
+    """How long nothing has come; never passes without a limit."""
+
+    def __init__(self, limit_ms: int | None) -> None:
+        self._limit_ms = limit_ms
+        self._since = time.monotonic()
+
+    def restart(self) -> None:
+        self._since = time.monotonic()
+
+    def passed(self) -> bool:
+        if self._limit_ms is None:
+            return False
+        return (time.monotonic() - self._since) * 1000 > self._limit_ms
+
+
+def _input(file: Path | None) -> BinaryIO:
+    if file is None:
+        return open(0, "rb", closefd=False)
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise CommandFailed(f"cannot read {file}: {error.strerror}") from None
+
+
+def _split(line: bytes, separator: bytes | None) -> Line:
+    if separator is None or separator not in line:
+        return Line(None, line)
+    key, _, value = line.partition(separator)
+    return Line(key, value)
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(data).decode()
+
+
+def _record_json(record: Received) -> dict[str, Any]:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }

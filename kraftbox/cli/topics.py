@@ -1,0 +1,217 @@
+"""`kraftbox topics`: list, create, describe, alter, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kraftbox.cli.client import BOOTSTRAP_DEFAULT, BootstrapOption, Client, check, run
+from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say, say_json, table
+from protocol.errors import ErrorCode
+from protocol.ids import uuid_to_text
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.metadata import MetadataResponse
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
+TIMEOUT_MS = 20_000
+
+
+def settings(pairs: list[str]) -> dict[str, str]:
+    """`KEY=VALUE` options as a mapping; a usage error otherwise."""
+    result = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE")
+        result[key] = value
+    return result
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    as_json: JsonFlag = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """List topics."""
+    reply = run(bootstrap, lambda client: client.metadata())
+    topics = [t for t in reply.topics if internal or not t.is_internal]
+    topics.sort(key=lambda topic: topic.name or "")
+    if as_json:
+        say_json([_topic_json(topic) for topic in topics])
+        return
+    table(["TOPIC", "PARTITIONS"], [(t.name, len(t.partitions)) for t in topics])
+
+
+@app.command()
+def create(
+    names: Names,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="-1 for the cluster's default.")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1 for the cluster's default.")
+    ] = -1,
+    configs: Annotated[
+        list[str], typer.Option("--config", metavar="KEY=VALUE", help="A topic configuration.")
+    ] = [],
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed when the topic is there.")
+    ] = False,
+    as_json: JsonFlag = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Create topics."""
+    chosen = [
+        CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+        for key, value in settings(configs).items()
+    ]
+    request = CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=replication_factor,
+                configs=chosen,
+            )
+            for name in names
+        ],
+        timeout_ms=TIMEOUT_MS,
+    )
+    reply = run(bootstrap, lambda client: client.send(request))
+    created = []
+    for topic in reply.topics:
+        if if_not_exists and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            continue
+        check(topic.error_code, topic.name, topic.error_message)
+        created.append(topic)
+    if as_json:
+        say_json(
+            [
+                {
+                    "name": topic.name,
+                    "topicId": uuid_to_text(topic.topic_id),
+                    "partitions": topic.num_partitions,
+                    "replicationFactor": topic.replication_factor,
+                }
+                for topic in created
+            ]
+        )
+        return
+    for topic in created:
+        say(f"created {topic.name} with {topic.num_partitions} partitions")
+
+
+@app.command()
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]")] = None,
+    as_json: JsonFlag = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Describe topics: leader, replicas and in-sync replicas of each partition."""
+    reply = run(bootstrap, lambda client: client.metadata(names or None))
+    for topic in reply.topics:
+        check(topic.error_code, topic.name or "")
+    if as_json:
+        say_json([_topic_json(topic) for topic in reply.topics])
+        return
+    rows = [
+        (
+            topic.name,
+            partition.partition_index,
+            partition.leader_id if partition.leader_id >= 0 else None,
+            partition.leader_epoch,
+            ",".join(map(str, partition.replica_nodes)),
+            ",".join(map(str, partition.isr_nodes)),
+        )
+        for topic in reply.topics
+        for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+    ]
+    table(["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR"], rows)
+
+
+@app.command()
+def alter(
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number.")],
+    as_json: JsonFlag = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Add partitions to a topic. Configurations are changed with `kraftbox configs alter`."""
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsRequest.CreatePartitionsTopic(
+                name=name, count=partitions, assignments=None
+            )
+        ],
+        timeout_ms=TIMEOUT_MS,
+    )
+    result = run(bootstrap, lambda client: client.send(request)).results[0]
+    check(result.error_code, name, result.error_message)
+    if as_json:
+        say_json({"name": name, "partitions": partitions})
+        return
+    say(f"{name} has {partitions} partitions")
+
+
+@app.command()
+def delete(
+    names: Names,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Succeed when the topic is not there.")
+    ] = False,
+    as_json: JsonFlag = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Delete topics and what is in them."""
+
+    async def work(client: Client) -> list[str]:
+        gone = []
+        with progress("deleting", len(names)) as ticker:
+            for name in names:
+                reply = await client.send(
+                    DeleteTopicsRequest(
+                        topics=[DeleteTopicsRequest.DeleteTopicState(name=name)],
+                        timeout_ms=TIMEOUT_MS,
+                    )
+                )
+                result = reply.responses[0]
+                absent = result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if not (if_exists and absent):
+                    check(result.error_code, name, result.error_message)
+                    gone.append(name)
+                ticker.advance()
+        return gone
+
+    gone = run(bootstrap, work)
+    if as_json:
+        say_json([{"name": name} for name in gone])
+        return
+    for name in gone:
+        say(f"deleted {name}")
+
+
+def _topic_json(topic: MetadataResponse.MetadataResponseTopic) -> dict[str, Any]:
+    if topic.name is None:
+        raise CommandFailed("the broker answered with a topic that has no name")
+    return {
+        "name": topic.name,
+        "topicId": uuid_to_text(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition": partition.partition_index,
+                "leader": partition.leader_id,
+                "leaderEpoch": partition.leader_epoch,
+                "replicas": partition.replica_nodes,
+                "isr": partition.isr_nodes,
+                "offline": partition.offline_replicas,
+            }
+            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+        ],
+    }

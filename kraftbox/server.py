@@ -1,0 +1,127 @@
+"""A node as a process: the loop, the signals, the end.
+
+`run` is shared by `kraftbox server` and `kraftbox up`. It builds the node from a configuration and
+real files, reports readiness, stops on SIGINT and SIGTERM, and returns the process's exit code: 0
+after a clean stop, 1 when something that must not fail did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import signal
+import socket
+from collections.abc import Callable, Mapping
+
+import uvloop
+
+from kraftbox.node import Node, build_node
+from runtime import log
+from runtime.clock import SystemClock
+from runtime.config import NodeConfig
+from runtime.config.env import merge
+from runtime.config.properties import PropertiesError, parse_properties
+from runtime.errors import StartupRefused
+from storage.files import Files, RealFiles
+
+_log = log.get_logger("kraftbox.server")
+
+STOP_MS_MAX = 30_000
+
+OnReady = Callable[[Node], None]
+
+
+def run_file(path: str | None, overrides: Mapping[str, str]) -> int:
+    """`kraftbox server`: properties from a file, the environment and overrides.
+
+    Raises ConfigError and StartupRefused.
+    """
+    mounted = None if path is None else read_properties(path)
+    props = {**merge(defaults={}, mounted=mounted, environ=os.environ), **overrides}
+    config = NodeConfig.parse(props, hostname=host_name(props))
+    configure_log(config)
+    return run(config)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A properties file; raises StartupRefused when it cannot be read or understood."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_properties(file.read())
+    except (OSError, UnicodeDecodeError, PropertiesError) as error:
+        raise StartupRefused(f"cannot read {path}: {error}") from None
+
+
+def host_name(props: Mapping[str, str]) -> str:
+    """The name to advertise for listeners without a host, looked up only when there is one."""
+    source = props.get("advertised.listeners") or props.get("listeners", "://:")
+    return socket.getfqdn() if "://:" in source else "localhost"
+
+
+def configure_log(config: NodeConfig, write: log.Write | None = None) -> None:
+    log.configure(
+        format=config["kraftbox.log.format"], level=config["kraftbox.log.level"], write=write
+    )
+
+
+def run(config: NodeConfig, *, on_ready: OnReady | None = None) -> int:
+    """Run a node until a signal or a fatal failure; returns the exit code.
+
+    Raises StartupRefused when the node cannot start for a reason the operator can remove.
+    """
+    # Cores know no other source of randomness than this one.
+    rng = random.Random(random.SystemRandom().getrandbits(128))
+    files = RealFiles(config["kraftbox.files.open.max"] or None)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(config, rng, files, on_ready))
+    finally:
+        files.close()
+        log.flush()
+
+
+async def _serve(
+    config: NodeConfig, rng: random.Random, files: Files, on_ready: OnReady | None
+) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    for warning in config.warnings:
+        _log.warning(warning)
+    node = build_node(config, clock=SystemClock(), rng=rng, files=files)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        starting = asyncio.ensure_future(_start(node, on_ready))
+        await asyncio.wait({starting, stopping, node.failed}, return_when="FIRST_COMPLETED")
+        if starting.done():
+            starting.result()
+            # Everything made so far stays: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+            await asyncio.wait({stopping, node.failed}, return_when="FIRST_COMPLETED")
+        else:
+            starting.cancel()
+            await asyncio.wait({starting})
+    finally:
+        stopping.cancel()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        await _stop(node)
+    return 1 if node.failed.done() else 0
+
+
+async def _start(node: Node, on_ready: OnReady | None) -> None:
+    await node.start()
+    if on_ready is not None:
+        on_ready(node)
+
+
+async def _stop(node: Node) -> None:
+    try:
+        async with asyncio.timeout(STOP_MS_MAX / 1000):
+            await node.stop()
+    except TimeoutError:
+        _log.error("The node did not stop in time and is ended", after_ms=STOP_MS_MAX)

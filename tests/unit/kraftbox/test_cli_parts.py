@@ -1,0 +1,48 @@
+"""Parts of the commands that need no node."""
+
+import pytest
+
+from kraftbox.cli.client import check, parse_bootstrap
+from kraftbox.cli.group_member import assign_range
+from kraftbox.cli.output import CommandFailed
+from kraftbox.cli.producer import murmur2
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_keys_go_where_kafkas_clients_put_them(key, hashed):
+    assert murmur2(key) == hashed & 0xFFFFFFFF
+
+
+def test_range_assignment_gives_neighbours_and_the_rest_to_the_first():
+    shares = assign_range({"b": ["t"], "a": ["t", "u"]}, {"t": 5, "u": 1})
+    assert shares == {"a": {"t": [0, 1, 2], "u": [0]}, "b": {"t": [3, 4]}}
+
+
+def test_more_members_than_partitions():
+    assert assign_range({"a": ["t"], "b": ["t"]}, {"t": 1}) == {"a": {"t": [0]}, "b": {}}
+
+
+def test_bootstrap_addresses():
+    assert parse_bootstrap("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
+    with pytest.raises(CommandFailed):
+        parse_bootstrap("localhost")
+
+
+def test_errors_are_named():
+    check(0, "topic x")
+    with pytest.raises(CommandFailed, match="topic x: UNKNOWN_TOPIC_OR_PARTITION: "):
+        check(3, "topic x")
+    with pytest.raises(CommandFailed, match="mine"):
+        check(40, "topic x", "mine")
+    with pytest.raises(CommandFailed, match="error 9999"):
+        check(9999, "topic x")
