@@ -258,7 +258,7 @@ class Partition:
         self.isr = self.maximal_isr = frozenset(isr)
         followers = [replica_id for replica_id in replicas if replica_id != self.node_id]
         if new_epoch:
-            self.log.assign_leader_epoch_start(leader_epoch)
+            self.log.note_leader_epoch(leader_epoch)
             self.leader_epoch_start = self.log.log_end_offset
             self._uncommitted.clear()
             # Nothing a follower told an earlier leader counts.

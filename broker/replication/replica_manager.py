@@ -26,10 +26,12 @@ from protocol.topic_name import topic_name_problem
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
+from storage.log.errors import LogFailed
 
 if TYPE_CHECKING:
-    from storage.log.log import AppendInfo
     from storage.log.manager import LogManager
+
+    from storage.log.log import AppendInfo
 
 ALL_REPLICAS: Final = -1
 """The value of acks that waits for the whole ISR."""
@@ -154,10 +156,10 @@ class ReplicaManager:
         valid = finish(records, header, rules, now_ms)
         data = valid.data
         try:
-            info = log.append_as_leader(data, partition.leader_epoch, now_ms)
-        except OSError as error:
-            self.storage_failed(partition, error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None) from error
+            info = log.append_as_leader(data, partition.leader_epoch, now_ms, header=valid.header)
+        except LogFailed as error:
+            self.storage_failed(partition, error.cause)
+            raise
         if not info.duplicate:
             counters = partition.counters
             counters.bytes_in += len(data)
@@ -271,7 +273,7 @@ class ReplicaManager:
     def _configure(self, partition: Partition, settings: TopicSettings) -> None:
         partition.rules = settings.rules
         partition.min_isr = settings.min_isr
-        partition.log.update_config(settings.log)
+        partition.log.config = settings.log
         if partition.is_leader:
             partition.maybe_advance_high_watermark()  # a lower minimum may let it go on
 
@@ -282,17 +284,13 @@ class ReplicaManager:
             return
         led, epoch = partition.is_leader, partition.leader_epoch
         if wanted.leader == self.node_id:
-            try:
-                new_epoch = partition.become_leader(
-                    leader_epoch=wanted.leader_epoch,
-                    partition_epoch=wanted.partition_epoch,
-                    replicas=wanted.replicas,
-                    isr=wanted.isr,
-                    now_ms=self._clock.monotonic_ms(),
-                )
-            except OSError as error:
-                self.storage_failed(partition, error)
-                return
+            new_epoch = partition.become_leader(
+                leader_epoch=wanted.leader_epoch,
+                partition_epoch=wanted.partition_epoch,
+                replicas=wanted.replicas,
+                isr=wanted.isr,
+                now_ms=self._clock.monotonic_ms(),
+            )
             if new_epoch:
                 if led:
                     self._tell_resigned(partition, wanted.leader_epoch)

@@ -67,13 +67,15 @@ class FetchWait(Wait):
     `places` are the partitions that it is registered with, for `Partition.remove_fetch_wait`.
     """
 
-    __slots__ = ("_missing_bytes", "_ready", "places")
+    __slots__ = ("_missing_bytes", "_ready", "over", "places", "timed_out")
 
     def __init__(self, missing_bytes: int, ready: Callable[[FetchWait], None]) -> None:
         super().__init__()
         self._missing_bytes = missing_bytes
         self._ready = ready
         self.places: list[Any] = []
+        self.timed_out = False
+        self.over = False  # the connection is gone
 
     def more_bytes(self, size_bytes: int) -> None:
         """`size_bytes` more became readable in one of the partitions."""
@@ -86,6 +88,7 @@ class FetchWait(Wait):
         self._ready(self)
 
     def expired(self, now_ms: float) -> None:
+        self.timed_out = True
         self._ready(self)
 
     def leave(self) -> None:
@@ -95,4 +98,5 @@ class FetchWait(Wait):
         self.places.clear()
 
     def dropped(self) -> None:
+        self.over = True
         self.leave()

@@ -1,0 +1,406 @@
+"""Fetch (key 1), versions 4-18.
+
+Behaviour: reads each wanted partition up to what the reader may see (a follower: the log end; a
+consumer: the high watermark, or with read_committed the last stable offset), at least one whole
+batch in all, and answers at once when `min_bytes` are there, when any partition has an error or a
+divergence, or when nothing is wanted; else it waits for bytes, for an interruption (leadership,
+deletion) or for `max_wait_ms`, and reads again.
+
+Versions: 5 log start, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 10 zstd, 11 rack, 12
+divergence instead of a separate OffsetForLeaderEpoch, 13 topic ids, 15 replica state with broker
+epoch (KIP-903), 16 leaders (KIP-951), 17 directory ids, 18 the follower's high watermark
+(KIP-1166). Before 10 zstd batches cannot be sent: UNSUPPORTED_COMPRESSION_TYPE.
+
+Authorisation: a request that names a replica id must come from that replica: the id must be among
+the partition's replicas and registered, else it is answered NOT_LEADER_OR_FOLLOWER, and only the
+broker's current epoch moves its state (B32).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from broker.apis.leader_hints import LeaderHints
+from broker.context import BrokerContext
+from broker.replication.fetch_session import FetchPlan, PartitionKey
+from broker.replication.partition import Partition
+from broker.replication.waits import FetchWait
+from protocol.api_keys import ApiKey
+from protocol.compression import Codec
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.transport.dispatch import Body, HandlerTable, Reply, RequestContext
+
+if TYPE_CHECKING:
+    import asyncio
+
+MIN_VERSION: Final = 4
+MAX_VERSION: Final = 18
+SESSIONS_SINCE: Final = 7
+ZSTD_SINCE: Final = 10
+TOPIC_IDS_SINCE: Final = 13
+REPLICA_STATE_SINCE: Final = 15
+LEADERS_SINCE: Final = 16
+
+READ_COMMITTED: Final = 1
+CONSUMER: Final = -1
+
+_Data = FetchResponse.PartitionData
+_Wanted = FetchRequest.FetchPartition
+_Read = tuple[PartitionKey, _Data]
+
+# Shared by all answers, which never change them: an object per field and partition is dear.
+_NO_DIVERGENCE: Final = FetchResponse.EpochEndOffset()
+_NO_LEADER: Final = FetchResponse.LeaderIdAndEpoch()
+_NO_SNAPSHOT: Final = FetchResponse.SnapshotId()
+
+_news = attrgetter(*(f.name for f in _Data.FIELDS if f.name != "records"))
+"""What a session compares: every field of the schema but the record bytes."""
+
+
+def register(table: HandlerTable, broker: BrokerContext) -> None:
+    api = FetchApi(broker)
+    table.register(ApiKey.FETCH, api.handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+
+
+class FetchApi:
+    """The handler; a plain function per request, which may return a future."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self.broker = broker
+        self.hints = LeaderHints(broker.metadata)
+        self.response_bytes_max: int = broker.config["fetch.max.bytes"]
+
+    def handle(self, context: RequestContext, request: FetchRequest) -> Reply:
+        replica_id, broker_epoch = _replica(context, request)
+        by_id = context.api_version >= TOPIC_IDS_SINCE
+        try:
+            plan = self.broker.sessions.begin(
+                session_id=request.session_id,
+                session_epoch=request.session_epoch,
+                wanted=_wanted(request, by_id),
+                forgotten=lambda: _forgotten(request, by_id),
+                privileged=replica_id >= 0,
+                uses_topic_ids=by_id,
+                now_ms=self.broker.clock.monotonic_ms(),
+            )
+        except ApiError as error:
+            return FetchResponse(error_code=error.code)
+        fetch = _Fetch(self, context, request, plan, replica_id, broker_epoch)
+        return fetch.start()
+
+
+class _Fetch:
+    """One request from its arrival to its answer."""
+
+    __slots__ = (
+        "_answered",
+        "_api",
+        "_broker",
+        "_broker_epoch",
+        "_bytes",
+        "_context",
+        "_deadline_ms",
+        "_future",
+        "_must_answer",
+        "_plan",
+        "_queued",
+        "_reads",
+        "_replica_id",
+        "_request",
+        "_wait",
+    )
+
+    def __init__(
+        self,
+        api: FetchApi,
+        context: RequestContext,
+        request: FetchRequest,
+        plan: FetchPlan[_Wanted],
+        replica_id: int,
+        broker_epoch: int,
+    ) -> None:
+        self._api = api
+        self._broker = api.broker
+        self._context = context
+        self._request = request
+        self._plan = plan
+        self._replica_id = replica_id
+        self._broker_epoch = broker_epoch
+        self._deadline_ms = 0.0
+        self._future: asyncio.Future[Body] | None = None
+        self._wait: FetchWait | None = None
+        self._queued = False
+        self._reads: list[_Read] = []
+        self._bytes = 0
+        self._must_answer = False
+
+    def start(self) -> Reply:
+        """Reads once; answers or begins to wait."""
+        request = self._request
+        self._read_all()
+        if self._enough or request.max_wait_ms <= 0 or not self._plan.partitions:
+            return self._response()
+        self._deadline_ms = self._broker.clock.monotonic_ms() + request.max_wait_ms
+        self._future = self._broker.waits.new_future()
+        self._hold()
+        return self._future
+
+    @property
+    def _enough(self) -> bool:
+        return self._must_answer or self._bytes >= self._request.min_bytes
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        self._reads = []
+        wait = FetchWait(self._request.min_bytes - self._bytes, self._ready)
+        self._wait = wait
+        for key, _ in self._plan.partitions:
+            partition = self._local(key)
+            if partition is not None:
+                partition.add_fetch_wait(wait, replica=self._replica_id >= 0)
+        self._broker.waits.hold(wait, self._deadline_ms, self._context.connection)
+
+    def _ready(self, wait: FetchWait) -> None:
+        if not self._queued:
+            self._queued = True
+            self._broker.waits.soon(self._finish)
+
+    def _finish(self) -> None:
+        """Something may be there, or the time is up: read again and answer, or wait on."""
+        self._queued = False
+        wait, future = self._wait, self._future
+        if wait is None or future is None or future.done() or wait.over:
+            return
+        self._broker.waits.purgatory.remove(wait)
+        wait.leave()
+        try:
+            self._read_all()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client must not hang on it
+            future.set_exception(error)
+            return
+        if self._enough or wait.timed_out:
+            self._wait = None
+            future.set_result(self._response())
+        else:
+            self._hold()
+
+    def _local(self, key: PartitionKey) -> Partition | None:
+        try:
+            return self._find(key)
+        except ApiError:
+            return None
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _find(self, key: PartitionKey) -> Partition:
+        topic, index = key
+        replicas = self._broker.replicas
+        if isinstance(topic, bytes):
+            return replicas.find_by_id(topic, index)
+        return replicas.find(topic, index)
+
+    def _read_all(self) -> None:
+        limit = min(self._request.max_bytes, self._api.response_bytes_max)
+        reads: list[_Read] = []
+        total = 0
+        self._must_answer = False
+        for key, wanted in self._plan.partitions:
+            partition: Partition | None = None
+            try:
+                partition = self._find(key)
+                data = self._read(partition, wanted, limit - total, min_one_batch=total == 0)
+            except ApiError as error:
+                if partition is not None:
+                    partition.counters.failed_fetches += 1
+                data = _failure(wanted.partition, error.code)
+                self._must_answer = True
+            else:
+                records = data.records
+                if records:
+                    total += len(records)
+                elif data.diverging_epoch is not _NO_DIVERGENCE:
+                    self._must_answer = True
+            reads.append((key, data))
+        self._reads = reads
+        self._bytes = total
+
+    def _read(
+        self, partition: Partition, wanted: _Wanted, budget: int, *, min_one_batch: bool
+    ) -> _Data:
+        log = partition.require_leader(wanted.current_leader_epoch)
+        follower = self._replica_id >= 0
+        if follower:
+            self._check_follower(partition)
+        if wanted.last_fetched_epoch >= 0:
+            diverging = _divergence(partition, wanted)
+            if diverging is not None:
+                return self._facts(partition, b"", diverging)
+        high_watermark = log.high_watermark
+        committed = self._request.isolation_level == READ_COMMITTED
+        if follower:
+            end = log.log_end_offset
+        else:
+            end = log.last_stable_offset if committed else high_watermark
+        offset = wanted.fetch_offset
+        records = log.read(
+            offset,
+            max(0, min(budget, wanted.partition_max_bytes)),
+            max_offset=end,
+            min_one_batch=min_one_batch,
+        ).data
+        if records and self._context.api_version < ZSTD_SINCE:
+            _refuse_zstd(records)
+        data = self._facts(partition, records, _NO_DIVERGENCE)
+        if follower:
+            self._follower_fetched(partition, wanted)
+        elif committed:
+            # Up to `end`, which may be more than was read: a reader skips what it does not meet.
+            data.aborted_transactions = [
+                FetchResponse.AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in (log.aborted_transactions(offset, end) if records else ())
+            ]
+        return data
+
+    def _facts(
+        self, partition: Partition, records: bytes, diverging: FetchResponse.EpochEndOffset
+    ) -> _Data:
+        log = partition.log
+        return _Data(
+            partition_index=partition.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=diverging,
+            current_leader=_NO_LEADER,
+            snapshot_id=_NO_SNAPSHOT,
+            aborted_transactions=None,
+            records=records,
+        )
+
+    def _check_follower(self, partition: Partition) -> None:
+        replica_id = self._replica_id
+        if (
+            replica_id not in partition.remote
+            or replica_id not in self._broker.metadata.image.cluster.brokers
+        ):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+
+    def _follower_fetched(self, partition: Partition, wanted: _Wanted) -> None:
+        registered = self._broker.metadata.image.cluster.brokers[self._replica_id]
+        if registered.epoch != self._broker_epoch:
+            return  # a request from before a restart, or one that knows no epoch: it proves nothing
+        partition.follower_fetched(
+            self._replica_id,
+            offset=wanted.fetch_offset,
+            log_start=wanted.log_start_offset,
+            broker_epoch=self._broker_epoch,
+            now_ms=self._broker.clock.monotonic_ms(),
+        )
+
+    # --- answering ----------------------------------------------------------------------------
+
+    def _response(self) -> FetchResponse:
+        session, incremental = self._plan.session, self._plan.incremental
+        response = FetchResponse(session_id=self._plan.session_id)
+        topics = response.responses
+        last_topic: str | bytes | None = None
+        for key, data in self._reads:
+            records = data.records
+            if session is not None:
+                force = bool(records or data.error_code) or (
+                    data.diverging_epoch is not _NO_DIVERGENCE
+                )
+                news = session.news(key, _news(data), force=force)
+                if incremental and not news:
+                    continue
+            topic = key[0]
+            if topic != last_topic:
+                last_topic = topic
+                topics.append(
+                    FetchResponse.FetchableTopicResponse(topic_id=topic)
+                    if isinstance(topic, bytes)
+                    else FetchResponse.FetchableTopicResponse(topic=topic)
+                )
+            topics[-1].partitions.append(data)
+            if records:
+                self._count(key, len(records))
+                if session is not None:
+                    session.served(key)
+        self._reads = []
+        if self._must_answer and self._context.api_version >= LEADERS_SINCE:
+            epochs = {key: wanted.current_leader_epoch for key, wanted in self._plan.partitions}
+            self._api.hints.add_to_fetch(self._context, response, epochs)
+        return response
+
+    def _count(self, key: PartitionKey, size_bytes: int) -> None:
+        partition = self._local(key)
+        if partition is None:
+            return
+        counters = partition.counters
+        counters.fetches += 1
+        if self._replica_id >= 0:
+            counters.replication_bytes_out += size_bytes
+        else:
+            counters.bytes_out += size_bytes
+
+
+def _replica(context: RequestContext, request: FetchRequest) -> tuple[int, int]:
+    """(replica id, broker epoch) of the sender; (-1, -1) for a consumer."""
+    if context.api_version >= REPLICA_STATE_SINCE:
+        state = request.replica_state
+        return state.replica_id, state.replica_epoch
+    return request.replica_id, -1
+
+
+def _wanted(request: FetchRequest, by_id: bool) -> list[tuple[PartitionKey, _Wanted]]:
+    wanted: dict[PartitionKey, _Wanted] = {}
+    for topic in request.topics:
+        name: str | bytes = topic.topic_id if by_id else topic.topic
+        for partition in topic.partitions:
+            wanted[(name, partition.partition)] = partition
+    return list(wanted.items())
+
+
+def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[PartitionKey]:
+    for topic in request.forgotten_topics_data:
+        name: str | bytes = topic.topic_id if by_id else topic.topic
+        for index in topic.partitions:
+            yield name, index
+
+
+def _divergence(partition: Partition, wanted: _Wanted) -> FetchResponse.EpochEndOffset | None:
+    """Where the reader's log left the leader's, None if it did not (KIP-595)."""
+    log = partition.log
+    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, None)
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
+
+
+def _refuse_zstd(records: bytes) -> None:
+    """A client that old cannot read zstd (KIP-110)."""
+    from protocol.batch.header import iter_batches
+
+    for header, _ in iter_batches(records):
+        if header.codec_id == Codec.ZSTD:
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None)
+
+
+def _failure(index: int, code: ErrorCode) -> _Data:
+    return _Data(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        diverging_epoch=_NO_DIVERGENCE,
+        current_leader=_NO_LEADER,
+        snapshot_id=_NO_SNAPSHOT,
+        aborted_transactions=None,
+    )

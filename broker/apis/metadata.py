@@ -1,0 +1,132 @@
+"""Metadata (key 3), versions 0-13.
+
+Behaviour: brokers that are alive on the client's listener, a broker to send admin requests to, and
+the topics asked for: all of them for null (version 0: for an empty list), none for an empty list.
+An unknown topic is UNKNOWN_TOPIC_OR_PARTITION; if the client and `auto.create.topics.enable` allow
+it, its creation is started and the client finds it when it asks again. An illegal name is
+INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID.
+
+Versions: 4 may forbid creation, 5 offline replicas, 7 leader epochs, 8 authorised operations, 9
+flexible, 10 topic ids, 12 asking by id, 13 a top-level error. Before 12 a request with ids is
+refused (INVALID_REQUEST): what they meant was never defined.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from broker.auto_topics import TopicCreator
+from broker.context import BrokerContext
+from broker.topic_view import FLEXIBLE_SINCE, TopicBlobs, encode_topic, split_response
+from metalog.image.values import TopicImage
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.ids import ZERO_UUID
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.topic_name import is_internal_topic, topic_name_problem
+from protocol.transport.dispatch import EncodedReply, HandlerTable, Reply, RequestContext
+from protocol.varint import encode_uvarint
+
+MIN_VERSION: Final = 0
+MAX_VERSION: Final = 13
+IDS_SINCE: Final = 12
+
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def register(table: HandlerTable, broker: BrokerContext, creator: TopicCreator) -> None:
+    api = MetadataApi(broker, creator)
+    table.register(ApiKey.METADATA, api.handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+
+
+class MetadataApi:
+    """The handler; everything is in memory, so it never waits."""
+
+    def __init__(self, broker: BrokerContext, creator: TopicCreator) -> None:
+        self._metadata = broker.metadata
+        self._creator = creator
+        self._blobs = TopicBlobs(broker.metadata)
+
+    def handle(self, context: RequestContext, request: MetadataRequest) -> Reply:
+        version, listener = context.api_version, context.listener
+        metadata = self._metadata
+        response = MetadataResponse(
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(
+                    node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+                for broker, endpoint in metadata.alive_brokers(listener)
+            ],
+            cluster_id=metadata.cluster_id,
+            controller_id=metadata.controller_hint(listener),
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            ),
+        )
+        topics = self._topics(context, request)
+        head, tail = split_response(response, version)
+        if version >= FLEXIBLE_SINCE:
+            count = encode_uvarint(len(topics) + 1)
+        else:
+            count = len(topics).to_bytes(4, "big")
+        return EncodedReply([b"".join((head, count, *topics, tail))])
+
+    def _topics(self, context: RequestContext, request: MetadataRequest) -> list[bytes]:
+        version, listener = context.api_version, context.listener
+        metadata = self._metadata
+        reachable = self._blobs.reachable(listener)
+        operations = request.include_topic_authorized_operations
+        wanted = request.topics
+        if wanted is None or (version == 0 and not wanted):
+            by_name = metadata.image.topics.by_name
+            return [
+                self._blobs.get(by_name[name], reachable, listener, version, operations)
+                for name in metadata.topic_names()
+            ]
+        blobs: list[bytes] = []
+        unknown: list[str] = []
+        for key in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
+            topic = self._find(*key, version)
+            if isinstance(topic, TopicImage):
+                blobs.append(self._blobs.get(topic, reachable, listener, version, operations))
+            elif topic.error_code == _UNKNOWN and topic.name:
+                unknown.append(topic.name)
+            else:
+                blobs.append(encode_topic(topic, version))
+        if unknown:
+            if request.allow_auto_topic_creation:
+                self._creator.create_soon(unknown)
+            blobs += [
+                encode_topic(_failure(name, ZERO_UUID, _UNKNOWN), version) for name in unknown
+            ]
+        return blobs
+
+    def _find(
+        self, name: str | None, topic_id: bytes, version: int
+    ) -> TopicImage | MetadataResponse.MetadataResponseTopic:
+        """The topic, or the entry that says why not."""
+        if topic_id == ZERO_UUID and name is not None:
+            topic = self._metadata.topic(name)
+            if topic is not None:
+                return topic
+            legal = topic_name_problem(name) is None
+            return _failure(
+                name, ZERO_UUID, _UNKNOWN if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+            )
+        if version < IDS_SINCE:
+            return _failure(name or "", topic_id, ErrorCode.INVALID_REQUEST)
+        return self._metadata.topic_by_id(topic_id) or _failure(
+            None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID
+        )
+
+
+def _failure(
+    name: str | None, topic_id: bytes, error: ErrorCode
+) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=error,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name is not None and is_internal_topic(name),
+    )

@@ -1,0 +1,40 @@
+"""What the handlers of a broker share: its parts, by name."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.metadata_cache import MetadataCache
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.replica_manager import ReplicaManager
+from broker.replication.waits_driver import WaitsDriver
+from broker.topic_settings import TopicSettingsTable
+from protocol.messages.fetch import FetchRequest
+from runtime.clock import Clock
+from runtime.config import NodeConfig
+from runtime.tasks import Supervisor
+
+if TYPE_CHECKING:
+    from broker.controller_channel import ControllerChannel
+    from storage.files.port import Files
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerContext:
+    """One broker's parts. Frozen: parts change inside, never which part it is."""
+
+    node_id: int
+    cluster_id: str
+    config: NodeConfig
+    clock: Clock
+    rng: random.Random
+    files: Files
+    metadata: MetadataCache
+    settings: TopicSettingsTable
+    replicas: ReplicaManager
+    sessions: FetchSessionCache[FetchRequest.FetchPartition]
+    waits: WaitsDriver
+    controller: ControllerChannel
+    supervisor: Supervisor

@@ -1,0 +1,128 @@
+"""Requests to the active controller, wherever it is now.
+
+One connection, opened when first needed and dropped when it fails or when the node behind it says
+that it is not the controller. `request` tries once; `request_until` tries again, with pauses that
+grow, until the controller has answered or the time is up. A broker has one channel for its
+heartbeats and another for everything else, so that no slow request can delay a heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+from runtime.clock import Clock
+
+BACK_OFF_MS = 20.0
+BACK_OFF_MAX_MS = 1000.0
+
+R = TypeVar("R", bound=Response)
+
+
+class ControllerUnavailable(Exception):
+    """No answer from an active controller; the text says what was tried."""
+
+
+class ControllerChannel:
+    """A connection to the active controller."""
+
+    def __init__(
+        self,
+        endpoint: Callable[[], tuple[str, int] | None],
+        *,
+        client_id: str,
+        clock: Clock,
+        rng: random.Random,
+        connect_timeout_ms: float = 10_000.0,
+    ) -> None:
+        """`endpoint` names the active controller's address now, None while there is none."""
+        self._endpoint = endpoint
+        self._client_id = client_id
+        self._clock = clock
+        self._rng = rng
+        self._connect_timeout_ms = connect_timeout_ms
+        self._connection: Connection | None = None
+        self._connected_to: tuple[str, int] | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+
+    async def request(
+        self, message: Request[R], timeout_ms: float, *, version: int | None = None
+    ) -> R:
+        """Asks once.
+
+        Raises:
+            ControllerUnavailable: no controller, no connection, no answer in time, or the node
+                asked is not the active controller (any more).
+            ApiError: UNSUPPORTED_VERSION, the controller knows no version of the request.
+        """
+        connection = await self._connected(timeout_ms)
+        try:
+            response = await connection.request(message, timeout_ms, version=version)
+        except (ProtocolError, OSError) as error:
+            self._drop(connection)
+            raise ControllerUnavailable(f"{type(error).__name__}: {error}") from error
+        if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            self._drop(connection)
+            raise ControllerUnavailable(f"{self._connected_to} is not the active controller")
+        return response
+
+    async def request_until(self, message: Request[R], deadline_ms: float) -> R:
+        """Asks until there is an answer or `deadline_ms` (monotonic) has come.
+
+        Raises:
+            ApiError: REQUEST_TIMED_OUT, with the last failure in its text.
+        """
+        pause_ms = BACK_OFF_MS
+        while True:
+            remaining_ms = deadline_ms - self._clock.monotonic_ms()
+            if remaining_ms <= 0:
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "The controller did not answer in time")
+            try:
+                return await self.request(message, remaining_ms)
+            except ControllerUnavailable as error:
+                jittered_ms = pause_ms * self._rng.uniform(0.8, 1.2)
+                if self._closed or self._clock.monotonic_ms() + jittered_ms >= deadline_ms:
+                    raise ApiError(
+                        ErrorCode.REQUEST_TIMED_OUT, f"The controller is not available: {error}"
+                    ) from error
+                await asyncio.sleep(jittered_ms / 1000.0)
+                pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
+
+    async def close(self) -> None:
+        """Closes the connection; requests in flight fail."""
+        self._closed = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connected(self, timeout_ms: float) -> Connection:
+        async with self._connecting:
+            target = self._endpoint()
+            if self._closed or target is None:
+                raise ControllerUnavailable("no active controller is known")
+            connection = self._connection
+            if connection is not None and self._connected_to == target and not connection.is_closed:
+                return connection
+            if connection is not None:
+                self._drop(connection)
+            try:
+                connection = await Connection.connect(
+                    *target, self._client_id, min(timeout_ms, self._connect_timeout_ms)
+                )
+            except (ApiError, ProtocolError, OSError) as error:
+                raise ControllerUnavailable(
+                    f"{target[0]}:{target[1]}: {type(error).__name__}: {error}"
+                ) from error
+            self._connection, self._connected_to = connection, target
+            return connection
+
+    def _drop(self, connection: Connection) -> None:
+        if self._connection is connection:
+            self._connection = None
+        connection.abort()

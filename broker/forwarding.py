@@ -1,0 +1,139 @@
+"""Requests that only the controller may decide, sent on in an Envelope (KIP-590).
+
+A broker does not look into them: header and body go to the active controller together with who
+asked and from where, and the body of the answer goes back as it came. When the controller moves or
+cannot be reached the request is repeated until the client's own time, or ours, is over; then the
+client hears REQUEST_TIMED_OUT in the form that its request has for errors.
+
+The versions offered are those that the controllers of this release serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import Any, Final, NamedTuple
+
+from broker.context import BrokerContext
+from broker.controller_channel import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
+from broker.forwarding_errors import error_response
+from protocol.api_keys import ApiKey
+from protocol.codec import encode
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from protocol.internal.default_principal_data import DefaultPrincipalData
+from protocol.messages.envelope import EnvelopeRequest
+from protocol.schema import Request
+from protocol.transport.dispatch import (
+    Body,
+    CloseConnection,
+    EncodedReply,
+    HandlerTable,
+    RequestContext,
+)
+
+FORWARD_TIMEOUT_MS: Final = 30_000.0
+TIMEOUT_GRACE_MS: Final = 1_000.0
+"""On top of a request's own timeout, so that the controller's answer to it arrives."""
+
+
+class Forwarded(NamedTuple):
+    """One API that is sent on."""
+
+    api: ApiKey
+    min_version: int | None = None
+    max_version: int | None = None
+
+
+FORWARDED: Final = (
+    Forwarded(ApiKey.CREATE_TOPICS),
+    Forwarded(ApiKey.DELETE_TOPICS),
+    Forwarded(ApiKey.ALTER_CONFIGS),
+    Forwarded(ApiKey.CREATE_PARTITIONS),
+    Forwarded(ApiKey.ELECT_LEADERS),
+    Forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS),
+    Forwarded(ApiKey.DESCRIBE_QUORUM),
+    Forwarded(ApiKey.UPDATE_FEATURES),
+    Forwarded(ApiKey.UNREGISTER_BROKER),
+)
+
+
+def register(table: HandlerTable, broker: BrokerContext) -> None:
+    forwarder = Forwarder(broker)
+    for entry in FORWARDED:
+        table.register(
+            entry.api,
+            forwarder.handle,
+            min_version=entry.min_version,
+            max_version=entry.max_version,
+        )
+
+
+class Forwarder:
+    """Wraps requests, unwraps answers."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+
+    async def handle(self, context: RequestContext, request: Request[Any]) -> Body:
+        """Sends one request on and returns the controller's answer."""
+        clock = self._broker.clock
+        envelope = EnvelopeRequest(
+            request_data=_frame(context, request),
+            request_principal=_principal(context.principal),
+            client_host_address=_address(context.client_host),
+        )
+        deadline_ms = clock.monotonic_ms() + _patience_ms(request)
+        pause_ms = BACK_OFF_MS
+        while (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
+            try:
+                answer = await self._broker.controller.request(envelope, left_ms)
+            except ControllerUnavailable:
+                await asyncio.sleep(pause_ms * self._broker.rng.uniform(0.8, 1.2) / 1000.0)
+                pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
+                continue
+            if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                raise CloseConnection(
+                    f"the controller serves no {context.api_key.name} {context.api_version}"
+                )
+            if answer.error_code or answer.response_data is None:
+                return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return _unwrap(context, answer.response_data)
+        return error_response(request, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _frame(context: RequestContext, request: Request[Any]) -> bytes:
+    header = RequestHeader(
+        context.api_key, context.api_version, context.correlation_id, context.client_id
+    )
+    return encode_request_header(header) + encode(request, context.api_version)
+
+
+def _principal(text: str) -> bytes:
+    """The principal in the form that Kafka's default builder reads: version, then fields."""
+    kind, _, name = text.partition(":")
+    version = DefaultPrincipalData.VERSIONS.last
+    data = DefaultPrincipalData(type=kind, name=name)
+    return version.to_bytes(2, "big") + encode(data, version)
+
+
+def _address(host: str) -> bytes:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        return bytes(4)  # a peer without an address of its own, as in simulation
+
+
+def _unwrap(context: RequestContext, data: bytes) -> EncodedReply:
+    correlation_id, offset = decode_response_header(data, context.api_key, context.api_version)
+    if correlation_id != context.correlation_id:
+        raise ProtocolError("correlation id in an envelope", correlation_id)
+    return EncodedReply([memoryview(data)[offset:]])
+
+
+def _patience_ms(request: Request[Any]) -> float:
+    """How long the client may be expected to wait."""
+    asked_ms: int | None = getattr(request, "timeout_ms", None)
+    if asked_ms is None or asked_ms <= 0:
+        return FORWARD_TIMEOUT_MS
+    return min(asked_ms + TIMEOUT_GRACE_MS, FORWARD_TIMEOUT_MS)

@@ -1,0 +1,207 @@
+"""Sends what the broker's lifecycle asks for and feeds the answers back.
+
+One task sleeps until the lifecycle's next deadline or until an event comes, and steps. A request
+that a step asks for (there is at most one in flight) runs as a task of its own and ends as an
+event, so that a controller that does not answer cannot delay the farewell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from broker.controller_channel import ControllerChannel, ControllerUnavailable
+from broker.lifecycle import (
+    BecameReady,
+    BrokerLifecycle,
+    Effect,
+    Event,
+    FencingChanged,
+    GiveUp,
+    Heartbeat,
+    HeartbeatAnswered,
+    HeartbeatFailed,
+    MayStop,
+    MetadataReplayed,
+    Register,
+    Registered,
+    RegistrationFailed,
+    ShutdownRequested,
+    Started,
+    TimerFired,
+)
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from runtime.clock import Clock
+from runtime.errors import StartupRefused
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+
+REGISTRATION_TIMEOUT_MS: Final = 10_000.0
+
+_log = get_logger("broker.lifecycle")
+
+
+class LifecycleDriver:
+    """Runs one `BrokerLifecycle`."""
+
+    def __init__(
+        self,
+        lifecycle: BrokerLifecycle,
+        *,
+        node_id: int,
+        registration: Callable[[], BrokerRegistrationRequest],
+        channel: ControllerChannel,
+        supervisor: Supervisor,
+        clock: Clock,
+        heartbeat_timeout_ms: float,
+    ) -> None:
+        """`registration` builds the request anew for each try."""
+        self.lifecycle = lifecycle
+        self._node_id = node_id
+        self._registration = registration
+        self._channel = channel
+        self._supervisor = supervisor
+        self._clock = clock
+        self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._events: list[Event] = []
+        self._wake = asyncio.Event()
+        self._quiet = RateLimited(clock, 10_000)
+        loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[None] = loop.create_future()
+        self.may_stop: asyncio.Future[bool] = loop.create_future()
+
+    def start(self) -> None:
+        """Logs are open, listeners are bound."""
+        self._tell(Started())
+
+    def metadata_replayed(self, offset: int, registered_epoch: int | None) -> None:
+        """The image has moved on."""
+        self._tell(MetadataReplayed(offset, registered_epoch))
+
+    def request_shutdown(self, timeout_ms: float) -> None:
+        """Begin the farewell; `may_stop` is done when it is over."""
+        self._tell(ShutdownRequested(self._clock.monotonic_ms() + timeout_ms))
+
+    def _tell(self, event: Event) -> None:
+        # Only the newest position of the metadata log matters.
+        events = self._events
+        if events and isinstance(event, MetadataReplayed) and isinstance(events[-1], type(event)):
+            events.pop()
+        events.append(event)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Lives until the farewell is over."""
+        while not self.may_stop.done():
+            await self._sleep()
+            events, self._events = [*self._events, TimerFired()], []
+            for event in events:
+                for effect in self.lifecycle.step(event, self._clock.monotonic_ms()):
+                    self._perform(effect)
+
+    async def _sleep(self) -> None:
+        if not self._events:
+            due_ms = self.lifecycle.next_deadline_ms()
+            wait_s = None
+            if due_ms is not None:
+                wait_s = max(0.0, due_ms - self._clock.monotonic_ms()) / 1000.0
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+        self._wake.clear()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Register():
+                self._send("registration", self._register())
+            case Heartbeat():
+                self._send("heartbeat", self._heartbeat(effect))
+            case BecameReady():
+                _log.info("broker is ready", broker_epoch=self.lifecycle.broker_epoch)
+                self._set_ready(None)
+            case FencingChanged():
+                tell = _log.warning if effect.fenced else _log.info
+                tell("broker is fenced" if effect.fenced else "broker is unfenced")
+            case MayStop():
+                if not effect.granted:
+                    _log.warning("controlled shutdown was not granted in time")
+                self._finish(effect.granted)
+            case GiveUp():
+                self._set_ready(
+                    StartupRefused(
+                        f"the controller refuses to register broker {self._node_id}: "
+                        f"{effect.error.name}: {effect.error.text}"
+                    )
+                )
+                self._finish(False)
+
+    def _set_ready(self, refused: StartupRefused | None) -> None:
+        if self.ready.done():
+            return
+        if refused is None:
+            self.ready.set_result(None)
+        else:
+            self.ready.set_exception(refused)
+
+    def _send(self, what: str, request: Coroutine[None, None, Event]) -> None:
+        async def send() -> None:
+            self._tell(await request)
+
+        self._supervisor.spawn(f"broker {what}", send())
+
+    def _finish(self, granted: bool) -> None:
+        if not self.ready.done():
+            self.ready.cancel()
+        if not self.may_stop.done():
+            self.may_stop.set_result(granted)
+
+    async def _register(self) -> Event:
+        try:
+            response = await self._channel.request(self._registration(), REGISTRATION_TIMEOUT_MS)
+        except ControllerUnavailable as error:
+            self._grumble("registration", str(error))
+            return RegistrationFailed(None)
+        except ApiError as error:
+            self._grumble("registration", str(error))
+            return RegistrationFailed(error.code)
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._grumble("registration", code.name)
+            return RegistrationFailed(code)
+        _log.info("broker is registered", broker_epoch=response.broker_epoch)
+        return Registered(response.broker_epoch)
+
+    async def _heartbeat(self, beat: Heartbeat) -> Event:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._node_id,
+            broker_epoch=beat.broker_epoch,
+            current_metadata_offset=beat.metadata_offset,
+            want_fence=beat.want_fence,
+            want_shut_down=beat.want_shut_down,
+        )
+        try:
+            response = await self._channel.request(request, self._heartbeat_timeout_ms)
+        except ControllerUnavailable as error:
+            self._grumble("heartbeat", str(error))
+            return HeartbeatFailed(None)
+        except ApiError as error:
+            self._grumble("heartbeat", str(error))
+            return HeartbeatFailed(error.code)
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._grumble("heartbeat", code.name)
+            return HeartbeatFailed(code)
+        return HeartbeatAnswered(
+            is_caught_up=response.is_caught_up,
+            is_fenced=response.is_fenced,
+            should_shut_down=response.should_shut_down,
+        )
+
+    def _grumble(self, what: str, why: str) -> None:
+        held_back = self._quiet.admit(what)
+        if held_back is not None:
+            _log.warning(f"{what} failed, trying again", error=why, held_back=held_back)
