@@ -70,8 +70,8 @@ def _struct_to_json(value: Struct, version: int) -> dict[str, Any]:
             continue
         elif item is None and version not in parse_versions(f.nullable):
             raise EncodeError(f"{cls.__qualname__}.{f.name}", item, "null is not allowed")
-        elif f.kind.name == "records":
-            pieces = item if isinstance(item, list) else [item or b""]
+        elif f.kind.name == "records" and item is not None:
+            pieces = item if isinstance(item, list) else [item]
             node[camel(f.name) + "SizeInBytes"] = sum(map(len, pieces))
         else:
             node[camel(f.name)] = _value_to_json(f.kind, item, version)

@@ -7,7 +7,7 @@ in production it runs only to say what was wrong with a message the fast path re
 from __future__ import annotations
 
 import struct
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from protocol.errors import EncodeError, ProtocolError
 from protocol.schema import Buffer, Field, Kind, Message, Struct, parse_versions
@@ -96,7 +96,8 @@ class _Writer:
         if value is None and not _nullable(f, self.version):
             raise EncodeError(path, value, "null is not allowed")
         if f.kind.name == "struct" and _nullable(f, self.version):
-            return b"\xff" if value is None else b"\x01" + self.struct(value, path)
+            null = b"\xff" if f.tag is None else b"\0"
+            return null if value is None else b"\x01" + self.struct(value, path)
         return self.value(f.kind, value, compact, path)
 
     def value(self, kind: Kind, value: Any, compact: bool, path: str) -> bytes:
@@ -222,21 +223,20 @@ class _Reader:
             return value
         if kind.name == "struct":
             if kind is f.kind and _nullable(f, self.version):
-                [present] = struct.unpack(">b", self.take(1, path))
-                if present < 0:
-                    return _NULL if present == -1 else self.refuse_null(path, present)
+                present, null = self.take(1, path)[0], 0xFF if f.tag is None else 0
+                if present == null:
+                    return _NULL
+                if present != 1:
+                    raise ProtocolError(f"presence of {path}", present, f"1 or {null}")
             return self.struct(cls.struct_class(kind), path)
         length = self.length(kind, compact, path)
         if length is None:
             if kind is f.kind and _nullable(f, self.version):
                 return _NULL
-            self.refuse_null(path, None)
+            raise ProtocolError(path, None, "null is not allowed")
         if kind.name == "array":
             return self.array(cls, f, kind, compact, path, length)
         return self.blob(kind, path, length)
-
-    def refuse_null(self, path: str, value: object) -> NoReturn:
-        raise ProtocolError(path, value, "null is not allowed")
 
     def array(
         self, cls: type[Struct], f: Field, kind: Kind, compact: bool, path: str, length: int

@@ -31,6 +31,24 @@ def kafka_libs() -> Path | None:
     return folder if _download(folder) else None
 
 
+def java_program(source: Path, out: Path) -> list[str]:
+    """The command that runs a program of one source file against Kafka's jars.
+
+    It is compiled into `out` with the compiler among the jars; in a folder without one, Java is
+    asked to run the source, which needs a JDK.
+    """
+    libs = kafka_libs()
+    assert libs is not None
+    class_path = str(libs / "*")
+    compiler = next(libs.glob("ecj-*.jar"), None)
+    if compiler is None:
+        return ["java", "-cp", class_path, str(source)]
+    jars = os.pathsep.join(map(str, sorted(libs.glob("*.jar"))))
+    compile_it = ["java", "-jar", str(compiler), "-17", "-nowarn", "-cp", jars, "-d", str(out)]
+    subprocess.run([*compile_it, str(source)], check=True)
+    return ["java", "-cp", os.pathsep.join([str(out), class_path]), source.stem]
+
+
 def _download(folder: Path) -> bool:
     maven = shutil.which("mvn")
     if maven is None:

@@ -78,12 +78,13 @@ def snake(name: str) -> str:
 
 
 def default_of(spec: dict[str, Any], kind: str) -> str:
-    """The default as Python source."""
-    default = spec.get("default", "")
-    if default is None or default == "null":
-        if "default" in spec:
-            return "None"
-    elif default != "" and kind in ("bool",):
+    """The default as Python source. A bare JSON null is Kafka's way to give no default."""
+    default = spec.get("default")
+    if default is None:
+        default = ""
+    if default == "null":
+        return "None"
+    if default != "" and kind == "bool":
         return "True" if str(default).lower() == "true" else "False"
     elif default != "" and kind in SCALARS and kind not in ("string", "uuid", "bytes"):
         return str(int(str(default), 0))

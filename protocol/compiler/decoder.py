@@ -195,12 +195,12 @@ class _Decoder:
             self.read_struct(f.struct, name)
             self.source.emit(f"{target} = {name}")
             return
-        self.fixed("n", "b")
+        self.fixed("n", f.prefix)
         self.flush()
-        with self.source.block("if n >= 0:"):
+        with self.source.block("if n == 1:"):
             self.read_struct(f.struct, name)
             self.source.emit(f"{target} = {name}")
-        with self.source.block("elif n == -1:"):
+        with self.source.block(f"elif n == {f.null_byte}:"):
             self.source.emit(f"{target} = None")
         with self.source.block("else:"):
             self.source.emit("raise Malformed")

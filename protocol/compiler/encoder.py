@@ -161,6 +161,8 @@ class _Encoder:
         assert f.struct is not None
         inner = f.struct.plain + f.struct.tagged + f.struct.absent
         tests = [self.differs(g, f"{value}.{g.name}") for g in inner]
+        if f.nullable:
+            tests.insert(0, f"{value} is None")
         return f"({' or '.join([*tests, f'{value}.unknown_tags'])})"
 
     def write_tags(self, plan: Plan, name: str) -> None:
@@ -216,9 +218,9 @@ class _Encoder:
             return
         self.flush()
         with self.source.block(f"if {name} is None:"):
-            self.source.emit(f"{self.out}.append(255)")
+            self.source.emit(f"{self.out}.append({f.null_byte})")
         with self.source.block("else:"):
-            self.fixed("1", "b")
+            self.fixed("1", "B")
             self.write_struct(f.struct, name)
             self.flush()
 

@@ -34,12 +34,20 @@ class PlannedField:
         """The `struct` character of the length (or presence) prefix; empty when there is none."""
         name = self.kind.name
         if name == "struct":
-            return "b" if self.nullable else ""
+            return "B" if self.nullable else ""
         if self.kind.code:
             return ""
         if self.compact:
             return COMPACT_PREFIX
         return STRING_PREFIX if name == "string" else LONG_PREFIX
+
+    @property
+    def null_byte(self) -> int:
+        """What a null struct is written as; 1 stands before one that is there.
+
+        The presence of a tagged struct is an unsigned varint, that of another a signed byte.
+        """
+        return 0xFF if self.tag is None else 0
 
     def min_size_bytes(self) -> int:
         """The fewest bytes this field takes on the wire."""
@@ -48,7 +56,7 @@ class PlannedField:
         if self.kind.name == "struct" and not self.nullable:
             assert self.struct is not None
             return self.struct.min_size_bytes()
-        return {"B": 1, "b": 1, "h": 2, "i": 4}[self.prefix]
+        return {"B": 1, "h": 2, "i": 4}[self.prefix]
 
     def element(self) -> PlannedField:
         """The elements of a list, as a field of their own. Elements are never null."""

@@ -38,5 +38,5 @@ class ConsumerGroupCurrentMemberAssignmentValue(
         topic_id: bytes = field(uuid, "0+", default=ZERO_UUID)
         partitions: list[int] = field(array(int32), "0+", default=FRESH)
         assignment_epochs: list[int] | None = field(
-            array(int32), "0+", nullable="0+", tag=0, default=None
+            array(int32), "0+", nullable="0+", tag=0, default=FRESH
         )

@@ -32,7 +32,7 @@ class ConsumerGroupMemberMetadataValue(
     rebalance_timeout_ms: int = field(int32, "0+", default=-1)
     server_assignor: str | None = field(string, "0+", nullable="0+", default="")
     classic_member_metadata: ClassicMemberMetadata | None = field(
-        struct("ClassicMemberMetadata"), "0+", nullable="0+", tag=0, default=None
+        struct("ClassicMemberMetadata"), "0+", nullable="0+", tag=0, default=FRESH
     )
 
     class ClassicMemberMetadata(Struct):

@@ -27,5 +27,5 @@ class StreamsGroupCurrentMemberAssignmentValue(
         subtopology_id: str = field(string, "0+", default="")
         partitions: list[int] = field(array(int32), "0+", default=FRESH)
         assignment_epochs: list[int] | None = field(
-            array(int32), "0+", nullable="0+", tag=0, default=None
+            array(int32), "0+", nullable="0+", tag=0, default=FRESH
         )

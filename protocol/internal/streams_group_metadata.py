@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import CoordinatorRecord, Struct, array, field, int32, int64, string
+from protocol.schema import FRESH, CoordinatorRecord, Struct, array, field, int32, int64, string
 
 
 class StreamsGroupMetadataKey(CoordinatorRecord, record_type=17, versions="0"):
@@ -14,7 +14,7 @@ class StreamsGroupMetadataValue(CoordinatorRecord, record_type=17, versions="0",
     metadata_hash: int = field(int64, "0+", default=0)
     validated_topology_epoch: int = field(int32, "0+", tag=0, default=-1)
     last_assignment_configs: list[LastAssignmentConfig] | None = field(
-        array("LastAssignmentConfig"), "0+", nullable="0+", tag=1, default=None
+        array("LastAssignmentConfig"), "0+", nullable="0+", tag=1, default=FRESH
     )
 
     class LastAssignmentConfig(Struct):

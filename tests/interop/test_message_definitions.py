@@ -130,8 +130,10 @@ def wire_type(kind: Kind) -> str:
 def default_value(spec: dict[str, Any]) -> Any:
     kind = spec["type"]
     scalar = kind in ZEROS or kind.startswith(("int", "uint"))
-    text = spec.get("default", "")
-    if text is None or text == "null":
+    text = spec.get("default")
+    if text is None:
+        text = ""  # a bare JSON null gives no default, unlike the string "null"
+    if text == "null":
         return None
     if kind == "uuid":
         assert text == ""

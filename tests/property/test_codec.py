@@ -34,6 +34,12 @@ def outcome(decode: Any, cls: type[Message], data: bytes, version: int) -> Any:
         return ProtocolError
 
 
+def assert_same_outcome(cls: type[Message], data: bytes, version: int) -> None:
+    fast = outcome(codec.decode, cls, data, version)
+    slow = outcome(twin.decode, cls, data, version)
+    assert fast == slow or repr(fast) == repr(slow)  # not-a-number differs from itself
+
+
 def check(cls: type[Message], version: int, msg: Message, damage: tuple[int, int]) -> None:
     data = twin.encode(msg, version)
     assert codec.encode(msg, version) == data
@@ -49,9 +55,7 @@ def check(cls: type[Message], version: int, msg: Message, damage: tuple[int, int
         position, byte = damage
         broken = bytearray(data)
         broken[position % len(data)] = byte
-        assert outcome(codec.decode, cls, bytes(broken), version) == outcome(
-            twin.decode, cls, bytes(broken), version
-        )
+        assert_same_outcome(cls, bytes(broken), version)
 
 
 @pytest.mark.parametrize(("cls", "version"), message_versions(), ids=name_of)

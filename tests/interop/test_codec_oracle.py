@@ -1,0 +1,74 @@
+"""Kafka's own classes read our bytes, write the same again, and give the same JSON.
+
+This covers every message in every version, those included that no Python library has: metadata
+records, records of the internal topics, KRaft's control records and its state file.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from protocol import codec
+from protocol.json_form import to_json
+from protocol.schema import Message
+from tests.kafka_jars import java_program, kafka_libs
+from tests.support.messages import EXAMPLES, message_versions, messages_of
+
+pytestmark = pytest.mark.interop
+
+SOURCE = Path(__file__).parent / "java/kafka-tools/CodecOracle.java"
+RUN_TIMEOUT_S = 300
+
+
+def values(cls: type[Message], version: int) -> list[Message]:
+    found: list[Message] = []
+    # Java writes infinities into JSON in a way of its own.
+    scalars = {"float64": st.floats(allow_nan=False, allow_infinity=False)}
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(messages_of(cls, version, unknown_tags=True, scalars=scalars))
+    def collect(msg: Message) -> None:
+        found.append(msg)
+
+    collect()
+    return found
+
+
+def test_kafka_reads_and_writes_the_same(tmp_path: Path) -> None:
+    if kafka_libs() is None:
+        pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
+    cases = [
+        (cls, version, msg) for cls, version in message_versions() for msg in values(cls, version)
+    ]
+    questions = [
+        f"{cls.__name__} {version} {codec.encode(msg, version).hex()}"
+        for cls, version, msg in cases
+    ]
+    done = subprocess.run(
+        java_program(SOURCE, tmp_path),
+        input="\n".join(questions),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    answers = done.stdout.removesuffix("\n").split("\n")
+    assert len(answers) == len(cases), done.stderr
+    for (cls, version, msg), question, answer in zip(cases, questions, answers, strict=True):
+        name, _, hexed = question.split(" ")
+        again, _, text = answer.partition(" ")
+        assert again == hexed, (name, version, msg, answer)
+        assert json.loads(text) == to_json(msg, version), (name, version)
+        assert cls.__name__ == name
