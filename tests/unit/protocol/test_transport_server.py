@@ -1,0 +1,506 @@
+"""The server on real sockets: order, bounds, back-pressure, bad input.
+
+B1 to B10, B14 to B16 and B43 to B46 of the bad-input catalogue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import ApiMessage
+from protocol.transport.connection import FRAMES_PER_TURN
+from protocol.transport.dispatch import HandlerTable, RequestContext
+from protocol.transport.server import Server, ServerLimits
+from runtime.clock import ManualClock, SystemClock
+from runtime.log import captured
+from tests.unit.protocol.sockets import (
+    Echo,
+    RawClient,
+    correlation_id_of,
+    framed,
+    heartbeat,
+    metadata,
+    on_both_loops,
+    raw_client,
+    read_response,
+    request_bytes,
+    serving,
+    until,
+)
+
+
+async def answers(client: RawClient, correlation_id: int) -> None:
+    """The connection still works."""
+    client.writer.write(metadata(correlation_id))
+    assert correlation_id_of(await client.response()) == correlation_id
+
+
+# --- framing ---------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_one_byte_at_a_time() -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        for byte in metadata(7, "abc") + metadata(8, None):
+            client.writer.write(bytes((byte,)))
+            await client.writer.drain()
+            await asyncio.sleep(0)
+        first = read_response(await client.response(), ApiKey.METADATA, 12)
+        assert first == (7, MetadataResponse(cluster_id="abc"))
+        assert correlation_id_of(await client.response()) == 8
+
+
+@on_both_loops
+async def test_fifty_frames_in_one_segment() -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        client.writer.write(b"".join(metadata(n) for n in range(50)))
+        assert [correlation_id_of(await client.response()) for _ in range(50)] == list(range(50))
+
+
+@on_both_loops
+async def test_more_frames_than_one_turn_serves() -> None:
+    count = FRAMES_PER_TURN * 20
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        client.writer.write(b"".join(metadata(n) for n in range(count)))
+        got = [correlation_id_of(await client.response()) for _ in range(count)]
+        assert got == list(range(count))
+
+
+@on_both_loops
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 11, 20])
+async def test_cut_frame_then_end(cut: int) -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        client.writer.write(metadata(1) + metadata(2)[:cut])
+        assert correlation_id_of(await client.response()) == 1
+        client.writer.write_eof()
+        assert await client.closed() == b""
+        assert server.connection_stats.open == 0
+
+
+@on_both_loops
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
+async def test_impossible_length_closes(size: int) -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        client.writer.write(struct.pack(">i", size))
+        assert await client.closed() == b""
+
+
+@on_both_loops
+@pytest.mark.parametrize("size", [0, 1, 3, 7, 8, 9])
+async def test_frame_too_short_for_a_header_closes(size: int) -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        client.writer.write(framed(metadata(1)[4 : 4 + size]))
+        assert await client.closed() == b""
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    "hello",
+    [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"],
+)
+async def test_other_protocols_are_closed(hello: bytes) -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        client.writer.write(hello)
+        assert await client.closed() == b""
+
+
+@on_both_loops
+async def test_large_frames_and_the_limit() -> None:
+    async with (
+        serving(Echo().table(), request_bytes_max=3_000_000) as server,
+        raw_client(server) as client,
+    ):
+        for size in (100_000, 300_000, 2_900_000, 10):
+            padded = metadata(size)[4:] + bytes(size)
+            client.writer.write(framed(padded))
+            assert correlation_id_of(await client.response()) == size
+        (connection,) = server.connections
+        client.writer.write(framed(metadata(1)[4:].ljust(3_000_000, b"\x00")))
+        assert correlation_id_of(await client.response()) == 1
+        assert len(connection._buffer) == server.limits.receive_buffer_bytes
+        client.writer.write(struct.pack(">i", 3_000_001))
+        assert await client.closed() == b""
+
+
+@on_both_loops
+async def test_announced_size_takes_no_memory() -> None:
+    echo = Echo()
+    async with serving(echo.table()) as server, raw_client(server) as client:
+        client.writer.write(metadata(1) + struct.pack(">i", 100_000_000) + b"0123456789")
+        assert correlation_id_of(await client.response()) == 1
+        (connection,) = server.connections
+        assert len(connection._buffer) <= server.limits.receive_buffer_bytes
+
+
+# --- order, bounds, back-pressure ------------------------------------------------------------
+
+
+@on_both_loops
+async def test_replies_keep_the_order_of_their_requests() -> None:
+    echo = Echo()
+    async with serving(echo.table()) as server, raw_client(server) as client:
+        client.writer.write(heartbeat("a", 1) + metadata(2) + heartbeat("b", 3) + metadata(4))
+        await echo.until(lambda: len(echo.asked) == 4)
+        echo.release("b")
+        await answers_nothing(client)
+        echo.release("a")
+        got = [correlation_id_of(await client.response()) for _ in range(4)]
+        assert got == [1, 2, 3, 4]
+        await answers(client, 5)
+
+
+async def answers_nothing(client: RawClient) -> None:
+    """Nothing has arrived although a later reply is ready."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not client.reader._buffer  # type: ignore[attr-defined]
+
+
+@on_both_loops
+async def test_inflight_is_bounded() -> None:
+    echo = Echo()
+    async with serving(echo.table(), max_inflight=3) as server, raw_client(server) as client:
+        client.writer.write(b"".join(heartbeat(f"g{n}", n) for n in range(10)))
+        await echo.until(lambda: len(echo.asked) == 3)
+        (connection,) = server.connections
+        assert connection.inflight == 3
+        assert not connection._transport.is_reading()
+        for n in range(10):
+            await echo.until(lambda n=n: f"g{n}" in echo.waiting)  # type: ignore[misc]
+            assert len(echo.asked) <= n + 3
+            echo.release(f"g{n}")
+            assert correlation_id_of(await client.response()) == n
+        assert connection._transport.is_reading()
+
+
+@on_both_loops
+async def test_a_flood_stays_in_the_socket() -> None:
+    echo = Echo()
+    async with serving(echo.table()) as server, raw_client(server) as client:
+        client.writer.write(heartbeat("first", 0))
+        flood = b"".join(heartbeat(f"{n}", n) for n in range(100_000))
+        client.writer.write(flood)
+        await echo.until(lambda: len(echo.asked) == 5)
+        (connection,) = server.connections
+        assert connection.inflight == 5
+        assert len(connection._buffer) <= server.limits.receive_buffer_bytes
+        assert server.connection_stats.bytes_in < len(flood)
+
+
+class Large:
+    """Metadata that answers with a quarter of a megabyte."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, _: RequestContext, __: MetadataRequest) -> ApiMessage:
+        self.asked += 1
+        topics = [MetadataResponse.MetadataResponseTopic(name="t" * 25_000) for _ in range(10)]
+        return MetadataResponse(topics=topics)
+
+
+@on_both_loops
+async def test_a_reader_that_never_reads() -> None:
+    large = Large()
+    table = HandlerTable()
+    table.register(ApiKey.METADATA, large)
+    count = 400
+    async with serving(table) as server, raw_client(server) as client:
+        client.writer.transport.pause_reading()
+        client.writer.write(b"".join(metadata(n) for n in range(count)))
+        (connection,) = await connections(server, 1)
+        await until(lambda: connection._write_paused)
+        served = large.asked
+        assert served < count
+        assert not connection._transport.is_reading()
+        assert connection._transport.get_write_buffer_size() < 2_000_000
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert large.asked == served
+        client.writer.transport.resume_reading()
+        got = [correlation_id_of(await client.response()) for _ in range(count)]
+        assert got == list(range(count))
+
+
+async def connections(server: Server, count: int) -> list:  # type: ignore[type-arg]
+    await until(lambda: server.connection_stats.open == count)
+    return list(server.connections)
+
+
+# --- ends ------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_close_callbacks_run_once_when_the_client_goes() -> None:
+    echo = Echo()
+    called: list[str] = []
+    gone = asyncio.Event()
+    async with serving(echo.table()) as server:
+        async with raw_client(server) as client:
+            client.writer.write(heartbeat("a", 1))
+            await echo.until(lambda: bool(echo.contexts))
+            connection = echo.contexts[0].connection
+            connection.add_close_callback(lambda: called.append("first"))
+            removed = lambda: called.append("removed")  # noqa: E731
+            connection.add_close_callback(removed)
+            connection.remove_close_callback(removed)
+            connection.remove_close_callback(removed)
+            connection.add_close_callback(gone.set)
+        await gone.wait()
+        assert called == ["first"]
+        connection.add_close_callback(lambda: called.append("late"))
+        assert called == ["first", "late"]
+        echo.release("a")  # a reply for nobody
+        assert server.connection_stats.open == 0
+
+
+@on_both_loops
+async def test_handler_may_close_the_connection() -> None:
+    echo = Echo()
+    async with serving(echo.table()) as server, raw_client(server) as client:
+        client.writer.write(heartbeat("a", 1))
+        await echo.until(lambda: bool(echo.contexts))
+        echo.contexts[0].connection.close("test")
+        assert await client.closed() == b""
+
+
+@on_both_loops
+async def test_idle_connections_are_closed_and_busy_ones_kept() -> None:
+    echo = Echo()
+    async with (
+        serving(echo.table(), idle_ms=200.0) as server,
+        raw_client(server) as idle,
+        raw_client(server) as half,
+        raw_client(server) as busy,
+    ):
+        half.writer.write(metadata(1)[:9])
+        busy.writer.write(heartbeat("busy", 1))
+        assert await idle.closed() == b""
+        assert await half.closed() == b""
+        assert server.connection_stats.closed_idle == 2
+        echo.release("busy")
+        assert correlation_id_of(await busy.response()) == 1
+
+
+@on_both_loops
+async def test_idle_reader_that_never_reads_is_closed() -> None:
+    table = HandlerTable()
+    table.register(ApiKey.METADATA, Large())
+    async with serving(table, idle_ms=200.0) as server, raw_client(server) as client:
+        client.writer.transport.pause_reading()
+        client.writer.write(b"".join(metadata(n) for n in range(400)))
+        await connections(server, 1)
+        await connections(server, 0)
+        assert server.connection_stats.closed_idle == 1
+
+
+@on_both_loops
+async def test_graceful_close_answers_what_is_in_flight() -> None:
+    echo = Echo()
+    server = Server(echo.table(), clock=SystemClock(), listener="PLAINTEXT")
+    await server.start("127.0.0.1", 0)
+    async with raw_client(server) as client, raw_client(server) as other:
+        client.writer.write(heartbeat("a", 1) + heartbeat("b", 2))
+        await echo.until(lambda: len(echo.asked) == 2)
+        closing = asyncio.ensure_future(server.close(grace_ms=10_000.0))
+        assert await other.closed() == b""
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection(*server.address)
+        echo.release("b")
+        echo.release("a")
+        assert correlation_id_of(await client.response()) == 1
+        assert correlation_id_of(await client.response()) == 2
+        assert await client.closed() == b""
+        await closing
+    assert server.connection_stats.open == 0
+
+
+@on_both_loops
+async def test_close_cuts_what_is_not_answered_in_time() -> None:
+    echo = Echo()
+    server = Server(echo.table(), clock=SystemClock(), listener="PLAINTEXT")
+    await server.start("127.0.0.1", 0)
+    async with raw_client(server) as client:
+        client.writer.write(heartbeat("a", 1))
+        await echo.until(lambda: len(echo.asked) == 1)
+        await server.close(grace_ms=20.0)
+        assert await client.closed() == b""
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_connection_limits() -> None:
+    async with serving(Echo().table(), connections_max=2) as server:
+        async with raw_client(server) as one, raw_client(server) as two:
+            await answers(one, 1)
+            await answers(two, 1)
+            async with raw_client(server) as three:
+                assert await three.closed() == b""
+            assert server.connection_stats.refused == 1
+        await connections(server, 0)
+        async with raw_client(server) as again:
+            await answers(again, 1)
+
+
+@on_both_loops
+async def test_connections_per_address() -> None:
+    table = Echo().table()
+    async with serving(table, connections_per_ip_max=1) as server, raw_client(server) as one:
+        await answers(one, 1)
+        async with raw_client(server) as two:
+            assert await two.closed() == b""
+    overrides = {"127.0.0.1": 2}
+    async with (
+        serving(table, connections_per_ip_max=0, connections_per_ip_overrides=overrides) as server,
+        raw_client(server) as one,
+        raw_client(server) as two,
+    ):
+        await answers(one, 1)
+        await answers(two, 1)
+
+
+@on_both_loops
+async def test_admission_hook() -> None:
+    server = Server(
+        Echo().table(), clock=SystemClock(), listener="X", on_admit=lambda one: "not today"
+    )
+    await server.start("", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.address[1])
+    assert await RawClient(reader, writer).closed() == b""
+    writer.close()
+    assert server.connection_stats.refused == 1
+    await server.close()
+
+
+def test_limits_are_checked() -> None:
+    with pytest.raises(ValueError, match="max_inflight"):
+        ServerLimits(max_inflight=0)
+
+
+# --- what the requests say ---------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_context_and_correlation_id() -> None:
+    echo = Echo()
+    async with serving(echo.table()) as server, raw_client(server) as client:
+        hostile = "a\x00b\n\x1b[31m" * 100
+        client.writer.write(metadata(-5, hostile))
+        assert correlation_id_of(await client.response()) == -5
+        context = echo.contexts[0]
+        assert context.client_id == hostile
+        assert context.connection.client_id == hostile
+        assert (context.api_key, context.api_version) == (ApiKey.METADATA, 12)
+        assert (context.listener, context.client_host) == ("PLAINTEXT", "127.0.0.1")
+        assert context.principal == "User:ANONYMOUS"
+        assert context.connection.peer_port == client.writer.get_extra_info("sockname")[1]
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [(0, 9), (4, 1), (-1, 0), (999, 0), (52, 0), (3, 99), (3, -1), (12, 5)],
+)
+async def test_what_is_not_served_is_closed(api_key: int, version: int) -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        client.writer.write(framed(struct.pack(">hhih", api_key, version, 1, -1) + bytes(30)))
+        assert await client.closed() == b""
+
+
+@on_both_loops
+async def test_broken_body_is_closed_with_one_line() -> None:
+    with captured() as lines:
+        async with serving(Echo().table()) as server:
+            for _ in range(5):
+                async with raw_client(server) as client:
+                    client.writer.write(framed(metadata(1)[4:18] + b"\xff\xff\xff\xff\x0f"))
+                    assert await client.closed() == b""
+    closed = [line for line in lines if line["event"] == "Closing a connection"]
+    assert len(closed) == 1
+
+
+@on_both_loops
+async def test_trailing_bytes_are_ignored() -> None:
+    with captured() as lines:
+        async with serving(Echo().table()) as server, raw_client(server) as client:
+            client.writer.write(framed(metadata(3)[4:] + b"more"))
+            assert correlation_id_of(await client.response()) == 3
+    assert [line["bytes"] for line in lines if "longer" in line["event"]] == [4]
+
+
+@on_both_loops
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+async def test_unknown_version_of_api_versions(version: int) -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        client.writer.write(framed(struct.pack(">hhih", 18, version, 77, -1) + b"\x00garbage"))
+        frame = await client.response()
+        correlation_id, answer = read_response(frame, ApiKey.API_VERSIONS, 0)
+        assert correlation_id == 77
+        assert answer.error_code == 35
+        assert [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys] == [
+            (18, 0, 4)
+        ]
+        await answers(client, 1)
+
+
+@on_both_loops
+async def test_api_versions_header_has_no_tags() -> None:
+    async with serving(Echo().table()) as server, raw_client(server) as client:
+        for version in range(5):
+            request = ApiVersionsRequest()
+            if version >= 3:
+                request = ApiVersionsRequest(
+                    client_software_name="a-b.c", client_software_version="1.0"
+                )
+            client.writer.write(request_bytes(request, version, version))
+            frame = await client.response()
+            correlation_id, answer = read_response(frame, ApiKey.API_VERSIONS, version)
+            assert correlation_id == version
+            assert [key.api_key for key in answer.api_keys] == [3, 12, 18]
+        (connection,) = server.connections
+        assert (connection.software_name, connection.software_version) == ("a-b.c", "1.0")
+
+
+@on_both_loops
+async def test_counters() -> None:
+    echo = Echo()
+    async with serving(echo.table()) as server, raw_client(server) as client:
+        request = metadata(1)
+        client.writer.write(request + request)
+        size = 2 * (4 + len(await client.response()))
+        await client.response()
+        stats = server.handlers.entries[ApiKey.METADATA].stats
+        assert stats.requests[12] == 2
+        assert stats.bytes_in == 2 * len(request) == server.connection_stats.bytes_in
+        assert stats.bytes_out == size == server.connection_stats.bytes_out
+        assert sum(stats.time_buckets) == 2
+        families = {family.name: list(family.samples) for family in server.collect()}
+        requests = families["kafka_network_requestmetrics_requests_total"]
+        assert requests == [({"request": "Metadata", "version": "12"}, 2)]
+        count = families["kafka_server_socket_server_metrics_connection_count"]
+        assert count == [({"listener": "PLAINTEXT"}, 1)]
+
+
+async def test_the_buffer_of_a_quiet_connection_shrinks() -> None:
+    clock = ManualClock()
+    server = Server(Echo().table(), clock=clock, listener="X")
+    await server.start("127.0.0.1", 0)
+    async with raw_client(server) as client:
+        client.writer.write(framed(metadata(1)[4:].ljust(900_000, b"\x00")))
+        await client.response()
+        (connection,) = server.connections
+        usual = server.limits.receive_buffer_bytes
+        assert len(connection._buffer) > usual
+        clock.advance(20_000)
+        server._scan(10_000.0)
+        assert len(connection._buffer) == usual
+        await answers(client, 2)
+    await server.close()
