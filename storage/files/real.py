@@ -354,6 +354,8 @@ class RealFiles:
     def fsync(self, file: File) -> None:
         assert isinstance(file, RealFile)
         file.check()
+        if not file.dirty and not file.pinned:
+            return
         fresh = file.sync_begins()
         error = _sync_one(file.descriptor(), os.path.dirname(file.path) if fresh else None)
         if error is not None:

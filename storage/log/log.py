@@ -30,7 +30,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.ids import TopicId
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
-from storage.files import Files
+from storage.files import File, Files
 from storage.log import recovery, timestamps
 from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
 from storage.log.checkpoints import (
@@ -492,11 +492,15 @@ class Log:
             raise LogFailed(self.directory, self._failure)
         if target <= self.recovery_point and not self.epochs.dirty:
             return self.recovery_point
+        if self._closed:
+            return self.recovery_point
         try:
             await self.files.flush(self.segments.unflushed_files(self.recovery_point))
-            if self.epochs.dirty:
+            if self.epochs.dirty and not self._closed:
                 await self._write_epochs_in_worker()
         except OSError as error:
+            if self._closed:
+                return self.recovery_point  # the log was deleted meanwhile
             self.fail(error)
             raise LogFailed(self.directory, error) from error
         if truncations == self._truncations:
@@ -540,6 +544,11 @@ class Log:
                 segment.close()
             else:
                 segment.discard_handles()
+
+    def seal_for_close(self) -> list[File]:
+        """Write out what a clean close needs; returns the files that then want a flush."""
+        self._guard(self.segments.active.seal)
+        return self.segments.unflushed_files(self.recovery_point)
 
     def _finish(self) -> None:
         self.segments.active.seal()

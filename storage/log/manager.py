@@ -1,0 +1,481 @@
+"""All partition logs in the log directory of one node.
+
+Start: `load` opens every folder, trusting it if the last process said goodbye (the clean-shutdown
+marker), recovering it from its recovery point otherwise. Stop: `close` flushes and closes every
+log, writes the checkpoints, and the marker last. The marker is removed before the first log is
+opened, so that a crash in the middle of loading is a crash.
+
+Everything periodic is a step, plain (`retention_steps`) or awaited (`flush_due`, `checkpoint_*`,
+`remove_discarded`); `maintain` does them by the clock, and whoever owns the manager calls it about
+every second. Deletion is in two parts: a rename on the loop, which takes the name out of the way
+for good, and the removal in a worker after `file.delete.delay.ms`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import posixpath
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.ids import TopicId, random_uuid
+from runtime.clock import Clock
+from storage.files import File, Files
+from storage.log import directory as folders
+from storage.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    NO_BROKER_EPOCH,
+    RECOVERY_POINT_CHECKPOINT,
+    CorruptCheckpoint,
+    TopicPartition,
+    decode_clean_shutdown,
+    decode_offsets,
+    encode_clean_shutdown,
+    encode_offsets,
+)
+from storage.log.config import LogConfig
+from storage.log.errors import BadLogDirectory, CorruptLog, LogFailed
+from storage.log.hooks import LogHooks
+from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log
+from storage.log.segment import Segment
+
+PRODUCER_EXPIRY_CHECK_MS: Final = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogManagerSettings:
+    """The node's settings for its logs; field names are Kafka's keys where there is one."""
+
+    flush_offset_checkpoint_interval_ms: int = 60_000
+    flush_start_offset_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    retention_check_interval_ms: int = 300_000
+    flush_scheduler_interval_ms: int = 1_000
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What the start found; for a log line, not for decisions."""
+
+    clean: bool = False
+    loaded: int = 0
+    recovered: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class LogManager:
+    """The logs of one log directory.
+
+    Args:
+        directory: exists, is locked and checked (`storage.log.directory`).
+        config_for: the effective settings of a topic by name; asked while loading.
+        rng: for the names of deleted folders and for roll jitter.
+        on_failure: told of the first disk error of each log.
+        segment_closed, may_delete_locally: see `LogHooks` (tiering).
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        config_for: Callable[[str], LogConfig],
+        settings: LogManagerSettings | None = None,
+        on_failure: Callable[[Log, BaseException], None] = lambda log, error: None,
+        segment_closed: Callable[[Log, Segment], None] = lambda log, segment: None,
+        may_delete_locally: Callable[[Log, Segment], bool] = lambda log, segment: True,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.settings = settings or LogManagerSettings()
+        self.logs: dict[TopicPartition, Log] = {}
+        self.strays: list[str] = []
+        """Folders that were set aside as not belonging to this broker."""
+        self.report = LoadReport()
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+        """Broker epoch at the last clean shutdown, -1 after an unclean one."""
+        self._clock = clock
+        self._rng = rng
+        self._config_for = config_for
+        self._on_failure = on_failure
+        self._segment_closed = segment_closed
+        self._hooks = LogHooks(
+            segment_closed=self._closed_a_segment,
+            failed=self._failed,
+            truncated=self._truncated,
+            may_delete_locally=may_delete_locally,
+            discard=self._discard,
+            roll_jitter_ms=lambda limit_ms: rng.randrange(limit_ms),
+        )
+        self._rolled: dict[Log, None] = {}
+        self._discarded: list[tuple[float, int, str]] = []
+        self._discard_count = 0
+        self._recovery_points_due = False
+        self._written: dict[str, bytes] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._due_ms: dict[str, float] = {}
+        self._retention_steps: Iterator[int] | None = None
+        self._closed = False
+
+    # Start -----------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Open every log. Raises BadLogDirectory, CorruptLog, OSError."""
+        for _ in self.load_steps():
+            pass
+
+    def load_steps(self) -> Iterator[Log]:
+        """`load`, yielding after each log so that a driver can breathe between them."""
+        names = [
+            name
+            for name in self.files.listdir(self.directory)
+            if self.files.isdir(posixpath.join(self.directory, name))
+        ]
+        live = self._sort_out(names)
+        self.report.clean = self._take_clean_marker()
+        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        log_starts = self._read_checkpoint(LOG_START_CHECKPOINT)
+        self._high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        for name, key in live:
+            log = Log.open(
+                self.files,
+                posixpath.join(self.directory, name),
+                self._config_for(key[0]),
+                self._clock,
+                recovery_point=recovery_points.get(key, 0),
+                log_start_offset=log_starts.get(key, 0),
+                clean_shutdown=self.report.clean,
+                producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
+                hooks=self._hooks,
+            )
+            log.update_high_watermark(self._high_watermarks.get(key, 0))
+            self.logs[key] = log
+            self._note_loaded(log)
+            yield log
+
+    def _note_loaded(self, log: Log) -> None:
+        self.report.loaded += 1
+        if not log.recovery_report.clean:
+            self.report.recovered += 1
+        self.report.problems += [
+            f"{log.topic}-{log.partition}: {problem}" for problem in log.recovery_report.problems
+        ]
+
+    def _sort_out(self, names: Sequence[str]) -> list[tuple[str, TopicPartition]]:
+        """The folders of live logs; the others are removed, set aside, or refused."""
+        live = []
+        for name in names:
+            if name == folders.METADATA_DIRECTORY or name == "remote-log-index-cache":
+                continue
+            try:
+                folder = folders.parse_folder(name)
+            except ValueError as error:
+                raise BadLogDirectory(
+                    f"{self.directory} holds a folder that is no partition's: {error}. "
+                    "Only Kafka data may be in a log directory."
+                ) from None
+            path = posixpath.join(self.directory, name)
+            if folder.suffix == folders.DELETE_SUFFIX:
+                self._discard_path(path, 0)
+            elif folder.suffix == folders.STRAY_SUFFIX:
+                self.strays.append(path)
+            elif folder.suffix == folders.FUTURE_SUFFIX:
+                self.report.problems.append(f"{name}: moving between directories is not supported")
+            else:
+                live.append((name, (folder.topic, folder.partition)))
+        return live
+
+    def _take_clean_marker(self) -> bool:
+        path = posixpath.join(self.directory, CLEAN_SHUTDOWN)
+        try:
+            self.previous_broker_epoch = decode_clean_shutdown(self.files.read(path))
+        except FileNotFoundError:
+            return False
+        self.files.unlink(path)
+        self.files.fsync_dir(self.directory)
+        return True
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return decode_offsets(self.files.read(posixpath.join(self.directory, name)))
+        except FileNotFoundError:
+            return {}
+        except CorruptCheckpoint as error:
+            # Without it recovery reads more, and high watermarks begin at the log start.
+            self.report.problems.append(f"{name}: {error}")
+            return {}
+
+    # Logs ------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.logs)
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self.logs.get((topic, partition))
+
+    def get_or_create(
+        self, topic: str, partition: int, topic_id: TopicId | bytes, config: LogConfig
+    ) -> Log:
+        """The partition's log, made if there is none.
+
+        A log of another topic id is that of a deleted namesake and makes room.
+        Raises ValueError for an illegal name, CorruptLog, OSError.
+        """
+        key = (topic, partition)
+        wanted = TopicId(bytes(topic_id))
+        log = self.logs.get(key)
+        if log is not None and log.topic_id is not None and log.topic_id != wanted:
+            self.delete(topic, partition)
+            log = None
+        if log is not None:
+            log.config = config
+            if log.topic_id is None:
+                log.assign_topic_id(wanted)
+            return log
+        path = posixpath.join(self.directory, folders.folder_name(topic, partition))
+        log = Log.open(
+            self.files,
+            path,
+            config,
+            self._clock,
+            topic_id=wanted,
+            producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
+            hooks=self._hooks,
+        )
+        self.files.fsync_dir(self.directory)
+        self.logs[key] = log
+        return log
+
+    def delete(self, topic: str, partition: int) -> bool:
+        """Take a log out: renamed at once, removed later. Returns whether there was one."""
+        log = self._retire(topic, partition, folders.DELETE_SUFFIX)
+        if log is None:
+            return False
+        self._discard_path(log.directory, log.config.file_delete_delay_ms)
+        return True
+
+    def set_aside(self, topic: str, partition: int) -> str | None:
+        """Rename a log that does not belong to this broker with `-stray`; returns its new path."""
+        log = self._retire(topic, partition, folders.STRAY_SUFFIX)
+        if log is None:
+            return None
+        self.strays.append(log.directory)
+        return log.directory
+
+    def find_strays(self, belongs: Callable[[str, int, TopicId | None], bool]) -> list[Log]:
+        """Logs for which `belongs(topic, partition, topic id)` is false."""
+        return [
+            log
+            for (topic, partition), log in self.logs.items()
+            if not belongs(topic, partition, log.topic_id)
+        ]
+
+    def _retire(self, topic: str, partition: int, suffix: str) -> Log | None:
+        log = self.logs.pop((topic, partition), None)
+        if log is None:
+            return None
+        self._rolled.pop(log, None)
+        log.close(clean=False)
+        name = folders.retired_name(topic, partition, random_uuid(self._rng), suffix)
+        target = posixpath.join(self.directory, name)
+        self.files.rename(log.directory, target)
+        self.files.fsync_dir(self.directory)
+        log.directory = target
+        return log
+
+    # What logs report ------------------------------------------------------------------------
+
+    def _closed_a_segment(self, log: Log, segment: Segment) -> None:
+        self._rolled[log] = None
+        self._segment_closed(log, segment)
+
+    def _failed(self, log: Log, error: BaseException) -> None:
+        self._on_failure(log, error)
+
+    def _truncated(self, log: Log) -> None:
+        self._recovery_points_due = True
+
+    def _discard(self, log: Log, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._discard_path(path, log.config.file_delete_delay_ms)
+
+    def _discard_path(self, path: str, delay_ms: int) -> None:
+        self._discard_count += 1
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        heapq.heappush(self._discarded, (due_ms, self._discard_count, path))
+
+    # Periodic work ---------------------------------------------------------------------------
+
+    async def maintain(self) -> None:
+        """Whatever is due: flushes, checkpoints, retention (one log per call), removal."""
+        settings = self.settings
+        if self._is_due("flush", settings.flush_scheduler_interval_ms):
+            await self.flush_due()
+        if self._recovery_points_due or self._is_due(
+            "recovery points", settings.flush_offset_checkpoint_interval_ms
+        ):
+            await self.checkpoint_recovery_points()
+        if self._is_due("log starts", settings.flush_start_offset_checkpoint_interval_ms):
+            await self.checkpoint_log_starts()
+        if self._is_due("high watermarks", settings.high_watermark_checkpoint_interval_ms):
+            await self.checkpoint_high_watermarks()
+        if self._is_due("producers", PRODUCER_EXPIRY_CHECK_MS):
+            self.expire_producers()
+        self._retention_slice()
+        await self.remove_discarded()
+
+    def _is_due(self, what: str, interval_ms: int) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        due_ms = self._due_ms.get(what)
+        if due_ms is None or now_ms >= due_ms:
+            self._due_ms[what] = now_ms + interval_ms
+        return due_ms is not None and now_ms >= due_ms
+
+    def _retention_slice(self, budget_ms: float = 5.0) -> None:
+        if self._retention_steps is None:
+            if not self._is_due("retention", self.settings.retention_check_interval_ms):
+                return
+            self._retention_steps = self.retention_steps()
+        deadline_ms = self._clock.monotonic_ms() + budget_ms
+        while self._retention_steps is not None and self._clock.monotonic_ms() < deadline_ms:
+            if next(self._retention_steps, None) is None:
+                self._retention_steps = None
+
+    def retention_steps(self) -> Iterator[int]:
+        """Apply retention, one log per step; yields how many segments went."""
+        for key in list(self.logs):
+            log = self.logs.get(key)
+            if log is None:
+                continue
+            try:
+                yield log.retention(self._clock.now_ms())
+            except LogFailed:
+                yield 0  # the owner has heard of it through on_failure
+
+    def retention(self) -> int:
+        """All of `retention_steps`; returns the number of segments removed."""
+        return sum(self.retention_steps())
+
+    def roll_due(self) -> int:
+        """Roll active segments that are due by time alone; returns how many."""
+        return sum(log.maybe_roll() for log in list(self.logs.values()))
+
+    def expire_producers(self) -> int:
+        now_ms = self._clock.now_ms()
+        return sum(log.producers.expire(now_ms) for log in self.logs.values())
+
+    async def flush_due(self) -> None:
+        """Flush logs that rolled since the last call and those that flush.ms asks for."""
+        now_ms = self._clock.now_ms()
+        wanted = list(self._rolled)
+        self._rolled.clear()
+        wanted += [log for log in self.logs.values() if log not in wanted and log.flush_due(now_ms)]
+        for log in wanted:
+            try:
+                await log.flush()
+            except LogFailed:
+                continue  # reported through on_failure
+
+    async def remove_discarded(self, *, at_once: bool = False) -> int:
+        """Remove renamed files and folders whose delay is over; returns how many."""
+        removed = 0
+        while self._discarded:
+            due_ms, _, path = self._discarded[0]
+            if not at_once and due_ms > self._clock.monotonic_ms():
+                break
+            heapq.heappop(self._discarded)
+            await self.files.run(self._remove, path)
+            removed += 1
+        return removed
+
+    def _remove(self, path: str) -> None:
+        if self.files.isdir(path):
+            self.files.rmtree(path)
+        elif self.files.exists(path):
+            self.files.unlink(path)
+
+    # Checkpoints -----------------------------------------------------------------------------
+
+    async def checkpoint_recovery_points(self) -> None:
+        self._recovery_points_due = False
+        await self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, self.recovery_points())
+
+    async def checkpoint_log_starts(self) -> None:
+        await self._write_checkpoint(LOG_START_CHECKPOINT, self.log_starts())
+
+    async def checkpoint_high_watermarks(self) -> None:
+        await self._write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())
+
+    async def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        content = encode_offsets(offsets)
+        if self._written.get(name) != content:
+            path = posixpath.join(self.directory, name)
+            await self.files.run(self.files.write_atomic, path, content)
+            self._written[name] = content
+
+    def recovery_points(self) -> dict[TopicPartition, int]:
+        return {key: log.recovery_point for key, log in self.logs.items()}
+
+    def log_starts(self) -> dict[TopicPartition, int]:
+        """Only the starts that the first segment's name does not tell already."""
+        return {
+            key: log.log_start_offset
+            for key, log in self.logs.items()
+            if log.config.remote_storage_enable
+            or log.log_start_offset > log.segments.first_base_offset
+        }
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {key: log.high_watermark for key, log in self.logs.items()}
+
+    # Stop ------------------------------------------------------------------------------------
+
+    async def close(self, broker_epoch: int = NO_BROKER_EPOCH) -> bool:
+        """Flush and close every log; returns whether the shutdown was clean.
+
+        It is not if a log had failed or fails now: then there is no marker, and the next start
+        recovers.
+        """
+        if self._closed:
+            return False
+        self._closed = True
+        clean = await self._flush_all()
+        for log in self.logs.values():
+            try:
+                log.close(clean=log.failure is None)
+            except LogFailed:
+                clean = False
+            clean = clean and log.failure is None
+        for name, offsets in (
+            (RECOVERY_POINT_CHECKPOINT, self.recovery_points()),
+            (LOG_START_CHECKPOINT, self.log_starts()),
+            (HIGH_WATERMARK_CHECKPOINT, self.high_watermarks()),
+        ):
+            await self._write_checkpoint(name, offsets)
+        if clean:
+            self.files.write_atomic(
+                posixpath.join(self.directory, CLEAN_SHUTDOWN), encode_clean_shutdown(broker_epoch)
+            )
+        return clean
+
+    async def _flush_all(self) -> bool:
+        """One batch of flushes for all logs, so that closing each finds nothing to wait for."""
+        pending: list[File] = []
+        try:
+            for log in self.logs.values():
+                if log.failure is None:
+                    pending += log.seal_for_close()
+            await self.files.flush(pending)
+        except (OSError, LogFailed):
+            return False
+        return True
+
+
+__all__ = ["CorruptLog", "LoadReport", "LogManager", "LogManagerSettings"]
