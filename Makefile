@@ -29,7 +29,7 @@ check: $(STAMP)
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
 
 bench: $(STAMP)
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench.single_node
 
 soak: $(STAMP)
 	$(BIN)/python scripts/run_tests.py --soak

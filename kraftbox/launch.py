@@ -64,7 +64,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _port(text: str) -> int:
-    port = int(text)
+    try:
+        port = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
     if not 0 <= port <= 65535:
         raise argparse.ArgumentTypeError("must be from 0 to 65535")
     return port

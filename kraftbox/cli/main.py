@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-import click
 import typer
 
 from kraftbox.cli import configs, dump_log, groups, records, storage, topics
-from kraftbox.cli.output import FAILED, USAGE, CommandFailed, say_error
+from kraftbox.cli.output import DONE, FAILED, CommandFailed, say_error
 
 app = typer.Typer(
     name="kraftbox",
@@ -43,20 +41,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command; 0 done, 1 failed, 2 wrong usage."""
     command = typer.main.get_command(app)
     try:
-        code = command.main(list(arguments), prog_name="kraftbox", standalone_mode=False)
-        return int(code or 0)
-    except click.exceptions.NoArgsIsHelpError as error:
-        sys.stderr.write(error.format_message() + "\n")
-        return USAGE
-    except click.UsageError as error:
-        error.show()
-        return USAGE
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        return FAILED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough.
-        sys.stderr.close()
-        return FAILED
+        command.main(list(arguments), prog_name="kraftbox")
+    except SystemExit as end:
+        return int(end.code or 0)
     except CommandFailed as error:
         say_error(str(error))
         return FAILED
+    return DONE

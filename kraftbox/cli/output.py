@@ -15,7 +15,7 @@ from rich.table import Table
 
 DONE = 0
 FAILED = 1
-USAGE = 2
+"""The third exit code, 2 for wrong usage, is given by the parser of options."""
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

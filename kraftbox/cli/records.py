@@ -82,7 +82,7 @@ def produce(
 
 
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC")],
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Join this group and commit.")
     ] = None,

@@ -17,7 +17,7 @@ from protocol.messages.metadata import MetadataResponse
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC")]
 TIMEOUT_MS = 20_000
 
 
@@ -109,7 +109,7 @@ def create(
 
 @app.command()
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC")] = None,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:

@@ -1,0 +1,91 @@
+"""The command line as a process: exit codes, usage, and what each command imports."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kraftbox", *arguments], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["up", "--help"],
+        ["server", "--help"],
+        ["storage", "--help"],
+        ["topics", "create", "--help"],
+        ["configs", "alter", "--help"],
+        ["groups", "reset-offsets", "--help"],
+        ["produce", "--help"],
+        ["consume", "--help"],
+        ["dump-log", "--help"],
+    ],
+)
+def test_help(arguments):
+    done = run(*arguments)
+    assert done.returncode == 0
+    assert "usage" in done.stdout.lower()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["up", "--port", "x"],
+        ["up", "--port", "70000"],
+        ["up", "--set", "novalue"],
+        ["topics", "create"],
+        ["topics", "create", "t", "--config", "novalue"],
+        ["configs", "alter", "--topic", "t"],
+        ["configs", "describe"],
+        ["consume", "t", "--offset", "1"],
+        ["groups", "reset-offsets", "g", "--topic", "t"],
+    ],
+)
+def test_wrong_usage_is_2(arguments):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["server", "/nowhere/server.properties"],
+        ["up", "--dir", "/dev/null/x", "--set", "num.partitions=0"],
+        ["topics", "list", "--bootstrap-server", "127.0.0.1:1"],
+        ["topics", "list", "--bootstrap-server", "nonsense"],
+        ["storage", "version-mapping", "--release-version", "1.0"],
+        ["storage", "feature-dependencies", "--feature", "nothing=1"],
+    ],
+)
+def test_failure_is_1_with_one_clear_line(arguments):
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("kraftbox: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bad_value_names_key_value_and_what_is_allowed():
+    done = run("up", "--dir", "/dev/null/x", "--set", "num.partitions=0")
+    assert "num.partitions=0: must be an integer of at least 1" in done.stderr
+
+
+def test_version_mapping_as_json():
+    done = run("storage", "version-mapping", "--json")
+    assert json.loads(done.stdout)["kraft.version"] == 1
+
+
+def test_random_uuids_differ():
+    first, second = run("storage", "random-uuid"), run("storage", "random-uuid")
+    assert len(first.stdout.strip()) == 22
+    assert first.stdout != second.stdout
