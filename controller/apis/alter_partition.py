@@ -1,0 +1,57 @@
+"""AlterPartition (key 56), versions 2-3.
+
+Behaviour: a leader proposes ISRs; each proposal is compared with the partition's epochs and set or
+refused alone. The answer holds the partition as it is afterwards.
+
+Versions: 3 names the broker epoch of each proposed member (KIP-903).
+
+Errors: STALE_BROKER_EPOCH and NOT_CONTROLLER for all; per partition UNKNOWN_TOPIC_ID,
+UNKNOWN_TOPIC_OR_PARTITION, NOT_CONTROLLER (an epoch ahead of the controller's),
+FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA,
+NEW_LEADER_ELECTED.
+"""
+
+from __future__ import annotations
+
+from controller.driver import Controller
+from controller.isr import PartitionOutcome, TopicOutcome, decide_alter_partition
+from protocol.api_keys import ApiKey
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+
+MIN_VERSION = 2
+MAX_VERSION = 3
+
+
+def register(table: HandlerTable, controller: Controller) -> None:
+    """Serve the API from `table`."""
+
+    def handle(context: RequestContext, request: AlterPartitionRequest) -> Reply:
+        return controller.submit(
+            lambda view: decide_alter_partition(view, request),
+            lambda outcomes: AlterPartitionResponse(topics=[_topic(o) for o in outcomes]),
+        )
+
+    table.register(ApiKey.ALTER_PARTITION, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+
+
+def _topic(outcome: TopicOutcome) -> AlterPartitionResponse.TopicData:
+    return AlterPartitionResponse.TopicData(
+        topic_id=outcome.topic_id, partitions=[_partition(p) for p in outcome.partitions]
+    )
+
+
+def _partition(outcome: PartitionOutcome) -> AlterPartitionResponse.PartitionData:
+    state = outcome.state
+    if state is None:
+        return AlterPartitionResponse.PartitionData(
+            partition_index=outcome.partition_id, error_code=outcome.error
+        )
+    return AlterPartitionResponse.PartitionData(
+        partition_index=outcome.partition_id,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        leader_recovery_state=state.recovery_state,
+        partition_epoch=state.partition_epoch,
+    )

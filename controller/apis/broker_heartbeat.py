@@ -1,0 +1,65 @@
+"""BrokerHeartbeat (key 63), versions 0-1.
+
+Behaviour: a sign of life, how far the broker's metadata has come, and whether it wants to be fenced
+or to shut down. The answer says whether it is fenced and whether it may stop. The contact counts
+even when the broker's wish must wait for a commit.
+
+Versions: 1 adds offline log directories; a broker here has one directory and stops when it fails.
+2 adds cordoned directories (KIP-1066), which are not built.
+
+Errors: STALE_BROKER_EPOCH (register again), NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from controller.cluster import BrokerState, HeartbeatReply, decide_heartbeat
+from controller.decision import ControllerView, Decision
+from controller.driver import Controller
+from protocol.api_keys import ApiKey
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 1
+
+
+def register(table: HandlerTable, controller: Controller) -> None:
+    """Serve the API from `table`."""
+
+    def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> Reply:
+        controller.touch(
+            request.broker_id,
+            epoch=request.broker_epoch,
+            metadata_offset=request.current_metadata_offset,
+        )
+        decided: list[Decision[HeartbeatReply]] = []
+
+        def decide(view: ControllerView) -> Decision[HeartbeatReply]:
+            decided.append(decide_heartbeat(view, request))
+            return decided[0]
+
+        future = controller.submit(decide, _response)
+        _note_shutdown(controller, request.broker_id, decided[0])
+        return future
+
+    table.register(
+        ApiKey.BROKER_HEARTBEAT, handle, min_version=MIN_VERSION, max_version=MAX_VERSION
+    )
+
+
+def _note_shutdown(
+    controller: Controller, broker_id: int, decision: Decision[HeartbeatReply]
+) -> None:
+    """A controlled shutdown counts from where its last record stands in the log."""
+    if decision.reply.state is not BrokerState.CONTROLLED_SHUTDOWN:
+        return
+    if decision.records or controller.heartbeats.shutdown_offset(broker_id) is None:
+        controller.begin_shutdown(broker_id)
+
+
+def _response(reply: HeartbeatReply) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(
+        is_caught_up=reply.is_caught_up,
+        is_fenced=reply.is_fenced,
+        should_shut_down=reply.should_shut_down,
+    )

@@ -1,0 +1,52 @@
+"""CreatePartitions (key 37), versions 0-3.
+
+Behaviour: brings topics to a higher number of partitions, placed like those of a new topic or as
+the request assigns them; each topic succeeds or fails alone. With validate_only nothing is written.
+
+Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more than there are),
+INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_REQUEST (named twice). For all
+topics: POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from controller.driver import Controller
+from controller.topic_changes import PartitionsOutcome, decide_create_partitions
+from protocol.api_keys import ApiKey
+from protocol.errors import ApiError
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 3
+
+
+def register(table: HandlerTable, controller: Controller) -> None:
+    """Serve the API from `table`."""
+
+    def handle(context: RequestContext, request: CreatePartitionsRequest) -> Reply:
+        return controller.submit(
+            lambda view: decide_create_partitions(view, request),
+            lambda outcomes: CreatePartitionsResponse(results=[_result(o) for o in outcomes]),
+            fail=lambda error: _failed(request, error),
+            timeout_ms=request.timeout_ms,
+        )
+
+    table.register(
+        ApiKey.CREATE_PARTITIONS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION
+    )
+
+
+def _failed(request: CreatePartitionsRequest, error: ApiError) -> CreatePartitionsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(
+        results=[_result(PartitionsOutcome(name, error)) for name in names]
+    )
+
+
+def _result(outcome: PartitionsOutcome) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
+    result = CreatePartitionsResponse.CreatePartitionsTopicResult(name=outcome.name)
+    if outcome.error is not None:
+        result.error_code = outcome.error.code
+        result.error_message = outcome.error.text
+    return result

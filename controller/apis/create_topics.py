@@ -1,0 +1,71 @@
+"""CreateTopics (key 19), versions 2-7.
+
+Behaviour: each topic succeeds or fails alone; -1 stands for `num.partitions` and
+`default.replication.factor`; with validate_only nothing is written. Partitions are placed over
+racks, or as the request assigns them.
+
+Versions: 5 returns number of partitions, replication factor and configurations; 7 the topic id.
+
+Errors per topic: INVALID_TOPIC_EXCEPTION (name, or a name that differs only in `.` and `_`),
+TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR (too few brokers),
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (named twice, or counts beside an
+assignment), TOPIC_AUTHORIZATION_FAILED (the metadata topic). For all topics: POLICY_VIOLATION (over
+10,000 records), REQUEST_TIMED_OUT (not committed in time; it may be later), NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from controller.driver import Controller
+from controller.topics import TopicOutcome, decide_create_topics
+from protocol.api_keys import ApiKey
+from protocol.errors import ApiError
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from runtime.config import ConfigValue
+
+MIN_VERSION = 2
+MAX_VERSION = 7
+
+
+def register(table: HandlerTable, controller: Controller) -> None:
+    """Serve the API from `table`."""
+
+    def handle(context: RequestContext, request: CreateTopicsRequest) -> Reply:
+        return controller.submit(
+            lambda view: decide_create_topics(view, request),
+            lambda outcomes: CreateTopicsResponse(topics=[_result(o) for o in outcomes]),
+            fail=lambda error: _failed(request, error),
+            timeout_ms=request.timeout_ms,
+        )
+
+    table.register(ApiKey.CREATE_TOPICS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+
+
+def _failed(request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(topics=[_result(TopicOutcome(name, error)) for name in names])
+
+
+def _result(outcome: TopicOutcome) -> CreateTopicsResponse.CreatableTopicResult:
+    created = outcome.result
+    if isinstance(created, ApiError):
+        return CreateTopicsResponse.CreatableTopicResult(
+            name=outcome.name, error_code=created.code, error_message=created.text, configs=None
+        )
+    return CreateTopicsResponse.CreatableTopicResult(
+        name=outcome.name,
+        topic_id=created.topic_id,
+        error_message=None,
+        num_partitions=created.partition_count,
+        replication_factor=created.replication_factor,
+        configs=[_config(name, value) for name, value in created.configs.items()],
+    )
+
+
+def _config(name: str, value: ConfigValue) -> CreateTopicsResponse.CreatableTopicConfigs:
+    return CreateTopicsResponse.CreatableTopicConfigs(
+        name=name,
+        value=value.value,
+        config_source=value.source,
+        is_sensitive=value.key.sensitive,
+    )

@@ -1,0 +1,67 @@
+"""DescribeCluster (key 60), versions 0-2.
+
+Behaviour: on a controller listener, the controllers that registered an endpoint on that listener,
+and which one is active (KIP-919). Any controller answers, from what it has committed.
+
+Versions: 1 adds the endpoint type, which must be "controllers" here; 2 fenced brokers, which
+controllers have none of.
+
+Errors: MISMATCHED_ENDPOINT_TYPE (asked for brokers), UNSUPPORTED_ENDPOINT_TYPE; version 0 cannot
+say that it means controllers and gets INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from controller.driver import Controller
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+BROKERS = 1
+CONTROLLERS = 2
+
+# CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
+ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+
+def register(table: HandlerTable, controller: Controller) -> None:
+    """Serve the API from `table`."""
+
+    def handle(context: RequestContext, request: DescribeClusterRequest) -> Reply:
+        if request.endpoint_type != CONTROLLERS:
+            return _mismatch(context.api_version, request.endpoint_type)
+        response = DescribeClusterResponse(
+            endpoint_type=CONTROLLERS,
+            cluster_id=controller.settings.cluster_id,
+            controller_id=controller.leader_id,
+        )
+        controllers = controller.committed_image.cluster.controllers
+        for node_id, node in sorted(controllers.items()):
+            for endpoint in node.endpoints:
+                if endpoint.name == context.listener:
+                    response.brokers.append(
+                        DescribeClusterResponse.DescribeClusterBroker(
+                            broker_id=node_id, host=endpoint.host, port=endpoint.port
+                        )
+                    )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        return response
+
+    table.register(
+        ApiKey.DESCRIBE_CLUSTER, handle, min_version=MIN_VERSION, max_version=MAX_VERSION
+    )
+
+
+def _mismatch(version: int, endpoint_type: int) -> DescribeClusterResponse:
+    if endpoint_type != BROKERS:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"{endpoint_type} is not a type of endpoint"
+    else:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if version else ErrorCode.INVALID_REQUEST
+        message = "this is a controller's endpoint, the request asks for brokers"
+    return DescribeClusterResponse(error_code=code, error_message=message)

@@ -1,0 +1,124 @@
+"""Envelope (key 58), version 0: a client's request that a broker sends on (KIP-590).
+
+Behaviour: the request inside, header and body, is handled as if the client had sent it here, with
+the client's principal and address instead of the broker's; the answer goes back whole. Only APIs
+that Kafka forwards are accepted inside.
+
+Errors: NOT_CONTROLLER (also when leadership is lost while the request waits: the broker tries the
+next controller), INVALID_REQUEST (cannot be read, or is not one to forward), UNSUPPORTED_VERSION
+(the version inside is not served here), PRINCIPAL_DESERIALIZATION_FAILURE.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import replace
+
+from controller.driver import Controller
+from protocol.api_keys import ApiKey
+from protocol.codec import decode
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.internal.default_principal_data import DefaultPrincipalData
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.transport.dispatch import CloseConnection, HandlerTable, RequestContext, peek
+
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+FORWARDABLE = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
+)
+
+
+def register(table: HandlerTable, controller: Controller) -> None:
+    """Serve the API from `table`, and with it what `table` has for the requests inside."""
+
+    async def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+        if not controller.is_active:
+            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        active_in = controller.epoch
+        try:
+            inner = _on_behalf(context, request)
+            parts = await _answer(table, request.request_data, inner)
+        except _Refused as refused:
+            return EnvelopeResponse(error_code=refused.code)
+        if not controller.is_active or controller.epoch != active_in:
+            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return EnvelopeResponse(response_data=parts)
+
+    table.register(ApiKey.ENVELOPE, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+
+
+class _Refused(Exception):
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+async def _answer(table: HandlerTable, frame: bytes, inner: RequestContext) -> bytes:
+    try:
+        api_key, api_version, _ = peek(frame)
+    except ProtocolError as error:
+        raise _Refused(ErrorCode.INVALID_REQUEST) from error
+    if api_key not in FORWARDABLE:
+        raise _Refused(ErrorCode.INVALID_REQUEST)
+    try:
+        table.find(api_key, api_version)
+    except CloseConnection as error:
+        raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from error
+    try:
+        parts = await table.answer(frame, base=inner)
+    except (CloseConnection, ProtocolError) as error:
+        raise _Refused(ErrorCode.INVALID_REQUEST) from error
+    return b"".join(parts or ())
+
+
+def _on_behalf(context: RequestContext, request: EnvelopeRequest) -> RequestContext:
+    """The context of the client that the broker speaks for."""
+    return replace(
+        context,
+        principal=_principal(request.request_principal) or context.principal,
+        client_host=_address(request.client_host_address),
+    )
+
+
+def _principal(data: bytes | None) -> str | None:
+    if not data:
+        return None
+    try:
+        version = int.from_bytes(data[:2], "big", signed=True)
+        if version not in DefaultPrincipalData.VERSIONS:
+            raise ProtocolError("version of a principal", version, "0")
+        principal, _ = decode(DefaultPrincipalData, data, version, 2)
+    except ProtocolError as error:
+        raise _Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
+    return f"{principal.type}:{principal.name}"
+
+
+def _address(packed: bytes) -> str:
+    try:
+        return str(ipaddress.ip_address(packed))
+    except ValueError as error:
+        raise _Refused(ErrorCode.INVALID_REQUEST) from error

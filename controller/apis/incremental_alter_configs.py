@@ -1,0 +1,69 @@
+"""IncrementalAlterConfigs (key 44), versions 0-1.
+
+Behaviour: sets, deletes, appends to or subtracts from single keys of topics, of a broker, or of all
+brokers (empty name); each resource succeeds or fails alone. With validate_only nothing is written.
+
+Errors per resource: INVALID_CONFIG (unknown key, bad value, list operation on what is no list),
+INVALID_REQUEST (no value, a key or resource twice, a broker key that cannot change at run time, a
+resource of another kind), UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
+BROKER_ID_NOT_REGISTERED. For all: POLICY_VIOLATION, NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from controller.configs import (
+    ConfigChange,
+    ConfigOutcome,
+    ConfigResource,
+    ResourceChange,
+    decide_incremental_alter_configs,
+)
+from controller.driver import Controller
+from protocol.api_keys import ApiKey
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+
+MIN_VERSION = 0
+MAX_VERSION = 1
+
+
+def register(table: HandlerTable, controller: Controller) -> None:
+    """Serve the API from `table`."""
+
+    def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Reply:
+        changes = [
+            ResourceChange(
+                ConfigResource(resource.resource_type, resource.resource_name),
+                tuple(ConfigChange(c.name, c.config_operation, c.value) for c in resource.configs),
+            )
+            for resource in request.resources
+        ]
+        resources = dict.fromkeys(change.resource for change in changes)
+        return controller.submit(
+            lambda view: decide_incremental_alter_configs(
+                view, changes, validate_only=request.validate_only
+            ),
+            _response,
+            fail=lambda error: _response(tuple(ConfigOutcome(r, error) for r in resources)),
+        )
+
+    table.register(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION
+    )
+
+
+def _response(outcomes: tuple[ConfigOutcome, ...]) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=0 if error is None else error.code,
+                error_message=None if error is None else error.text,
+                resource_type=resource.type,
+                resource_name=resource.name,
+            )
+            for resource, error in outcomes
+        ]
+    )

@@ -1,0 +1,484 @@
+"""The controller's single writer: decide, replay, append, answer at commit.
+
+While this node leads the quorum it keeps a working image: what is committed, plus everything it has
+appended itself. A decision is made on the working image, its records are replayed there, and only
+then appended; since one loop runs all of it and nothing in between waits, decisions see each other
+in the order of the log. The reply is given when the records are committed. A decision without
+records waits for what it may have seen: the last append before it.
+
+Losing leadership drops the working image and fails whoever waits with NOT_CONTROLLER: what was
+appended may or may not survive, the next leader's log says (M18). Until then, and whenever another
+node leads, committed batches are replayed on the committed image, so that taking over needs no
+catching up of its own.
+
+A node that becomes leader acts only once everything in its log is committed and replayed. Its log
+may be empty: then it writes the bootstrap records first. It may end inside a metadata transaction
+that an earlier leader left open: then it aborts it.
+
+A record that does not replay stops the process (InvariantViolated): it must not reach the log, or
+if it came from there, nobody can go on from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from controller.cluster import decide_fence_expired
+from controller.decision import ControllerView, Decision
+from controller.heartbeats import Heartbeats
+from controller.settings import ControllerSettings
+from controller.stats import ControllerStats
+from metalog.image.replay import Replayer, ReplayError, replay
+from metalog.image.values import MetadataImage, Provenance
+from protocol.errors import ApiError, ErrorCode
+from protocol.metadata import AbortTransactionRecord, NoOpRecord
+from protocol.schema import MetadataRecord
+from runtime.clock import Clock
+from runtime.errors import InvariantViolated
+from runtime.log import get_logger
+from runtime.tasks import Supervisor
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+_log = get_logger("controller")
+
+
+class CommittedBatch(Protocol):
+    """Records that a majority has, in the order of the log."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def append_timestamp_ms(self) -> int: ...
+    @property
+    def records(self) -> Sequence[Any]: ...
+
+
+class Quorum(Protocol):
+    """What the controller needs of the metadata quorum."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def leader(self) -> tuple[int | None, int]: ...
+
+    def append(self, epoch: int, records: Sequence[Any]) -> int:
+        """Append one atomic batch; the offset of its last record. Raises NotLeader."""
+        ...
+
+
+class _Waiter(NamedTuple):
+    future: asyncio.Future[Any]
+    result: Callable[[], Any]
+    fail: Callable[[ApiError], Any] | None
+
+
+@dataclass(slots=True, eq=False)
+class _Append:
+    """One batch on its way to being committed, and who waits for it."""
+
+    last_offset: int
+    image: MetadataImage
+    waiters: list[_Waiter]
+
+
+class Controller:
+    """One per controller process. `bootstrap` gives the records an empty log begins with."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        quorum: Quorum,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        supervisor: Supervisor,
+        bootstrap: Callable[[], Sequence[MetadataRecord]],
+        not_leader: type[Exception],
+    ) -> None:
+        self.settings = settings
+        self.heartbeats = Heartbeats()
+        self.stats = ControllerStats()
+        self._quorum = quorum
+        self._clock = clock
+        self._rng = rng
+        self._supervisor = supervisor
+        self._bootstrap = bootstrap
+        self._not_leader = not_leader
+        self._replayer = Replayer()
+        self._committed_next = 0
+        self._committed_provenance = self._replayer.image.provenance
+        self._working: MetadataImage | None = None
+        self._epoch = -1
+        self._claim: tuple[int, int] | None = None
+        self._pending: deque[_Append] = deque()
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._last_append_ms = 0.0
+        self._stopped = False
+        self._image_listeners: list[Callable[[MetadataImage], None]] = []
+
+    # --- state ---
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node leads the quorum and has caught up with its log."""
+        return self._working is not None
+
+    @property
+    def leader_id(self) -> int:
+        """The quorum's leader as this node knows it, -1 when it knows none."""
+        leader, _ = self._quorum.leader()
+        return -1 if leader is None else leader
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which this node is active; of the last time it was, if it is not."""
+        return self._epoch
+
+    @property
+    def committed_image(self) -> MetadataImage:
+        return self._replayer.image
+
+    @property
+    def last_applied_offset(self) -> int:
+        """Offset of the last record in the image that decisions are made on."""
+        return (self._quorum.log_end_offset if self.is_active else self._committed_next) - 1
+
+    @property
+    def last_committed_offset(self) -> int:
+        return self._committed_next - 1
+
+    def on_committed_image(self, listener: Callable[[MetadataImage], None]) -> None:
+        """Call `listener` with each new committed image."""
+        self._image_listeners.append(listener)
+
+    def view(self) -> ControllerView:
+        """The working image for a decision. Raises NOT_CONTROLLER on a node that is not active."""
+        if self._working is None:
+            raise self._not_controller()
+        return self._view_of(self._working)
+
+    def committed_view(self) -> ControllerView:
+        """What is committed, on any node: for answers that change nothing."""
+        return self._view_of(self._replayer.image)
+
+    def _view_of(self, image: MetadataImage) -> ControllerView:
+        seed = self._rng.getrandbits(64)
+        return ControllerView(
+            image=image,
+            next_offset=self._quorum.log_end_offset,
+            now_ms=self._clock.now_ms(),
+            monotonic_ms=self._clock.monotonic_ms(),
+            heartbeats=self.heartbeats,
+            settings=self.settings,
+            fresh_rng=lambda: random.Random(seed),
+        )
+
+    def _not_controller(self) -> ApiError:
+        leader, epoch = self._quorum.leader()
+        known = "no active controller is known" if leader is None else f"node {leader} is active"
+        return ApiError(
+            ErrorCode.NOT_CONTROLLER,
+            f"node {self._quorum.node_id} is not the active controller: {known} in epoch {epoch}",
+        )
+
+    # --- operations ---
+
+    def submit(
+        self,
+        decide: Callable[[ControllerView], Decision[R]],
+        respond: Callable[[R], T],
+        *,
+        fail: Callable[[ApiError], T] | None = None,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Future[T]:
+        """Decide now; the future has `respond(reply)` once the records are committed.
+
+        A refusal, a lost leadership or a timeout gives `fail(error)`, or without `fail` the
+        ApiError itself: raised here if it is known at once.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        started_ms = self._clock.monotonic_ms()
+        try:
+            decision = decide(self.view())
+            append = self._append(decision.records)
+        except ApiError as error:
+            if fail is None:
+                raise
+            future.set_result(fail(error))
+            return future
+        finally:
+            self.stats.operation(self._clock.monotonic_ms() - started_ms)
+        reply = decision.reply
+        if append is None:
+            future.set_result(respond(reply))
+            return future
+        waiter = _Waiter(future, lambda: respond(reply), fail)
+        append.waiters.append(waiter)
+        if timeout_ms is not None:
+            self._limit_wait(waiter, max(timeout_ms, 0))
+        return future
+
+    def _limit_wait(self, waiter: _Waiter, timeout_ms: int) -> None:
+        timer = asyncio.get_running_loop().call_later(
+            timeout_ms / 1000.0,
+            _settle_error,
+            waiter,
+            ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the change was not committed within {timeout_ms} ms; it may be later",
+            ),
+        )
+        waiter.future.add_done_callback(lambda _: timer.cancel())
+
+    def touch(self, broker_id: int, *, epoch: int, metadata_offset: int) -> None:
+        """A broker's sign of life: soft state, kept by the active controller only."""
+        if self.is_active:
+            self.heartbeats.touch(
+                broker_id,
+                epoch=epoch,
+                metadata_offset=metadata_offset,
+                monotonic_ms=self._clock.monotonic_ms(),
+            )
+
+    def begin_shutdown(self, broker_id: int) -> None:
+        """The broker may leave once the others know everything that is in the log now."""
+        self.heartbeats.begin_shutdown(broker_id, self._quorum.log_end_offset - 1)
+
+    def _append(self, records: Sequence[MetadataRecord]) -> _Append | None:
+        """Replay and append. None when there is nothing to wait for."""
+        if not records:
+            return self._pending[-1] if self._pending else None
+        assert self._working is not None
+        image = self._replayed(self._working, records)
+        expected = self._quorum.log_end_offset + len(records) - 1
+        try:
+            last_offset = self._quorum.append(self._epoch, records)
+        except self._not_leader as lost:
+            self._resign()
+            raise self._not_controller() from lost
+        if last_offset != expected:
+            raise self._broken(
+                f"the batch ends at offset {last_offset}, decisions were made for {expected}"
+            )
+        self.stats.count_elections(records)
+        brokers_before = self._working.cluster.brokers
+        self._working = image
+        self._last_append_ms = self._clock.monotonic_ms()
+        append = _Append(last_offset, image, [])
+        self._pending.append(append)
+        if image.cluster.brokers is not brokers_before:
+            self.heartbeats.follow(image.cluster.brokers.values(), self._last_append_ms)
+            self._arm_expiry()
+        # A quorum of one may have committed the batch while it was appended.
+        self._settle_committed()
+        return append if last_offset >= self._committed_next else None
+
+    def _replayed(self, image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataImage:
+        for record in records:
+            try:
+                image = replay(image, record)
+            except ReplayError as error:
+                self.stats.metadata_errors += 1
+                raise self._broken(
+                    f"a decided record does not replay: {error}; the record: {record!r}"
+                ) from error
+        return image
+
+    def _broken(self, message: str) -> InvariantViolated:
+        error = InvariantViolated(message)
+        self._supervisor.report("controller", error)
+        return error
+
+    # --- the quorum's calls ---
+
+    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
+        """A leader is known for an epoch, or none is."""
+        if leader_id == self._quorum.node_id:
+            if self.is_active and self._epoch == epoch:
+                return
+            if self._claim is not None and self._claim[0] == epoch:
+                return
+            self._resign()
+            self._claim = (epoch, self._quorum.log_end_offset)
+            self._maybe_activate()
+            return
+        self._resign()
+
+    def handle_commit(self, batch: CommittedBatch) -> None:
+        """A batch is committed; batches come in order and once."""
+        if batch.last_offset < self._committed_next:
+            return
+        if self.is_active:
+            self._commit_own(batch)
+        else:
+            self._commit_foreign(batch)
+        self._maybe_activate()
+
+    def handle_snapshot(self, image: MetadataImage) -> None:
+        """Start over from a snapshot's image; an active controller is never asked to (M11)."""
+        if self.is_active:
+            raise self._broken("the active controller was asked to load a snapshot")
+        self._replayer = Replayer(image)
+        self._committed_next = image.provenance.offset + 1
+        self._publish()
+        self._maybe_activate()
+
+    def _commit_foreign(self, batch: CommittedBatch) -> None:
+        try:
+            self._replayer.apply_batch(
+                batch.records,
+                base_offset=batch.base_offset,
+                epoch=batch.epoch,
+                timestamp_ms=batch.append_timestamp_ms,
+            )
+        except ReplayError as error:
+            self.stats.metadata_errors += 1
+            raise self._broken(str(error)) from error
+        self._committed_next = batch.last_offset + 1
+        self._publish()
+
+    def _commit_own(self, batch: CommittedBatch) -> None:
+        """The images after our own appends are kept, so a commit only moves along them."""
+        self._committed_next = batch.last_offset + 1
+        self._committed_provenance = Provenance(
+            batch.last_offset, batch.epoch, batch.append_timestamp_ms
+        )
+        self._settle_committed()
+
+    def _settle_committed(self) -> None:
+        while self._pending and self._pending[0].last_offset < self._committed_next:
+            append = self._pending.popleft()
+            image = append.image.at(self._committed_provenance._replace(offset=append.last_offset))
+            self._replayer = Replayer(image)
+            for waiter in append.waiters:
+                if not waiter.future.done():
+                    waiter.future.set_result(waiter.result())
+            self._publish()
+
+    def _publish(self) -> None:
+        for listener in self._image_listeners:
+            listener(self._replayer.image)
+
+    # --- leadership ---
+
+    def _maybe_activate(self) -> None:
+        if self._claim is None or self._stopped:
+            return
+        epoch, end_offset = self._claim
+        if self._committed_next < end_offset:
+            return
+        self._claim = None
+        self._activate(epoch)
+
+    def _activate(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._committed_provenance = self._replayer.image.provenance
+        self._working = self._replayer.image
+        self.stats.became_active += 1
+        _log.info(
+            "Became the active controller", epoch=epoch, next_offset=self._quorum.log_end_offset
+        )
+        self.heartbeats.reset(self._working.cluster.brokers.values(), self._clock.monotonic_ms())
+        if self._replayer.in_transaction:
+            self._try_append([AbortTransactionRecord(reason="a new controller took over")])
+        if self._working is not None and self._working.metadata_version is None:
+            self._try_append(self._bootstrap())
+        self._arm_expiry()
+        self._arm_idle()
+
+    def _resign(self) -> None:
+        self._claim = None
+        if self._working is None:
+            return
+        self._working = None
+        pending, self._pending = self._pending, deque()
+        for timer in (self._expiry_timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._expiry_timer = self._idle_timer = None
+        _log.info("No longer the active controller", epoch=self._epoch, in_flight=len(pending))
+        error = self._not_controller()
+        for append in pending:
+            for waiter in append.waiters:
+                _settle_error(waiter, error)
+
+    def stop(self) -> None:
+        """Answer whoever waits and do nothing more."""
+        self._stopped = True
+        self._resign()
+
+    # --- timers ---
+
+    def _arm_expiry(self) -> None:
+        """One timer for the next session that may expire; it looks again when it fires."""
+        if self._expiry_timer is not None or not self.is_active:
+            return
+        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.session_timeout_ms)
+        if deadline_ms is None:
+            return
+        wait_ms = max(deadline_ms - self._clock.monotonic_ms(), 0.0)
+        loop = asyncio.get_running_loop()
+        self._expiry_timer = loop.call_at(loop.time() + wait_ms / 1000.0, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry_timer = None
+        while self.is_active:
+            decision = decide_fence_expired(self.view())
+            if decision.reply is None:
+                break
+            self.stats.timed_out_heartbeats += 1
+            _log.warning("Fencing a broker that was not heard of", broker=decision.reply)
+            if not self._try_append(decision.records):
+                return
+        self._arm_expiry()
+
+    def _arm_idle(self) -> None:
+        interval_ms = self.settings.max_idle_interval_ms
+        if interval_ms <= 0 or not self.is_active:
+            return
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = self._last_append_ms + interval_ms - now_ms
+        loop = asyncio.get_running_loop()
+        self._idle_timer = loop.call_later(
+            (wait_ms if wait_ms > 0 else interval_ms) / 1000.0, self._idle
+        )
+
+    def _idle(self) -> None:
+        """A record now and then shows brokers that they are up to date (KIP-835)."""
+        idle_ms = self._clock.monotonic_ms() - self._last_append_ms
+        # A batch that is still on its way shows it as well, once it is committed.
+        if idle_ms >= self.settings.max_idle_interval_ms and not self._pending:
+            self._try_append([NoOpRecord()])
+        self._arm_idle()
+
+    def _try_append(self, records: Sequence[MetadataRecord]) -> bool:
+        try:
+            self._append(records)
+        except ApiError:
+            return False
+        return True
+
+
+def _settle_error(waiter: _Waiter, error: ApiError) -> None:
+    if waiter.future.done():
+        return
+    if waiter.fail is not None:
+        waiter.future.set_result(waiter.fail(error))
+    else:
+        waiter.future.set_exception(error)

@@ -1,0 +1,180 @@
+"""What the controller counts while it works, and the metrics that a scrape makes of it.
+
+Counters are plain attributes; everything about topics and brokers is read from the committed image
+when it is asked for. Names are those of Kafka's `kafka.controller` MBeans by Strimzi's rules.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from metalog.image.values import NO_LEADER, LeaderRecoveryState, MetadataImage
+from protocol.metadata import PartitionChangeRecord
+from protocol.schema import MetadataRecord
+from runtime.metrics import Family
+
+QUANTILES = (0.50, 0.75, 0.95, 0.98, 0.99, 0.999)
+SAMPLES_MAX = 1024
+_PREFIX = "kafka_controller_kafkacontroller_"
+
+
+class RecentTimes:
+    """The last durations in ms, for quantiles at scrape time."""
+
+    __slots__ = ("_samples", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._samples: deque[float] = deque(maxlen=SAMPLES_MAX)
+
+    def add(self, duration_ms: float) -> None:
+        self.count += 1
+        self._samples.append(duration_ms)
+
+    def family(self, name: str, text: str) -> Family:
+        """A summary without a sum, as the JMX exporter writes histograms."""
+        ordered: list[float] = []
+        for sample in self._samples:
+            insort(ordered, sample)
+        samples: list[tuple[dict[str, str], float]] = [
+            ({"quantile": f"{q:.2f}" if q < 0.999 else "0.999"}, _at(ordered, q)) for q in QUANTILES
+        ]
+        samples.append(({"__name__": f"{name}_count"}, float(self.count)))
+        return Family(name, text, "summary", samples)
+
+
+def _at(ordered: list[float], quantile: float) -> float:
+    if not ordered:
+        return 0.0
+    return ordered[min(int(quantile * len(ordered)), len(ordered) - 1)]
+
+
+class ControllerStats:
+    """Counters of one controller."""
+
+    __slots__ = (
+        "became_active",
+        "elections",
+        "metadata_errors",
+        "processing",
+        "timed_out_heartbeats",
+        "unclean_elections",
+    )
+
+    def __init__(self) -> None:
+        self.became_active = 0
+        self.elections = 0
+        self.unclean_elections = 0
+        self.metadata_errors = 0
+        self.timed_out_heartbeats = 0
+        self.processing = RecentTimes()
+
+    def operation(self, duration_ms: float) -> None:
+        """One operation was decided, replayed and appended in that time."""
+        self.processing.add(duration_ms)
+
+    def count_elections(self, records: Iterable[MetadataRecord]) -> None:
+        """Count the leaders that appended records name."""
+        for record in records:
+            if type(record) is not PartitionChangeRecord or record.leader < 0:
+                continue
+            self.elections += 1
+            if record.leader_recovery_state == LeaderRecoveryState.RECOVERING:
+                self.unclean_elections += 1
+
+
+class ImageCounts:
+    """Totals over an image, counted once per image and scrape."""
+
+    __slots__ = (
+        "active_brokers",
+        "fenced_brokers",
+        "offline_partitions",
+        "partitions",
+        "preferred_imbalance",
+        "topics",
+    )
+
+    def __init__(self, image: MetadataImage) -> None:
+        brokers = image.cluster.brokers.values()
+        self.fenced_brokers = sum(broker.fenced for broker in brokers)
+        self.active_brokers = len(image.cluster.brokers) - self.fenced_brokers
+        self.topics = len(image.topics.by_id)
+        self.partitions = 0
+        self.offline_partitions = 0
+        self.preferred_imbalance = 0
+        for topic in image.topics.by_id.values():
+            self.partitions += len(topic.partitions)
+            for partition in topic.partitions.values():
+                if partition.leader == NO_LEADER:
+                    self.offline_partitions += 1
+                if partition.leader != partition.replicas[0]:
+                    self.preferred_imbalance += 1
+
+
+def image_families(image: MetadataImage, *, is_active: bool) -> Iterator[Family]:
+    """Cluster totals. A controller that is not active reports them too, as Kafka's do."""
+    counts = ImageCounts(image)
+    for name, text, value in (
+        ("activecontrollercount", "1 on the active controller, else 0", int(is_active)),
+        ("activebrokercount", "Registered brokers that are not fenced", counts.active_brokers),
+        ("fencedbrokercount", "Registered brokers that are fenced", counts.fenced_brokers),
+        ("globaltopiccount", "Topics", counts.topics),
+        ("globalpartitioncount", "Partitions", counts.partitions),
+        ("offlinepartitionscount", "Partitions without leader", counts.offline_partitions),
+        (
+            "preferredreplicaimbalancecount",
+            "Partitions that another replica than the preferred one leads",
+            counts.preferred_imbalance,
+        ),
+    ):
+        yield Family(_PREFIX + name, text, "gauge", [({}, float(value))])
+
+
+def stats_families(
+    stats: ControllerStats, *, applied: int, committed: int, applied_at_ms: int, lag_ms: int
+) -> Iterator[Family]:
+    """The controller's own counters and offsets; `applied_at_ms` is a wall time."""
+    for name, text, value in (
+        ("lastappliedrecordoffset", "Offset of the last record applied", applied),
+        ("lastappliedrecordtimestamp", "When that record was written, epoch ms", applied_at_ms),
+        ("lastappliedrecordlagms", "How long ago that was; 0 on the active one", lag_ms),
+        ("lastcommittedrecordoffset", "Offset of the last record committed", committed),
+    ):
+        yield Family(_PREFIX + name, text, "gauge", [({}, float(value))])
+    for name, text, value in (
+        ("metadataerrorcount", "Records that could not be applied", stats.metadata_errors),
+        (
+            "timedoutbrokerheartbeatcount",
+            "Sessions that ended without a heartbeat",
+            stats.timed_out_heartbeats,
+        ),
+        (
+            "newactivecontrollerscount",
+            "Times this node became the active controller",
+            stats.became_active,
+        ),
+    ):
+        yield Family(_PREFIX + name, text, "counter", [({}, float(value))])
+    yield Family(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        "Elections that may have lost records",
+        "counter",
+        [({}, float(stats.unclean_elections))],
+    )
+    yield Family(
+        "kafka_controller_controllerstats_leaderelections_total",
+        "Elections of a leader",
+        "counter",
+        [({}, float(stats.elections))],
+    )
+    events = "kafka_controller_controllereventmanager_"
+    # Operations are decided when they arrive: none ever waits in a queue.
+    yield RecentTimes().family(
+        events + "eventqueuetimems", "Time operations waited to be decided, ms"
+    )
+    yield stats.processing.family(
+        events + "eventqueueprocessingtimems", "Time to decide, replay and append, ms"
+    )
