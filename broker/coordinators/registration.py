@@ -21,7 +21,7 @@ from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.log import CoordinatorLog
 from broker.coordinators.topics import CachedTopics
 from broker.metadata_cache import MetadataCache
-from broker.producer_ids import ProducerIds
+from broker.producer_ids_driver import ProducerIds
 from protocol.transport.dispatch import HandlerTable
 from runtime.clock import Clock
 from runtime.tasks import Supervisor

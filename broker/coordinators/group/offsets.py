@@ -95,7 +95,8 @@ def decide_offset_commit(
             metadata=metadata,
             commit_timestamp_ms=now.wall_ms,
             expire_timestamp_ms=expire_ms,
-            topic_id=entry.topic_id,
+            # The record's version with an expiry has no place for a topic id.
+            topic_id=entry.topic_id if expire_ms == NO_TIMESTAMP else ZERO_UUID,
         )
         accepted.append(entry)
         decision.records.append(OffsetRecord(request.group_id, entry.at, committed))

@@ -21,7 +21,13 @@ from broker.coordinators.group.decision import AssignmentStored, Decision, Now
 from broker.coordinators.group.hard import HardState, replay
 from broker.coordinators.group.live import Caller, LiveGroup
 from broker.coordinators.group.offsets import FetchedTopic, TopicLookup
-from broker.coordinators.group.records import GroupRecord, ParsedRecord, parse_record
+from broker.coordinators.group.records import (
+    CommittedOffset,
+    GroupRecord,
+    ParsedRecord,
+    TopicPartition,
+    parse_record,
+)
 from broker.coordinators.group.states import GroupEvent, GroupState
 from broker.coordinators.group.timers import TimerKind
 from protocol.errors import ErrorCode
@@ -179,6 +185,11 @@ class GroupShard:
         if topics is None:
             return offsets.fetch_all_offsets(self.core, group_id)
         return offsets.fetch_offsets(self.core, group_id, topics)
+
+    def committed_offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """One committed offset with all that is stored about it."""
+        at = TopicPartition(topic, partition)
+        return self.core.committed.offsets_of(group_id).get(at)
 
     def list_groups(
         self, states: frozenset[str], types: frozenset[str]
