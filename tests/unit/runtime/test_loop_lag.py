@@ -1,0 +1,28 @@
+import asyncio
+
+from runtime.loop_lag import LoopLag
+
+
+def values(lag: LoopLag) -> dict[str, float]:
+    return {family.name: next(iter(family.samples))[1] for family in lag.collect()}
+
+
+async def test_a_stall_shows_as_the_worst_once():
+    lag = LoopLag(every_ms=60_000)
+    loop = asyncio.get_running_loop()
+    lag._tick(loop.time() - 0.03)
+    lag._tick(loop.time() + 1.0)
+    lag.stop()
+    first = values(lag)
+    assert first["kraftbox_loop_lag_worst_seconds"] >= 0.03
+    assert first["kraftbox_loop_lag_seconds"] == 0
+    assert values(lag)["kraftbox_loop_lag_worst_seconds"] == 0
+
+
+async def test_stopped_it_measures_nothing():
+    lag = LoopLag(every_ms=1)
+    lag.start()
+    lag.stop()
+    lag.stop()
+    await asyncio.sleep(0.01)
+    assert lag.worst_ms == 0
