@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.metadata_cache import MetadataCache
 from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.flush_driver import Flusher
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
@@ -36,5 +37,6 @@ class BrokerContext:
     replicas: ReplicaManager
     sessions: FetchSessionCache[FetchRequest.FetchPartition]
     waits: WaitsDriver
+    flusher: Flusher
     controller: ControllerChannel
     supervisor: Supervisor

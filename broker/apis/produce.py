@@ -1,8 +1,9 @@
 """Produce (key 0), versions 3-13.
 
 Behaviour: each partition's batch is checked and appended at once, in the order of the request;
-the answer waits (acks=-1) until every appended partition's high watermark has passed its batch.
-acks=0 is never answered: an error can only be told by closing the connection.
+the answer waits (acks=-1) until every appended partition's high watermark has passed its batch,
+and (any acks but 0) until a flush that `flush.messages` asks for is done. acks=0 is never
+answered: an error can only be told by closing the connection.
 
 Versions: 7 allows zstd; 8 adds record errors; 10 tells the new leader (KIP-951); 13 names topics
 by id. Versions 0-2 are offered to clients that insist on seeing them and served to none.
@@ -14,10 +15,11 @@ built a transactional id is refused as one that is not authorised.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
+from broker.replication.flush_driver import flush_due
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ALL_REPLICAS
 from broker.replication.waits import ProduceWait
@@ -47,6 +49,24 @@ _NO_LEADER: Final = ProduceResponse.LeaderIdAndEpoch()
 _NO_RECORD_ERRORS: Final[list[ProduceResponse.BatchIndexAndErrorMessage]] = []
 
 
+class _Unfinished(NamedTuple):
+    """An appended batch that is not safe enough yet for the acks asked for."""
+
+    partition: Partition
+    result: ProduceResponse.PartitionProduceResponse
+    end_offset: int
+    unflushed: bool
+
+
+class _Flush:
+    """A result's wait for the disk, beside its wait for the high watermark."""
+
+    __slots__ = ("result",)
+
+    def __init__(self, result: ProduceResponse.PartitionProduceResponse) -> None:
+        self.result = result
+
+
 def register(table: HandlerTable, broker: BrokerContext) -> None:
     api = ProduceApi(broker)
     table.register(
@@ -65,24 +85,25 @@ class ProduceApi:
         self._replicas = broker.replicas
         self._waits = broker.waits
         self._clock = broker.clock
+        self._flusher = broker.flusher
         self._hints = LeaderHints(broker.metadata)
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> Reply:
         acks = request.acks
         refusal = _refusal(request)
-        uncommitted: list[tuple[Partition, int, _Result]] = []
+        unfinished: list[_Unfinished] = []
         response = ProduceResponse(
             responses=[
-                self._topic(context, request, topic, refusal, uncommitted)
+                self._topic(context, request, topic, refusal, unfinished)
                 for topic in request.topic_data
             ]
         )
         if acks == 0:
             _close_on_error(response)
             return None
-        if not uncommitted:
+        if not unfinished:
             return self._finished(context, response)
-        return self._wait(context, request.timeout_ms, response, uncommitted)
+        return self._wait(context, request, response, unfinished)
 
     def _topic(
         self,
@@ -90,7 +111,7 @@ class ProduceApi:
         request: ProduceRequest,
         topic: ProduceRequest.TopicProduceData,
         refusal: ErrorCode | None,
-        uncommitted: list[tuple[Partition, int, _Result]],
+        unfinished: list[_Unfinished],
     ) -> _TopicResult:
         by_id = context.api_version >= TOPIC_IDS_SINCE
         replicas = self._replicas
@@ -104,7 +125,7 @@ class ProduceApi:
                     if by_id
                     else replicas.find(topic.name, data.index)
                 )
-                results.append(self._append(context, request, partition, data, uncommitted))
+                results.append(self._append(context, request, partition, data, unfinished))
             except ApiError as error:
                 results.append(_failure(data.index, error))
         return _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
@@ -115,7 +136,7 @@ class ProduceApi:
         request: ProduceRequest,
         partition: Partition,
         data: ProduceRequest.PartitionProduceData,
-        uncommitted: list[tuple[Partition, int, _Result]],
+        unfinished: list[_Unfinished],
     ) -> _Result:
         counters = partition.counters
         counters.produces += 1
@@ -147,16 +168,19 @@ class ProduceApi:
             record_errors=_NO_RECORD_ERRORS,
             current_leader=_NO_LEADER,
         )
-        if request.acks == ALL_REPLICAS and partition.log.high_watermark < info.last_offset + 1:
-            uncommitted.append((partition, info.last_offset + 1, result))
+        end_offset = info.last_offset + 1
+        uncommitted = request.acks == ALL_REPLICAS and partition.log.high_watermark < end_offset
+        unflushed = flush_due(partition)
+        if uncommitted or unflushed:
+            unfinished.append(_Unfinished(partition, result, end_offset, unflushed))
         return result
 
     def _wait(
         self,
         context: RequestContext,
-        timeout_ms: int,
+        request: ProduceRequest,
         response: ProduceResponse,
-        uncommitted: list[tuple[Partition, int, _Result]],
+        unfinished: list[_Unfinished],
     ) -> Reply:
         future: asyncio.Future[Body] = self._waits.new_future()
 
@@ -166,12 +190,17 @@ class ProduceApi:
                 future.set_result(self._finished(context, response))
 
         wait = ProduceWait(_fail, answer)
-        for partition, end_offset, result in uncommitted:
-            if partition.wait_for_commit(end_offset, wait, result):
+        all_replicas = request.acks == ALL_REPLICAS
+        for partition, result, end_offset, unflushed in unfinished:
+            if all_replicas and partition.wait_for_commit(end_offset, wait, result):
                 wait.pending.append(result)
+            if unflushed:
+                slot = _Flush(result)
+                wait.pending.append(slot)
+                self._flusher.wait(partition, wait, slot)
         if not wait.pending:
             return self._finished(context, response)
-        deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
+        deadline_ms = self._clock.monotonic_ms() + max(0, request.timeout_ms)
         self._waits.hold(wait, deadline_ms, context.connection)
         return future
 
@@ -213,8 +242,9 @@ def _failure(index: int, error: ApiError) -> _Result:
     return result
 
 
-def _fail(result: _Result, error: ErrorCode) -> None:
-    """An appended batch whose commit failed: the client must not rely on its offset."""
+def _fail(slot: _Result | _Flush, error: ErrorCode) -> None:
+    """An appended batch that did not become safe: the client must not rely on its offset."""
+    result = slot.result if isinstance(slot, _Flush) else slot
     result.error_code = error
     result.base_offset = -1
     result.log_append_time_ms = -1

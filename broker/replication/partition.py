@@ -120,6 +120,11 @@ class PartitionCounters:
         self.produces = 0
         self.replication_bytes_out = 0
 
+    def add(self, other: PartitionCounters) -> None:
+        """Takes over what another partition has counted."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 class Partition:
     """A replica on this broker. The replica manager makes it and applies metadata to it."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from broker.metadata_cache import MetadataCache
-from broker.replication.partition import Partition, Role
+from broker.replication.partition import Partition, PartitionCounters, Role
 from broker.topic_settings import TopicSettings, TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import MetadataImage, PartitionImage, TopicImage
@@ -27,11 +27,11 @@ from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
 from storage.log.errors import LogFailed
+from storage.log.producers import Origin
 
 if TYPE_CHECKING:
-    from storage.log.manager import LogManager
-
     from storage.log.log import AppendInfo
+    from storage.log.manager import LogManager
 
 ALL_REPLICAS: Final = -1
 """The value of acks that waits for the whole ISR."""
@@ -83,6 +83,8 @@ class ReplicaManager:
         self._on_storage_failure = on_storage_failure
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self.retired_counters = PartitionCounters()
+        """What replicas that are gone had counted."""
         self._backlog: dict[PartitionId, None] = {}
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
@@ -167,6 +169,26 @@ class ReplicaManager:
             partition.appended(info, len(data))
         return Appended(info, valid.log_append_time_ms)
 
+    def append_own(self, partition: Partition, batch: bytes, *, now_ms: int) -> AppendInfo:
+        """Appends a batch that this broker wrote itself, as with acks=all.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE,
+                RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+        log = partition.require_leader()
+        if len(partition.isr) < partition.effective_min_isr:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, None)
+        if len(batch) > partition.rules.max_message_bytes:
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, None)
+        try:
+            info = log.append_as_leader(batch, partition.leader_epoch, now_ms, Origin.COORDINATOR)
+        except LogFailed as error:
+            self.storage_failed(partition, error.cause)
+            raise
+        partition.appended(info, len(batch))
+        return info
+
     def storage_failed(self, partition: Partition, error: BaseException) -> None:
         """A disk operation on this partition's log failed."""
         _log.error(
@@ -192,16 +214,42 @@ class ReplicaManager:
             if partition.is_leader:
                 listener.elected(partition.index, partition.leader_epoch)
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follows the image. `metadata` holds `image` already."""
-        changed = self._settings.publish(delta, image)
-        for topic in changed:
+    def reconfigure(self, topics: Iterable[str]) -> None:
+        """The settings of these topics may differ now."""
+        for topic in topics:
             for partition in self._by_name.get(topic, {}).values():
                 self._configure(partition, self._settings.of(topic))
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follows the image. `metadata` and the settings hold `image` already.
+
+        Must not be called with an image older than this broker's logs: a topic that was deleted
+        and made again would be taken for the old one, and the new one's log for a leftover.
+        """
         for topic_id in delta.topics:
             self._apply_topic(topic_id, image)
         if self._backlog:
             self._schedule()
+
+    def set_strays_aside(self, image: MetadataImage) -> list[str]:
+        """Renames logs of partitions that `image` does not give to this broker; returns names.
+
+        For the start, once the image has caught up: whatever was deleted or moved away while this
+        broker was down.
+        """
+
+        def belongs(topic: str, index: int, topic_id: bytes | None) -> bool:
+            found = image.topics.by_name.get(topic)
+            wanted = None if found is None else found.partitions.get(index)
+            if found is None or wanted is None or self.node_id not in wanted.replicas:
+                return False
+            return topic_id is None or topic_id == found.id
+
+        names = []
+        for log in self.logs.find_strays(belongs):
+            self.logs.set_aside(log.topic, log.partition)
+            names.append(f"{log.topic}-{log.partition}")
+        return names
 
     def _apply_topic(self, topic_id: bytes, image: MetadataImage) -> None:
         topic = image.topics.by_id.get(topic_id)
@@ -318,6 +366,7 @@ class ReplicaManager:
     def _give_up(self, partition: Partition) -> None:
         """Takes the replica out of all tables and its files out of the way."""
         self._retire(partition)
+        self.retired_counters.add(partition.counters)
         _drop(self._by_id, partition.topic_id, partition)
         _drop(self._by_name, partition.topic, partition)
         try:

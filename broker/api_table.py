@@ -1,0 +1,99 @@
+"""Every API of a broker, put into one table that all its listeners serve.
+
+ApiVersions is computed from this table: an API that is not registered here does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from broker import forwarding
+from broker.apis import (
+    delete_records,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from broker.auto_topics import TopicCreator
+from broker.context import BrokerContext
+from broker.coordinators.driver import GroupCoordinator
+from broker.coordinators.log import CoordinatorLog
+from broker.coordinators.registration import register_coordinator_apis
+from broker.producer_ids import ProducerIdBlock
+from broker.producer_ids_driver import ProducerIds
+from metalog.image.values import VersionRange
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.transport.dispatch import Features, HandlerTable
+
+ALLOCATE_TIMEOUT_MS: Final = 5_000.0
+
+
+def build_table(
+    broker: BrokerContext,
+    *,
+    creator: TopicCreator,
+    coordinator: GroupCoordinator,
+    offsets: CoordinatorLog,
+    features: Mapping[str, VersionRange],
+    broker_epoch: Callable[[], int],
+) -> HandlerTable:
+    """The table of a broker's listeners."""
+    table = HandlerTable(unstable=broker.config["unstable.api.versions.enable"])
+    for api in (
+        produce,
+        fetch,
+        list_offsets,
+        offset_for_leader_epoch,
+        describe_topic_partitions,
+        describe_cluster,
+        describe_configs,
+        describe_log_dirs,
+        describe_producers,
+        delete_records,
+    ):
+        api.register(table, broker)
+    metadata.register(table, broker, creator)
+    forwarding.register(table, broker)
+    register_coordinator_apis(
+        table,
+        coordinator=coordinator,
+        log=offsets,
+        metadata=broker.metadata,
+        producer_ids=ProducerIds(_allocate(broker, broker_epoch), broker.supervisor),
+        supervisor=broker.supervisor,
+        clock=broker.clock,
+    )
+    table.serve_api_versions(lambda: _features(broker, features))
+    return table
+
+
+def _allocate(
+    broker: BrokerContext, broker_epoch: Callable[[], int]
+) -> Callable[[], Coroutine[Any, Any, ProducerIdBlock]]:
+    async def allocate() -> ProducerIdBlock:
+        request = AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker_epoch())
+        deadline_ms = broker.clock.monotonic_ms() + ALLOCATE_TIMEOUT_MS
+        response = await broker.controller.request_until(request, deadline_ms)
+        if response.error_code:
+            raise ApiError(ErrorCode(response.error_code), None)
+        return ProducerIdBlock(response.producer_id_start, response.producer_id_len)
+
+    return allocate
+
+
+def _features(broker: BrokerContext, supported: Mapping[str, VersionRange]) -> Features:
+    image = broker.metadata.image
+    return Features(
+        supported=[(name, *levels) for name, levels in sorted(supported.items())],
+        finalized=[(name, level, level) for name, level in sorted(image.features.items())],
+        finalized_epoch=image.provenance.offset,
+    )

@@ -1,0 +1,421 @@
+"""The broker of a node: its parts put together, started and stopped in order.
+
+Start: open the logs; follow the metadata image (partitions come and go with it); listen; register
+with the controller and send heartbeats until it says that this broker is no longer fenced. Nothing
+is led before that, so early requests find NOT_LEADER_OR_FOLLOWER and come back.
+
+Stop: ask the controller to move leaderships away, stop answering, flush and close the logs, and
+leave the marker of a clean shutdown with the broker epoch in it, by which the next registration
+shows that nothing was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from metalog.loader import MetadataLoader
+
+from broker.api_table import build_table
+from broker.auto_topics import TopicCreator
+from broker.broker_metrics import BrokerMetrics
+from broker.context import BrokerContext
+from broker.controller_channel import ControllerChannel
+from broker.coordinators.driver import GroupCoordinator
+from broker.coordinators.log_driver import ReplicatedCoordinatorLog
+from broker.coordinators.settings import group_config
+from broker.lifecycle import BrokerLifecycle, LifecycleTimes
+from broker.lifecycle_driver import LifecycleDriver
+from broker.metadata_cache import MetadataCache
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.flush_driver import Flusher
+from broker.replication.replica_manager import ReplicaManager
+from broker.replication.waits_driver import WaitsDriver
+from broker.topic_settings import TopicSettingsTable
+from metalog.image.delta import MetadataDelta
+from metalog.image.values import EMPTY_IMAGE, MetadataImage, VersionRange
+from metalog.supported import SUPPORTED_FEATURES
+from protocol.compression import Codec
+from protocol.ids import random_uuid
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from protocol.topic_name import CONSUMER_OFFSETS_TOPIC
+from protocol.transport.server import Server, ServerLimits
+from runtime.clock import Clock
+from runtime.config import NodeConfig
+from runtime.log import get_logger
+from runtime.metrics import Metrics
+from runtime.tasks import Supervisor
+from storage.files import Files
+from storage.log.directory import read_meta
+from storage.log.errors import BadLogDirectory
+from storage.log.log import Log
+from storage.log.manager import LogManager, LogManagerSettings
+
+MAINTENANCE_MS: Final = 1_000.0
+SLICE_MS: Final = 5.0
+CONTROLLED_SHUTDOWN_MS: Final = 30_000.0
+CLOSE_GRACE_MS: Final = 5_000.0
+
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+_log = get_logger("broker.server")
+
+
+class BrokerServer:
+    """See the module. One per process with the broker role."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        files: Files,
+        cluster_id: str,
+        loader: MetadataLoader,
+        controller_endpoint: Callable[[], tuple[str, int] | None],
+        supervisor: Supervisor,
+        metrics: Metrics,
+        features: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
+    ) -> None:
+        """The log directory is locked and belongs to this node: the caller saw to that."""
+        self.config = config
+        self.bound_listeners: dict[str, tuple[str, int]] = {}
+        self._clock = clock
+        self._rng = rng
+        self._files = files
+        self._loader = loader
+        self._controller_endpoint = controller_endpoint
+        self._supervisor = supervisor
+        self._metrics = metrics
+        self._features = features
+        self._incarnation_id = random_uuid(rng)
+        self.metadata = MetadataCache(config.node_id, cluster_id, rng)
+        self.settings = TopicSettingsTable(config)
+        self.lifecycle = BrokerLifecycle(
+            LifecycleTimes(
+                heartbeat_ms=config["broker.heartbeat.interval.ms"],
+                registration_ms=config["initial.broker.registration.timeout.ms"],
+            ),
+            lambda: rng.uniform(0.8, 1.2),
+        )
+        self.logs = LogManager(
+            files,
+            config.log_dir,
+            clock=clock,
+            rng=rng,
+            config_for=lambda topic: self.settings.of(topic).log,
+            settings=_log_settings(config),
+            on_failure=self._log_failed,
+        )
+        self.replicas = ReplicaManager(
+            node_id=config.node_id,
+            logs=self.logs,
+            settings=self.settings,
+            metadata=self.metadata,
+            clock=clock,
+            on_storage_failure=self._storage_failed,
+        )
+        self.context: BrokerContext | None = None
+        self.coordinator: GroupCoordinator | None = None
+        self._driver: LifecycleDriver | None = None
+        self._heartbeats: ControllerChannel | None = None
+        self._maintenance: asyncio.Task[None] | None = None
+        self._servers: list[Server] = []
+        self._caught_up = False
+        self._advancing = False
+        self._logs_open = False
+        self._stopped = False
+
+    # --- life ---------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Registered, caught up and unfenced."""
+        return self.lifecycle.ready and not self.lifecycle.fenced
+
+    async def start(self) -> None:
+        """Until the controller has unfenced this broker.
+
+        Raises:
+            BadLogDirectory, CorruptLog, OSError: the logs cannot be opened, or a port is taken.
+            StartupRefused: the controller refuses this broker for good.
+        """
+        await self._open_logs()
+        context = self.context = self._build_context()
+        self.replicas.on_backlog(self._advance_soon)
+        self._follow_metadata()
+        creator = TopicCreator(
+            config=self.config,
+            metadata=self.metadata,
+            controller=context.controller,
+            supervisor=self._supervisor,
+            clock=self._clock,
+        )
+        offsets = ReplicatedCoordinatorLog(
+            CONSUMER_OFFSETS_TOPIC,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            creator=creator,
+            flusher=context.flusher,
+            codec=Codec(self.config["offsets.topic.compression.codec"]),
+        )
+        self.coordinator = GroupCoordinator(
+            config=group_config(self.config),
+            clock=self._clock,
+            rng=self._rng,
+            log=offsets,
+            supervisor=self._supervisor,
+        )
+        self._table = build_table(
+            context,
+            creator=creator,
+            coordinator=self.coordinator,
+            offsets=offsets,
+            features=self._features,
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+        )
+        self._metrics.register(BrokerMetrics(context, self.lifecycle).collect)
+        self._metrics.register(self.coordinator.collect)
+        await self._listen()
+        self.coordinator.start()
+        self._maintenance = self._supervisor.spawn("log maintenance", self._maintain())
+        await self._join()
+
+    async def stop(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
+        """Leaves the cluster in good order; harmless on a broker that did not get far."""
+        if self._stopped:
+            return
+        self._stopped = True
+        await self._leave(timeout_ms)
+        if self.coordinator is not None:
+            self.coordinator.close()
+        await asyncio.gather(*(server.close(CLOSE_GRACE_MS) for server in self._servers))
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+            await asyncio.wait([self._maintenance])
+        if self.context is not None:
+            self.context.waits.close()
+            await self.context.controller.close()
+        if self._heartbeats is not None:
+            await self._heartbeats.close()
+        if self._logs_open:
+            clean = await self.logs.close(self.lifecycle.broker_epoch)
+            _log.info("broker stopped", clean=clean)
+
+    # --- start, step by step ------------------------------------------------------------------
+
+    async def _open_logs(self) -> None:
+        slice_ends_ms = self._clock.monotonic_ms() + SLICE_MS
+        for _ in self.logs.load_steps():
+            if self._clock.monotonic_ms() >= slice_ends_ms:
+                await asyncio.sleep(0)
+                slice_ends_ms = self._clock.monotonic_ms() + SLICE_MS
+        self._logs_open = True
+        report = self.logs.report
+        _log.info(
+            "logs are open",
+            clean=report.clean,
+            loaded=report.loaded,
+            recovered=report.recovered,
+        )
+        for problem in report.problems:
+            _log.warning("while opening logs", problem=problem)
+
+    def _build_context(self) -> BrokerContext:
+        config, clock = self.config, self._clock
+
+        def channel(purpose: str) -> ControllerChannel:
+            return ControllerChannel(
+                self._controller_endpoint,
+                client_id=f"broker-{config.node_id}-{purpose}",
+                clock=clock,
+                rng=self._rng,
+            )
+
+        self._heartbeats = channel("heartbeat")
+        return BrokerContext(
+            node_id=config.node_id,
+            cluster_id=self.metadata.cluster_id,
+            config=config,
+            clock=clock,
+            rng=self._rng,
+            files=self._files,
+            metadata=self.metadata,
+            settings=self.settings,
+            replicas=self.replicas,
+            sessions=FetchSessionCache(
+                config["max.incremental.fetch.session.cache.slots"], self._rng
+            ),
+            waits=WaitsDriver(clock),
+            flusher=Flusher(self._supervisor, self.replicas.storage_failed),
+            controller=channel("forwarding"),
+            supervisor=self._supervisor,
+        )
+
+    def _follow_metadata(self) -> None:
+        self._loader.add_publisher(self._publish)
+        image = self._loader.image
+        if self.metadata.image is EMPTY_IMAGE and image is not EMPTY_IMAGE:
+            self._publish(MetadataDelta(EMPTY_IMAGE, image), image)
+
+    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.metadata.publish(delta, image)
+        changed = self.settings.publish(delta, image)
+        registered = image.cluster.brokers.get(self.config.node_id)
+        ours = registered is not None and registered.incarnation_id == self._incarnation_id
+        if self._caught_up:
+            self.replicas.reconfigure(changed)
+            self.replicas.apply(delta, image)
+        elif ours:
+            self._catch_up(image)
+        if self._driver is not None:
+            self._driver.metadata_replayed(
+                image.provenance.offset, registered.epoch if registered and ours else None
+            )
+
+    def _catch_up(self, image: MetadataImage) -> None:
+        """The own registration is the newest thing in the log that this broker can wait for: all
+        that its logs are about stands before it. Older images are not acted on."""
+        self._caught_up = True
+        strays = self.replicas.set_strays_aside(image)
+        if strays:
+            _log.warning("logs set aside: not this broker's any more", logs=strays[:20])
+        self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image), image)
+
+    def _advance_soon(self) -> None:
+        """Works off the replicas' backlog: a first slice at once, the rest between other work."""
+        if self._advancing:
+            return
+        self._advancing = True
+        self._advance()
+
+    def _advance(self) -> None:
+        if self.replicas.advance(SLICE_MS):
+            asyncio.get_running_loop().call_soon(self._advance)
+        else:
+            self._advancing = False
+
+    async def _listen(self) -> None:
+        limits = _limits(self.config)
+        for listener in self.config.broker_listeners:
+            server = Server(
+                self._table,
+                clock=self._clock,
+                listener=listener.name,
+                limits=limits,
+                supervisor=self._supervisor,
+            )
+            bound = await server.start(listener.host, listener.port)
+            self._servers.append(server)
+            self.bound_listeners[listener.name] = bound
+            _log.info("listening", listener=listener.name, host=bound[0], port=bound[1])
+
+    async def _join(self) -> None:
+        assert self._heartbeats is not None
+        self._driver = LifecycleDriver(
+            self.lifecycle,
+            node_id=self.config.node_id,
+            registration=self._registration,
+            channel=self._heartbeats,
+            supervisor=self._supervisor,
+            clock=self._clock,
+            heartbeat_timeout_ms=self.config["broker.session.timeout.ms"],
+        )
+        self._driver.start()
+        self._supervisor.spawn("broker lifecycle", self._driver.run())
+        await self._driver.ready
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        config = self.config
+        meta = read_meta(self._files, config.log_dir)
+        if meta is None:
+            raise BadLogDirectory(f"{config.log_dir} has lost its meta.properties")
+        return BrokerRegistrationRequest(
+            broker_id=config.node_id,
+            cluster_id=self.metadata.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                BrokerRegistrationRequest.Listener(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port or self.bound_listeners[listener.name][1],
+                    security_protocol=SECURITY_PROTOCOL_IDS[listener.protocol],
+                )
+                for listener in config.advertised_listeners
+            ],
+            features=[
+                BrokerRegistrationRequest.Feature(
+                    name=name,
+                    min_supported_version=levels.min_level,
+                    max_supported_version=levels.max_level,
+                )
+                for name, levels in sorted(self._features.items())
+            ],
+            rack=config.broker_rack,
+            log_dirs=[] if meta.directory_id is None else [meta.directory_id],
+            previous_broker_epoch=self.logs.previous_broker_epoch,
+        )
+
+    # --- while running ------------------------------------------------------------------------
+
+    async def _maintain(self) -> None:
+        while True:
+            await asyncio.sleep(MAINTENANCE_MS / 1000.0)
+            await self.logs.maintain()
+
+    def _log_failed(self, log: Log, error: BaseException) -> None:
+        partition = self.replicas.get(log.topic, log.partition)
+        if partition is not None:
+            self.replicas.storage_failed(partition, error)
+        else:
+            self._storage_failed(f"log of {log.topic}-{log.partition}", error)
+
+    def _storage_failed(self, what: str, error: BaseException) -> None:
+        # There is one log directory: with it gone, so is everything this broker could serve.
+        self._supervisor.report(what, error)
+
+    # --- stop ---------------------------------------------------------------------------------
+
+    async def _leave(self, timeout_ms: float) -> None:
+        driver = self._driver
+        if driver is None:
+            return
+        if not self.config["controlled.shutdown.enable"]:
+            timeout_ms = 0.0
+        driver.request_shutdown(timeout_ms)
+        await asyncio.wait([driver.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
+
+
+def _limits(config: NodeConfig) -> ServerLimits:
+    return ServerLimits(
+        request_bytes_max=config["socket.request.max.bytes"],
+        max_inflight=config["kraftbox.connection.max.inflight"],
+        idle_ms=config["connections.max.idle.ms"],
+        connections_max=config["max.connections"],
+        connections_per_ip_max=config["max.connections.per.ip"],
+        connections_per_ip_overrides=_overrides(config["max.connections.per.ip.overrides"]),
+        backlog=config["socket.listen.backlog.size"],
+    )
+
+
+def _overrides(text: str) -> dict[str, int]:
+    """`host:count,...`"""
+    pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
+    return {host.strip(): int(count) for host, _, count in pairs}
+
+
+def _log_settings(config: NodeConfig) -> LogManagerSettings:
+    return LogManagerSettings(
+        flush_offset_checkpoint_interval_ms=config["log.flush.offset.checkpoint.interval.ms"],
+        flush_start_offset_checkpoint_interval_ms=config[
+            "log.flush.start.offset.checkpoint.interval.ms"
+        ],
+        high_watermark_checkpoint_interval_ms=config[
+            "replica.high.watermark.checkpoint.interval.ms"
+        ],
+        retention_check_interval_ms=config["log.retention.check.interval.ms"],
+        producer_id_expiration_ms=config["producer.id.expiration.ms"],
+    )
