@@ -1,0 +1,47 @@
+"""The registry of messages, and that a node pays only for what it uses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.messages import REMOVED_APIS, request_class, response_class
+
+PROGRAM = """
+import sys
+from protocol.messages import request_class
+from protocol.api_keys import ApiKey
+request_class(ApiKey.FETCH)
+loaded = [name for name in sys.modules if name.startswith("protocol.messages.")]
+assert loaded == ["protocol.messages.fetch"], loaded
+assert "protocol.twin" not in sys.modules
+"""
+
+
+def test_every_api_has_a_request_and_a_response() -> None:
+    for key in ApiKey:
+        if key in REMOVED_APIS:
+            continue
+        request, response = request_class(key), response_class(key)
+        assert request.API_KEY == response.API_KEY == key
+        assert request.response_class() is response
+        assert request.VERSIONS == response.VERSIONS
+        assert request.LISTENERS or key in {
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+        }
+
+
+@pytest.mark.parametrize("key", sorted(REMOVED_APIS))
+def test_removed_apis_have_none(key: ApiKey) -> None:
+    with pytest.raises(LookupError):
+        request_class(key)
+    with pytest.raises(LookupError):
+        response_class(key)
+
+
+def test_only_what_is_asked_for_is_imported() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)
