@@ -1,0 +1,305 @@
+"""The cluster client against brokers that each lead a part of one in-memory log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.batch import Record, build_batch, iter_batches, patch, read_records
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import ZERO_UUID
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.transport.client import ConnectionLost
+from protocol.transport.cluster import EARLIEST, LATEST, ClusterClient, Leader, LeaderCache
+from protocol.transport.dispatch import HandlerTable, RequestContext
+from protocol.transport.server import Server
+from runtime.clock import SystemClock
+from tests.unit.protocol.sockets import on_both_loops
+
+TOPIC_ID = bytes(range(16))
+
+
+class World:
+    """One partition `t-0`, its log, and what each broker believes about its leader."""
+
+    def __init__(self) -> None:
+        self.log = b""
+        self.end = 0
+        self.servers: dict[int, Server] = {}
+        self.leader = Leader(0, 5)
+        self.beliefs: dict[int, Leader] = {}
+        self.hints = True
+        self.errors: list[ErrorCode] = []
+        self.produced_at: list[int] = []
+        self.metadata_asked = 0
+
+    def believed(self, node: int) -> Leader:
+        return self.beliefs.get(node, self.leader)
+
+
+class Broker:
+    def __init__(self, world: World, node_id: int, produce_max: int | None) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.table = HandlerTable()
+        self.table.serve_api_versions()
+        self.table.register(ApiKey.METADATA, self.metadata)
+        self.table.register(ApiKey.PRODUCE, self.produce, max_version=produce_max)
+        self.table.register(ApiKey.FETCH, self.fetch)
+        self.table.register(ApiKey.LIST_OFFSETS, self.list_offsets)
+
+    def metadata(self, _: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        world = self.world
+        world.metadata_asked += 1
+        leader = world.believed(self.node_id)
+        topics = []
+        for asked in request.topics or []:
+            if asked.name != "t":
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                topics.append(
+                    MetadataResponse.MetadataResponseTopic(error_code=code, name=asked.name)
+                )
+                continue
+            partition = MetadataResponse.MetadataResponsePartition(
+                leader_id=leader.node_id, leader_epoch=leader.epoch
+            )
+            topics.append(
+                MetadataResponse.MetadataResponseTopic(
+                    name="t", topic_id=TOPIC_ID, partitions=[partition]
+                )
+            )
+        brokers = [
+            MetadataResponse.MetadataResponseBroker(
+                node_id=node, host=server.address[0], port=server.address[1]
+            )
+            for node, server in world.servers.items()
+        ]
+        return MetadataResponse(cluster_id="c", brokers=brokers, topics=topics)
+
+    def refusal(self) -> ErrorCode:
+        if self.world.errors:
+            return self.world.errors.pop(0)
+        if self.world.leader.node_id != self.node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def produce(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+        world = self.world
+        topic = request.topic_data[0]
+        if context.api_version >= 13:
+            assert topic.topic_id == TOPIC_ID
+        one = ProduceResponse.PartitionProduceResponse(error_code=self.refusal())
+        answer = ProduceResponse(
+            responses=[
+                ProduceResponse.TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=[one]
+                )
+            ]
+        )
+        if not one.error_code:
+            records = topic.partition_data[0].records
+            assert isinstance(records, memoryview)
+            batch = bytearray(records)
+            patch(batch, world.end, world.leader.epoch)
+            one.base_offset = world.end
+            world.log += batch
+            world.end += sum(header.record_count for header, _ in iter_batches(batch))
+            world.produced_at.append(self.node_id)
+        elif world.hints and context.api_version >= 10:
+            one.current_leader = ProduceResponse.LeaderIdAndEpoch(
+                leader_id=world.leader.node_id, leader_epoch=world.leader.epoch
+            )
+        return answer if request.acks else None
+
+    def fetch(self, _: RequestContext, request: FetchRequest) -> FetchResponse:
+        topic = request.topics[0]
+        one = FetchResponse.PartitionData(error_code=self.refusal())
+        if not one.error_code:
+            one.records = self.world.log
+            one.high_watermark = self.world.end
+            one.aborted_transactions = [
+                FetchResponse.AbortedTransaction(producer_id=7, first_offset=3)
+            ]
+        response = FetchResponse.FetchableTopicResponse(
+            topic=topic.topic, topic_id=topic.topic_id, partitions=[one]
+        )
+        return FetchResponse(responses=[response])
+
+    def list_offsets(self, _: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        asked = request.topics[0].partitions[0].timestamp
+        one = ListOffsetsResponse.ListOffsetsPartitionResponse(error_code=self.refusal())
+        one.offset = self.world.end if asked == LATEST else 0
+        return ListOffsetsResponse(
+            topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[one])]
+        )
+
+
+@asynccontextmanager
+async def cluster(brokers: int = 2, produce_max: int | None = None) -> AsyncIterator[World]:
+    world = World()
+    for node in range(brokers):
+        table = Broker(world, node, produce_max).table
+        server = Server(table, clock=SystemClock(), listener="PLAINTEXT")
+        await server.start("127.0.0.1", 0)
+        world.servers[node] = server
+    try:
+        yield world
+    finally:
+        for server in world.servers.values():
+            await server.close(grace_ms=100)
+
+
+@asynccontextmanager
+async def connected(world: World, **options: float) -> AsyncIterator[ClusterClient]:
+    bootstrap = [server.address for server in world.servers.values()]
+    client = await ClusterClient.connect(bootstrap, **options)  # type: ignore[arg-type]
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def batch(*values: bytes) -> bytes:
+    return build_batch([Record(timestamp=1, value=value) for value in values])
+
+
+@on_both_loops
+@pytest.mark.parametrize("produce_max", [None, 9])
+async def test_produce_fetch_list(produce_max: int | None) -> None:
+    async with cluster(produce_max=produce_max) as world, connected(world) as client:
+        first = await client.produce("t", 0, batch(b"a", b"b"))
+        second = await client.produce("t", 0, batch(b"c"))
+        assert (first.base_offset, second.base_offset) == (0, 2)
+        fetched = await client.fetch("t", 0, 0)
+        values = [record.value for record in read_records(fetched.records)]
+        assert values == [b"a", b"b", b"c"]
+        assert fetched.high_watermark == 3
+        assert fetched.aborted == [(7, 3)]
+        assert (await client.list_offset("t", 0)).offset == 3
+        assert (await client.list_offset("t", 0, EARLIEST)).offset == 0
+        assert world.metadata_asked == 2
+        assert client.cache.cluster_id == "c"
+
+
+@on_both_loops
+async def test_acks_0() -> None:
+    async with cluster() as world, connected(world) as client:
+        produced = await client.produce("t", 0, batch(b"a"), acks=0)
+        assert produced.base_offset == -1
+        assert (await client.list_offset("t", 0)).offset == 1
+
+
+@on_both_loops
+@pytest.mark.parametrize("hints", [True, False])
+async def test_the_leader_moves(hints: bool) -> None:
+    async with cluster() as world, connected(world) as client:
+        world.hints = hints
+        await client.produce("t", 0, batch(b"a"))
+        world.leader = Leader(1, 6)
+        await client.produce("t", 0, batch(b"b"))
+        assert world.produced_at == [0, 1]
+        assert client.cache.leaders["t", 0] == Leader(1, 6)
+
+
+@on_both_loops
+async def test_an_older_answer_does_not_lead_back() -> None:
+    async with cluster() as world, connected(world) as client:
+        world.leader = Leader(1, 6)
+        await client.produce("t", 0, batch(b"a"))
+        world.beliefs = {0: Leader(0, 5), 1: Leader(0, 5)}
+        world.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        await client.produce("t", 0, batch(b"b"))
+        assert world.produced_at == [1, 1]
+
+
+@on_both_loops
+async def test_retriable_errors_are_tried_again_others_not() -> None:
+    async with cluster() as world, connected(world) as client:
+        world.errors = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.LEADER_NOT_AVAILABLE]
+        assert (await client.produce("t", 0, batch(b"a"))).base_offset == 0
+        world.errors = [ErrorCode.MESSAGE_TOO_LARGE]
+        with pytest.raises(ApiError) as caught:
+            await client.produce("t", 0, batch(b"b"))
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        with pytest.raises(ApiError) as caught:
+            await client.fetch("no/topic", 0, 0)
+        assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        world.errors = [ErrorCode.NOT_ENOUGH_REPLICAS] * 100
+        with pytest.raises(ApiError) as caught:
+            await client.produce("t", 0, batch(b"b"), timeout_ms=120)
+        assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@on_both_loops
+async def test_a_broker_dies() -> None:
+    async with cluster(3) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        await world.servers[0].close(grace_ms=0)
+        del world.servers[0]
+        world.leader = Leader(2, 7)
+        await client.produce("t", 0, batch(b"b"))
+        assert world.produced_at == [0, 2]
+        answer = await client.request_broker(2, MetadataRequest(topics=[]))
+        assert len(answer.brokers) == 2
+        with pytest.raises(ApiError):
+            await client.request_broker(99, MetadataRequest(topics=[]))
+
+
+@on_both_loops
+async def test_callers_share_a_connection() -> None:
+    async with cluster(1) as world, connected(world) as client:
+        await asyncio.gather(*(client.produce("t", 0, batch(b"x")) for _ in range(20)))
+        assert world.end == 20
+        assert world.servers[0].connection_stats.accepted == 1
+
+
+@on_both_loops
+async def test_nobody_answers() -> None:
+    async with cluster(1) as world:
+        address = world.servers[0].address
+    with pytest.raises(OSError):
+        await ClusterClient.connect([address], timeout_ms=100)
+    with pytest.raises(ConnectionLost):
+        await ClusterClient.connect([], timeout_ms=10)
+
+
+def metadata_answer(topic_id: bytes, leader: int, epoch: int) -> MetadataResponse:
+    partition = MetadataResponse.MetadataResponsePartition(leader_id=leader, leader_epoch=epoch)
+    topic = MetadataResponse.MetadataResponseTopic(
+        name="t", topic_id=topic_id, partitions=[partition]
+    )
+    return MetadataResponse(topics=[topic])
+
+
+def test_cache_rules() -> None:
+    cache = LeaderCache()
+    key = ("t", 0)
+    cache.learn(metadata_answer(TOPIC_ID, 1, 5))
+    cache.learn(metadata_answer(TOPIC_ID, 2, 4))
+    assert cache.leaders[key] == Leader(1, 5)
+    cache.hint(key, Leader(-1, -1), None)
+    cache.hint(key, Leader(3, 5), ("h", 1))
+    assert cache.leaders[key] == Leader(1, 5)
+    assert 3 not in cache.brokers
+    cache.hint(key, Leader(3, 6), ("h", 1))
+    assert cache.leaders[key] == Leader(3, 6)
+    assert cache.brokers[3] == ("h", 1)
+    other = bytes(15) + b"\x09"
+    cache.learn(metadata_answer(other, 0, 0))
+    assert cache.leaders[key] == Leader(0, 0)
+    assert cache.topic_ids["t"] == other
+
+
+def test_cache_without_epochs_or_ids() -> None:
+    cache = LeaderCache()
+    cache.learn(metadata_answer(ZERO_UUID, 1, -1))
+    cache.learn(metadata_answer(ZERO_UUID, 2, -1))
+    assert cache.leaders["t", 0] == Leader(2, -1)
+    assert cache.topic_ids == {}
