@@ -539,6 +539,11 @@ class Replayer:
             self.image = self.image.at(Provenance(offset - 1, epoch, timestamp_ms))
         return self.image
 
+    def skip(self, provenance: Provenance) -> None:
+        """A batch without metadata records: only the image's place moves."""
+        if self._hidden is None:
+            self.image = self.image.at(provenance)
+
     def _apply(self, record: Any) -> None:
         kind = type(record)
         if kind in _TRANSACTION_MARKERS:

@@ -1,0 +1,378 @@
+"""The quorum's requests on the controller listener.
+
+Each handler checks whom it is for (cluster id, topic, partition), gives the core the event, and
+answers what the core says; where the core must first persist, the answer is a future. Fetch holds
+an answer back until there is something new, as long as the replica is ready to wait.
+
+Versions are Kafka 4.3's: Vote 0-2, BeginQuorumEpoch and EndQuorumEpoch 0-1, Fetch, FetchSnapshot
+0-1, DescribeQuorum 0-2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from metalog.quorum import wire
+from metalog.quorum.core.messages import (
+    OffsetAndEpoch,
+    ReplicaHeard,
+    ReplyEpoch,
+    ReplyFetch,
+    ReplyVote,
+)
+from metalog.quorum.core.roles import Progress
+from metalog.quorum.core.voters import ReplicaKey
+from metalog.quorum.driver import QuorumNode
+from metalog.quorum.log import METADATA_TOPIC
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.ids import METADATA_TOPIC_ID
+from protocol.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+)
+from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from protocol.messages.vote import VoteRequest, VoteResponse
+from protocol.transport.dispatch import HandlerTable, RequestContext
+
+R = TypeVar("R")
+MaybeLater: TypeAlias = R | asyncio.Future[R]
+
+FETCH_BYTES_MAX = 8 << 20
+"""Whatever a replica asks for, one answer holds no more (a larger first batch goes whole)."""
+
+
+def register_quorum_apis(table: HandlerTable, node: QuorumNode) -> None:
+    """Serve the quorum's APIs on a controller listener."""
+    apis = QuorumApis(node)
+    table.register(ApiKey.VOTE, apis.vote)
+    table.register(ApiKey.BEGIN_QUORUM_EPOCH, apis.begin_quorum_epoch)
+    table.register(ApiKey.END_QUORUM_EPOCH, apis.end_quorum_epoch)
+    table.register(ApiKey.DESCRIBE_QUORUM, apis.describe_quorum)
+    table.register(ApiKey.FETCH, apis.fetch)
+    table.register(ApiKey.FETCH_SNAPSHOT, apis.fetch_snapshot)
+
+
+class QuorumApis:
+    """The handlers."""
+
+    def __init__(self, node: QuorumNode) -> None:
+        self._node = node
+
+    def _refusal(self, request: Any) -> ErrorCode:
+        """Why a request is not for us: another cluster, or another partition."""
+        if request.cluster_id is not None and request.cluster_id != self._node.cluster_id:
+            return ErrorCode.INCONSISTENT_CLUSTER_ID
+        topics = request.topics
+        if len(topics) != 1 or len(topics[0].partitions) != 1:
+            return ErrorCode.INVALID_REQUEST
+        name = getattr(topics[0], "topic_name", METADATA_TOPIC)
+        index = getattr(topics[0].partitions[0], "partition_index", 0)
+        if name != METADATA_TOPIC or index != 0:
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def _ask(self, make: Callable[[int], Any], respond: Callable[[Any], R]) -> MaybeLater[R]:
+        """The response, or a future of it while the core's answer waits for the disk."""
+        ready: list[R] = []
+        later: asyncio.Future[R] | None = None
+
+        def then(answer: Any) -> None:
+            if later is None:
+                ready.append(respond(answer))
+            elif not later.done():
+                later.set_result(respond(answer))
+
+        self._node.ask(make, then)
+        if ready:
+            return ready[0]
+        later = asyncio.get_running_loop().create_future()
+        return later
+
+    # --- elections ----------------------------------------------------------------------------
+
+    def vote(self, context: RequestContext, request: VoteRequest) -> MaybeLater[VoteResponse]:
+        error = self._refusal(request)
+        if error is not ErrorCode.NONE:
+            return VoteResponse(error_code=error)
+        version = context.api_version
+
+        def respond(reply: ReplyVote) -> VoteResponse:
+            return wire.vote_response(reply, self._node.leader_endpoint())
+
+        return self._ask(lambda token: wire.vote_asked(token, request, version), respond)
+
+    def begin_quorum_epoch(
+        self, context: RequestContext, request: BeginQuorumEpochRequest
+    ) -> MaybeLater[BeginQuorumEpochResponse]:
+        error = self._refusal(request)
+        if error is not ErrorCode.NONE:
+            return BeginQuorumEpochResponse(error_code=error)
+        version = context.api_version
+
+        def respond(reply: ReplyEpoch) -> BeginQuorumEpochResponse:
+            return wire.begin_epoch_response(reply, self._node.leader_endpoint())
+
+        return self._ask(lambda token: wire.begin_epoch_asked(token, request, version), respond)
+
+    def end_quorum_epoch(
+        self, context: RequestContext, request: EndQuorumEpochRequest
+    ) -> MaybeLater[EndQuorumEpochResponse]:
+        error = self._refusal(request)
+        if error is not ErrorCode.NONE:
+            return EndQuorumEpochResponse(error_code=error)
+        version = context.api_version
+
+        def respond(reply: ReplyEpoch) -> EndQuorumEpochResponse:
+            return wire.end_epoch_response(reply, self._node.leader_endpoint())
+
+        return self._ask(lambda token: wire.end_epoch_asked(token, request, version), respond)
+
+    # --- replication --------------------------------------------------------------------------
+
+    def fetch(self, context: RequestContext, request: FetchRequest) -> MaybeLater[FetchResponse]:
+        """Replication of the metadata log: voters, observers, and tools that read it."""
+        error = self._fetch_refusal(context, request)
+        if error is not ErrorCode.NONE:
+            return FetchResponse(error_code=error)
+        idle = False
+
+        def respond(reply: ReplyFetch) -> FetchResponse:
+            nonlocal idle
+            response = self._fetch_response(reply, request)
+            idle = self._is_idle(reply, request, response)
+            return response
+
+        answer = self._ask(lambda token: wire.fetch_asked(token, request), respond)
+        if idle and request.max_wait_ms > 0:
+            return _WaitingFetch(self, request).future
+        return answer
+
+    def _fetch_refusal(self, context: RequestContext, request: FetchRequest) -> ErrorCode:
+        error = self._refusal(request)
+        if error is not ErrorCode.NONE:
+            return error
+        topic = request.topics[0]
+        partition = topic.partitions[0]
+        ours = (
+            topic.topic_id == METADATA_TOPIC_ID
+            if context.api_version >= 13
+            else topic.topic == METADATA_TOPIC
+        )
+        numbers = (partition.fetch_offset, partition.last_fetched_epoch, request.max_wait_ms)
+        if not ours or partition.partition != 0 or min(numbers) < 0:
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def _is_idle(self, reply: ReplyFetch, request: FetchRequest, response: FetchResponse) -> bool:
+        """Nothing to say yet: no error, no records, no news of the high watermark."""
+        known = request.topics[0].partitions[0].high_watermark
+        news = (self._node.high_watermark or -1) > known
+        special = reply.error or reply.diverging is not None or reply.snapshot is not None
+        return not special and not news and not response.responses[0].partitions[0].records
+
+    def _fetch_response(self, reply: ReplyFetch, request: FetchRequest) -> FetchResponse:
+        node = self._node
+        records = b""
+        if not reply.error and reply.diverging is None and reply.snapshot is None:
+            partition = request.topics[0].partitions[0]
+            limit = min(request.max_bytes, partition.partition_max_bytes, FETCH_BYTES_MAX)
+            records = node.log.read(reply.fetch_offset, max(1, limit))
+        return wire.fetch_response(
+            reply,
+            high_watermark=node.high_watermark,
+            log_start_offset=node.log.start_offset,
+            records=records,
+            leader_endpoint=node.leader_endpoint(),
+        )
+
+    def fetch_snapshot(
+        self, context: RequestContext, request: FetchSnapshotRequest
+    ) -> FetchSnapshotResponse:
+        """Part of a snapshot file, from a byte position on."""
+        node = self._node
+        if request.cluster_id is not None and request.cluster_id != node.cluster_id:
+            return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        topics = request.topics
+        if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].name != METADATA_TOPIC:
+            return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
+        asked = topics[0].partitions[0]
+        leader_id, epoch = node.leader()
+        snapshot_id = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        partition = FetchSnapshotResponse.PartitionSnapshot(
+            index=asked.partition,
+            snapshot_id=FetchSnapshotResponse.SnapshotId(
+                end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
+            ),
+            current_leader=FetchSnapshotResponse.LeaderIdAndEpoch(
+                leader_id=-1 if leader_id is None else leader_id, leader_epoch=epoch
+            ),
+        )
+        partition.error_code = self._snapshot_error(asked, snapshot_id)
+        if not partition.error_code:
+            replica = ReplicaKey(request.replica_id, asked.replica_directory_id)
+            node.heard_from(ReplicaHeard(replica))
+            partition.size = node.log.snapshot_size(snapshot_id) or 0
+            partition.position = asked.position
+            limit = max(1, min(request.max_bytes, FETCH_BYTES_MAX))
+            partition.unaligned_records = node.log.read_snapshot(snapshot_id, asked.position, limit)
+        response = FetchSnapshotResponse(
+            topics=[
+                FetchSnapshotResponse.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
+            ]
+        )
+        endpoint = node.leader_endpoint()
+        if endpoint is not None and leader_id is not None:
+            response.node_endpoints = [
+                FetchSnapshotResponse.NodeEndpoint(
+                    node_id=leader_id, host=endpoint.host, port=endpoint.port
+                )
+            ]
+        return response
+
+    def _snapshot_error(
+        self, asked: FetchSnapshotRequest.PartitionSnapshot, snapshot_id: OffsetAndEpoch
+    ) -> ErrorCode:
+        node = self._node
+        _, epoch = node.leader()
+        if asked.partition != 0:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if asked.current_leader_epoch < epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if asked.current_leader_epoch > epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not node.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        size = node.log.snapshot_size(snapshot_id)
+        if size is None:
+            return ErrorCode.SNAPSHOT_NOT_FOUND
+        if not 0 <= asked.position < size:
+            return ErrorCode.POSITION_OUT_OF_RANGE
+        return ErrorCode.NONE
+
+    # --- describing ---------------------------------------------------------------------------
+
+    def describe_quorum(
+        self, context: RequestContext, request: DescribeQuorumRequest
+    ) -> DescribeQuorumResponse:
+        """KIP-595, KIP-836 (timestamps), KIP-853 (directory ids, nodes)."""
+        response = DescribeQuorumResponse()
+        for topic in request.topics:
+            partitions = [
+                self._describe(topic.topic_name, partition.partition_index)
+                for partition in topic.partitions
+            ]
+            response.topics.append(
+                DescribeQuorumResponse.TopicData(topic_name=topic.topic_name, partitions=partitions)
+            )
+        if self._node.is_leader:
+            response.nodes = self._nodes()
+        return response
+
+    def _describe(self, topic: str, index: int) -> DescribeQuorumResponse.PartitionData:
+        node = self._node
+        leader_id, epoch = node.leader()
+        partition = DescribeQuorumResponse.PartitionData(
+            partition_index=index, leader_id=-1 if leader_id is None else leader_id
+        )
+        if topic != METADATA_TOPIC or index != 0:
+            partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            partition.leader_id = -1
+            return partition
+        partition.leader_epoch = epoch
+        if not node.is_leader:
+            partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return partition
+        partition.high_watermark = -1 if node.high_watermark is None else node.high_watermark
+        replicas = dict(node.core.replicas)
+        for voter in node.voters:
+            key, progress = _taken(replicas, voter.key)
+            partition.current_voters.append(self._replica_state(key, progress))
+        partition.observers = [
+            self._replica_state(key, progress)
+            for key, progress in sorted(replicas.items(), key=lambda item: item[0])
+        ]
+        return partition
+
+    def _replica_state(
+        self, key: ReplicaKey, progress: Progress | None
+    ) -> DescribeQuorumResponse.ReplicaState:
+        node = self._node
+        state = DescribeQuorumResponse.ReplicaState(
+            replica_id=key.id, replica_directory_id=key.directory_id, log_end_offset=-1
+        )
+        if key.id == node.node_id:
+            now_ms = node.wall_ms(None)
+            state.log_end_offset = node.log_end_offset
+            state.last_fetch_timestamp = state.last_caught_up_timestamp = now_ms
+        elif progress is not None:
+            state.log_end_offset = progress.end_offset
+            if progress.fetch_ms is not None:
+                state.last_fetch_timestamp = node.wall_ms(progress.fetch_ms)
+            if progress.caught_up_ms is not None:
+                state.last_caught_up_timestamp = node.wall_ms(progress.caught_up_ms)
+        return state
+
+    def _nodes(self) -> list[DescribeQuorumResponse.Node]:
+        return [
+            DescribeQuorumResponse.Node(
+                node_id=voter.id,
+                listeners=[
+                    DescribeQuorumResponse.Listener(name=name, host=host, port=port)
+                    for name, (host, port) in voter.endpoints
+                ],
+            )
+            for voter in self._node.voters
+        ]
+
+
+def _taken(
+    replicas: dict[ReplicaKey, Progress], voter: ReplicaKey
+) -> tuple[ReplicaKey, Progress | None]:
+    """A voter's progress, removed from `replicas`; its key with the directory it fetches from."""
+    for key in replicas:
+        if key.matches(voter):
+            return (key if key.directory_id != bytes(16) else voter), replicas.pop(key)
+    return voter, None
+
+
+class _WaitingFetch:
+    """A fetch that waits for records, for the high watermark to move, or for its time to end."""
+
+    def __init__(self, apis: QuorumApis, request: FetchRequest) -> None:
+        self._apis = apis
+        self._request = request
+        self._node = apis._node
+        self._before = self._seen()
+        loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[FetchResponse] = loop.create_future()
+        self._timer = loop.call_later(request.max_wait_ms / 1000.0, self._answer)
+        self._forget = self._node.watch(self._look)
+        self.future.add_done_callback(self._done)
+
+    def _seen(self) -> tuple[Any, ...]:
+        node = self._node
+        return (node.log_end_offset, node.high_watermark, node.is_leader, node.leader())
+
+    def _look(self) -> None:
+        if self._seen() != self._before:
+            self._answer()
+
+    def _answer(self) -> None:
+        if self.future.done():
+            return
+        self._forget()
+        self._node.ask(lambda token: wire.fetch_asked(token, self._request), self._respond)
+
+    def _respond(self, reply: ReplyFetch) -> None:
+        if not self.future.done():
+            self.future.set_result(self._apis._fetch_response(reply, self._request))
+
+    def _done(self, future: asyncio.Future[FetchResponse]) -> None:
+        self._timer.cancel()
+        self._forget()

@@ -1,0 +1,78 @@
+"""What a replica of the metadata log must know about itself, from a node's configuration."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from metalog.quorum.core.replica import Timing
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.log import MetadataLogConfig
+from runtime.config import NodeConfig
+
+KRAFT_VERSION_MAX = 1
+
+
+class QuorumConfig(NamedTuple):
+    """`voters` are the static ones; with a voter set in the log there are none.
+
+    `endpoints` are this node's controller listeners as others reach them, empty for a broker.
+    """
+
+    node: ReplicaKey
+    cluster_id: str
+    log_dir: str
+    voters: VoterSet = VoterSet()
+    bootstrap_servers: tuple[Endpoint, ...] = ()
+    listener_names: tuple[str, ...] = ("CONTROLLER",)
+    endpoints: tuple[tuple[str, Endpoint], ...] = ()
+    timing: Timing = Timing()
+    log: MetadataLogConfig = MetadataLogConfig()
+    request_timeout_ms: int = 2000
+    fetch_max_bytes: int = 1 << 20
+    fetch_wait_ms_max: int = 500
+    fetch_snapshot_max_bytes: int = 1 << 20
+
+    @classmethod
+    def from_node_config(
+        cls, config: NodeConfig, *, cluster_id: str, directory_id: bytes
+    ) -> QuorumConfig:
+        """`directory_id` is that of the metadata log directory (meta.properties)."""
+        listener = config.controller_listener_names[0]
+        return cls(
+            node=ReplicaKey(config.node_id, directory_id),
+            cluster_id=cluster_id,
+            log_dir=config.metadata_log_dir,
+            voters=VoterSet(
+                Voter(ReplicaKey(v.node_id), ((listener, Endpoint(v.host, v.port)),))
+                for v in config.quorum_voters
+            ),
+            bootstrap_servers=tuple(
+                Endpoint(server.host, server.port) for server in config.quorum_bootstrap_servers
+            ),
+            listener_names=config.controller_listener_names,
+            endpoints=tuple(
+                (e.name, Endpoint(e.host, e.port)) for e in config.advertised_controller_listeners
+            ),
+            timing=Timing(
+                election_timeout_ms=config["controller.quorum.election.timeout.ms"],
+                fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
+                election_backoff_max_ms=config["controller.quorum.election.backoff.max.ms"],
+                retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
+            ),
+            log=_log_config(config),
+            request_timeout_ms=config["controller.quorum.request.timeout.ms"],
+            fetch_max_bytes=config["controller.quorum.fetch.max.bytes"],
+            fetch_snapshot_max_bytes=config["controller.quorum.fetch.snapshot.max.bytes"],
+        )
+
+
+def _log_config(config: NodeConfig) -> MetadataLogConfig:
+    segment_bytes = config["internal.metadata.log.segment.bytes"]
+    return MetadataLogConfig(
+        segment_bytes=segment_bytes or config["metadata.log.segment.bytes"],
+        segment_ms=config["metadata.log.segment.ms"],
+        retention_bytes=config["metadata.max.retention.bytes"],
+        retention_ms=config["metadata.max.retention.ms"],
+        max_bytes_between_snapshots=config["metadata.log.max.record.bytes.between.snapshots"],
+        max_snapshot_interval_ms=config["metadata.log.max.snapshot.interval.ms"],
+    )

@@ -1,0 +1,171 @@
+"""Following a leader, or looking for one: fetch, reconcile, learn the high watermark.
+
+One fetch is under way at a time. What it brings is appended and flushed before the next one is
+sent, because the offset of a fetch tells the leader what this replica will not lose.
+"""
+
+from __future__ import annotations
+
+from metalog.quorum.core.messages import (
+    AppendFetched,
+    FetchAnswered,
+    HighWatermarkAdvanced,
+    InstallSnapshot,
+    LogTruncated,
+    OffsetAndEpoch,
+    RequestFailed,
+    RequestKind,
+    SendFetch,
+    SnapshotInstalled,
+    TruncateLog,
+)
+from metalog.quorum.core.replica import Replica
+from metalog.quorum.core.roles import Cause, Following, Leading, Resigned, Role, Unattached
+from metalog.quorum.core.voters import Endpoint
+from protocol.errors import ErrorCode
+from runtime.errors import InvariantViolated
+
+
+class FollowingReplica(Replica):
+    """A replica that can follow."""
+
+    def _detach(self, cause: Cause, epoch: int) -> None:
+        """UNATTACHED in `epoch`; a new epoch forgets leader and vote."""
+        if epoch > self._epoch:
+            self._epoch, self._voted = epoch, None
+        self._leader_id = None
+        self._enter(cause, Unattached(self._election_deadline() if self.is_voter else None))
+        self._persist()
+        self._look_for_leader()
+
+    def _follow(
+        self, leader_id: int, epoch: int, endpoints: tuple[tuple[str, Endpoint], ...] = ()
+    ) -> None:
+        if epoch > self._epoch:
+            self._epoch, self._voted = epoch, None
+        self._leader_id = leader_id
+        role = Role.FOLLOWER if self.is_voter else Role.OBSERVER
+        cause = Cause.LEADER_FOUND if role is Role.FOLLOWER else Cause.LEADER_OBSERVED
+        if not endpoints:
+            voter = self.voters.get(leader_id)
+            endpoints = () if voter is None else voter.endpoints
+        deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
+        self._enter(cause, Following(role, leader_id, endpoints, deadline_ms))
+        self._persist()
+        self._fetch()
+
+    def _observe(self, epoch: int, leader_id: int | None) -> bool:
+        """Take note of an epoch and leader that a peer told of; True if they were news."""
+        if leader_id == self.node.id:
+            leader_id = None
+        if epoch > self._epoch:
+            if leader_id is None:
+                self._detach(Cause.HIGHER_EPOCH, epoch)
+            else:
+                self._follow(leader_id, epoch)
+            return True
+        if epoch == self._epoch and leader_id is not None and self._leader_id is None:
+            if isinstance(self._state, Leading | Resigned):
+                raise InvariantViolated(f"epoch {epoch} has two leaders: us and {leader_id}")
+            self._follow(leader_id, epoch)
+            return True
+        return False
+
+    def _membership_changed(self, state: Following) -> None:
+        if (state.role is Role.FOLLOWER) == self.is_voter:
+            return
+        role, cause = (
+            (Role.FOLLOWER, Cause.JOINED_VOTERS)
+            if self.is_voter
+            else (Role.OBSERVER, Cause.LEFT_VOTERS)
+        )
+        changed = Following(role, state.leader_id, state.endpoints, state.deadline_ms)
+        changed.fetched = state.fetched
+        retry_ms = self._fetch_retry_ms
+        self._enter(cause, changed)
+        self._fetch_retry_ms = retry_ms
+
+    def _on_fetch_answered(self, event: FetchAnswered) -> None:
+        self._fetch_in_flight = False
+        if self._observe(event.epoch, event.leader_id) or event.epoch < self._epoch:
+            return
+        state = self._state
+        if not isinstance(state, Following) or event.node_id != state.leader_id:
+            self._retry_fetch()
+            return
+        if event.error is not ErrorCode.NONE:
+            self._retry_fetch()
+            return
+        state.fetched = True
+        state.deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
+        if event.snapshot is not None:
+            self._fetch_in_flight = True
+            self._effects.append(InstallSnapshot(state.leader_id, self._epoch, event.snapshot))
+        elif event.diverging is not None:
+            self._truncate(event.diverging)
+        elif event.size_bytes:
+            self._fetch_after_flush = True
+            self._effects.append(AppendFetched(event.node_id))
+            self._follow_high_watermark(event.high_watermark)
+        else:
+            self._follow_high_watermark(event.high_watermark)
+            self._fetch()
+
+    def _truncate(self, diverging: OffsetAndEpoch) -> None:
+        """Cut back to where our log and the leader's agree (KIP-595, log reconciliation)."""
+        own = self._log.end_offset_for_epoch(diverging.epoch)
+        if own.epoch == diverging.epoch:
+            end_offset = min(own.offset, diverging.offset)
+        else:
+            end_offset = own.offset
+        end_offset = min(end_offset, self._log.end_offset)
+        if end_offset < (self.high_watermark or 0):
+            raise InvariantViolated(
+                f"the leader of epoch {self._epoch} asks to truncate to {end_offset}, below the "
+                f"high watermark {self.high_watermark}"
+            )
+        self._flushed_end = min(self._flushed_end, end_offset)
+        self._effects.append(TruncateLog(end_offset))
+
+    def _on_log_truncated(self, event: LogTruncated) -> None:
+        self._fetch()
+
+    def _follow_high_watermark(self, offset: int) -> None:
+        """What is below the leader's mark and durable here is committed for this replica."""
+        self._leader_high_watermark = max(self._leader_high_watermark, offset)
+        committed = min(self._leader_high_watermark, self._flushed_end)
+        if committed > (-1 if self.high_watermark is None else self.high_watermark):
+            self.high_watermark = committed
+            self._effects.append(HighWatermarkAdvanced(committed))
+
+    def _on_snapshot_installed(self, event: SnapshotInstalled) -> None:
+        self._fetch_in_flight = False
+        self._flushed_end = self._log.end_offset
+        self._follow_high_watermark(event.id.offset)
+        if isinstance(self._state, Following):
+            self._state.deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
+            self._fetch()
+
+    def _on_request_failed(self, event: RequestFailed) -> None:
+        if event.kind in (RequestKind.FETCH, RequestKind.FETCH_SNAPSHOT):
+            self._fetch_in_flight = False
+            self._retry_fetch()
+
+    def _retry_fetch(self) -> None:
+        if not isinstance(self._state, Leading):
+            self._fetch_retry_ms = self._now_ms + self._timing.retry_backoff_ms
+
+    def _fetch(self) -> None:
+        """Ask the leader for what follows our log, one request at a time."""
+        state = self._state
+        if isinstance(state, Following) and not self._fetch_in_flight:
+            self._send_fetch(state.leader_id)
+
+    def _look_for_leader(self) -> None:
+        """Ask anybody: the answer says who leads."""
+        if isinstance(self._state, Unattached) and not self._fetch_in_flight:
+            self._send_fetch(None)
+
+    def _send_fetch(self, to: int | None) -> None:
+        self._fetch_in_flight = True
+        self._effects.append(SendFetch(to, self._epoch, self._log.end_offset, self._log.last_epoch))

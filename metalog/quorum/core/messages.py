@@ -1,0 +1,345 @@
+"""What goes into the core and what comes out of it.
+
+Events are things that happened: time passed, a peer asked or answered, the disk has what it was
+given. Effects are orders to the driver, to be carried out in the order given; the one that
+persists stands before the ones that tell anybody, and that order is the safety of the vote (M3).
+
+Messages between replicas appear here by meaning; `metalog.quorum.wire` turns them into Kafka's
+requests and back.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeAlias
+
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
+from protocol.errors import ErrorCode
+
+NO_LEADER = -1
+
+
+class OffsetAndEpoch(NamedTuple):
+    """An end offset (exclusive) and the epoch of the record before it; a snapshot's name too."""
+
+    offset: int
+    epoch: int
+
+
+class QuorumState(NamedTuple):
+    """What must survive a crash: the `quorum-state` file. None means nobody."""
+
+    epoch: int = 0
+    leader_id: int | None = None
+    voted: ReplicaKey | None = None
+
+
+class LogView(Protocol):
+    """What the core asks of the log. In memory, immediate, never blocking."""
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record, or of the snapshot the log starts at; 0 for an empty log."""
+        ...
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None: ...
+
+    @property
+    def start_epoch(self) -> int:
+        """Epoch of the snapshot the log starts at; 0 if it starts at the beginning."""
+        ...
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Where the largest epoch not above `epoch` ends."""
+        ...
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+class Start(NamedTuple):
+    """The log is loaded. Once, before anything else."""
+
+
+class Tick(NamedTuple):
+    """A deadline that the core gave has passed (or may have)."""
+
+
+class Flushed(NamedTuple):
+    """The log is durable below `end_offset`."""
+
+    end_offset: int
+
+
+class VotersChanged(NamedTuple):
+    """The log (its uncommitted tail included) now says another voter set."""
+
+    voters: VoterSet
+
+
+class Resign(NamedTuple):
+    """Step down: the node is stopping, or cannot do its work as leader."""
+
+
+class VoteAsked(NamedTuple):
+    """A Vote request. `voter` is whom the candidate believes it asks, None if it did not say."""
+
+    token: int
+    candidate: ReplicaKey
+    epoch: int
+    last: OffsetAndEpoch
+    pre_vote: bool = False
+    voter: ReplicaKey | None = None
+
+
+class VoteAnswered(NamedTuple):
+    voter_id: int
+    epoch: int
+    leader_id: int | None
+    granted: bool
+    pre_vote: bool = False
+
+
+class BeginEpochAsked(NamedTuple):
+    """A leader says that it leads `epoch`."""
+
+    token: int
+    leader_id: int
+    epoch: int
+    endpoints: tuple[tuple[str, Endpoint], ...] = ()
+    voter: ReplicaKey | None = None
+
+
+class EndEpochAsked(NamedTuple):
+    """A leader resigns and names who should follow it, best first."""
+
+    token: int
+    leader_id: int
+    epoch: int
+    preferred: tuple[ReplicaKey, ...] = ()
+
+
+class EpochAnswered(NamedTuple):
+    """An answer to SendBeginEpoch (`begin`) or SendEndEpoch."""
+
+    voter_id: int
+    epoch: int
+    leader_id: int | None
+    begin: bool
+    ok: bool
+
+
+class FetchAsked(NamedTuple):
+    """A replica fetches; with `last_epoch` below 0 it says nothing about its log's last epoch."""
+
+    token: int
+    replica: ReplicaKey
+    epoch: int
+    fetch_offset: int
+    last_epoch: int
+
+
+class FetchAnswered(NamedTuple):
+    """A leader's answer to SendFetch.
+
+    One of `diverging`, `snapshot`, `size_bytes` says what it holds: where the logs part, which
+    snapshot to load first, or how many bytes of whole batches (the driver keeps the bytes).
+    """
+
+    node_id: int
+    epoch: int
+    leader_id: int | None
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    diverging: OffsetAndEpoch | None = None
+    snapshot: OffsetAndEpoch | None = None
+    size_bytes: int = 0
+
+
+class LogTruncated(NamedTuple):
+    """TruncateLog has been carried out."""
+
+
+class ReplicaHeard(NamedTuple):
+    """A replica asked for part of a snapshot: it lives, though it cannot fetch yet."""
+
+    replica: ReplicaKey
+
+
+class SnapshotInstalled(NamedTuple):
+    """The log was replaced by a fetched snapshot and starts at its end."""
+
+    id: OffsetAndEpoch
+
+
+class RequestKind(Enum):
+    VOTE = "Vote"
+    BEGIN_EPOCH = "BeginQuorumEpoch"
+    END_EPOCH = "EndQuorumEpoch"
+    FETCH = "Fetch"
+    FETCH_SNAPSHOT = "FetchSnapshot"
+
+
+class RequestFailed(NamedTuple):
+    """No answer: the peer does not resolve, does not connect, or was silent too long."""
+
+    node_id: int
+    kind: RequestKind
+
+
+Event: TypeAlias = (
+    Start
+    | Tick
+    | Flushed
+    | VotersChanged
+    | Resign
+    | VoteAsked
+    | VoteAnswered
+    | BeginEpochAsked
+    | EndEpochAsked
+    | EpochAnswered
+    | FetchAsked
+    | FetchAnswered
+    | LogTruncated
+    | ReplicaHeard
+    | SnapshotInstalled
+    | RequestFailed
+)
+
+
+# --- effects ----------------------------------------------------------------------------------
+
+
+class PersistState(NamedTuple):
+    """Write and flush the quorum-state file before any later effect."""
+
+    state: QuorumState
+
+
+class AppendLeaderChange(NamedTuple):
+    """Append the control batch that opens an epoch, then flush.
+
+    `write_voters` asks for KRaftVersion and Voters records in the same batch: the set is known
+    from the formatting alone, and followers have no other way to learn it.
+    """
+
+    epoch: int
+    leader_id: int
+    voter_ids: tuple[int, ...]
+    granting_ids: tuple[int, ...]
+    write_voters: bool
+
+
+class AppendFetched(NamedTuple):
+    """Append the fetched batches that the driver holds for `node_id`, then flush."""
+
+    node_id: int
+
+
+class TruncateLog(NamedTuple):
+    """Cut the log so that it ends at `end_offset`; ends with LogTruncated."""
+
+    end_offset: int
+
+
+class InstallSnapshot(NamedTuple):
+    """Fetch a snapshot from a node and replace the log by it; ends with SnapshotInstalled."""
+
+    node_id: int
+    epoch: int
+    id: OffsetAndEpoch
+
+
+class HighWatermarkAdvanced(NamedTuple):
+    """Everything below `offset` is committed."""
+
+    offset: int
+
+
+class LeaderChanged(NamedTuple):
+    """This node's view: who leads `epoch` (None: not known)."""
+
+    leader_id: int | None
+    epoch: int
+
+
+class SendVote(NamedTuple):
+    to: int
+    epoch: int
+    last: OffsetAndEpoch
+    pre_vote: bool
+
+
+class SendBeginEpoch(NamedTuple):
+    to: int
+    epoch: int
+
+
+class SendEndEpoch(NamedTuple):
+    to: int
+    epoch: int
+    preferred: tuple[ReplicaKey, ...]
+
+
+class SendFetch(NamedTuple):
+    """Fetch from a node; `to` is None when nobody is known: ask any bootstrap server."""
+
+    to: int | None
+    epoch: int
+    fetch_offset: int
+    last_epoch: int
+
+
+class ReplyVote(NamedTuple):
+    token: int
+    error: ErrorCode
+    epoch: int
+    leader_id: int | None
+    granted: bool
+
+
+class ReplyEpoch(NamedTuple):
+    """The answer to BeginQuorumEpoch or EndQuorumEpoch."""
+
+    token: int
+    error: ErrorCode
+    epoch: int
+    leader_id: int | None
+
+
+class ReplyFetch(NamedTuple):
+    """The answer to a Fetch: an error, where the logs part, a snapshot to load, or, if none of
+    them, what the log has from `fetch_offset` on (the driver may wait for it to have something)."""
+
+    token: int
+    error: ErrorCode
+    epoch: int
+    leader_id: int | None
+    fetch_offset: int
+    diverging: OffsetAndEpoch | None = None
+    snapshot: OffsetAndEpoch | None = None
+
+
+Effect: TypeAlias = (
+    PersistState
+    | AppendLeaderChange
+    | AppendFetched
+    | TruncateLog
+    | InstallSnapshot
+    | HighWatermarkAdvanced
+    | LeaderChanged
+    | SendVote
+    | SendBeginEpoch
+    | SendEndEpoch
+    | SendFetch
+    | ReplyVote
+    | ReplyEpoch
+    | ReplyFetch
+)

@@ -1,0 +1,144 @@
+"""What every role of a replica shares: epoch, leader, vote, role, and how they change together.
+
+The classes replica -> following -> leading -> electing -> quorum are one state machine, cut into
+files by subject; each uses only what stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from metalog.quorum.core.messages import Effect, LeaderChanged, LogView, PersistState, QuorumState
+from metalog.quorum.core.roles import (
+    Cause,
+    Election,
+    Following,
+    Leading,
+    Progress,
+    Resigned,
+    Role,
+    RoleState,
+    Unattached,
+    transition,
+)
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
+from runtime.errors import invariant
+
+CHECK_QUORUM_FACTOR = 1.5
+"""Of the fetch timeout: how long a leader waits for a majority to fetch before it resigns."""
+OBSERVER_FORGOTTEN_MS = 300_000.0
+"""A non-voter that has not fetched for so long is not listed any more."""
+
+
+class Timing(NamedTuple):
+    """`controller.quorum.*` in milliseconds."""
+
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    retry_backoff_ms: int = 20
+
+
+Jitter = Callable[[int], int]
+"""`jitter(bound)` is a random int in [0, bound)."""
+
+
+class Replica:
+    """Epoch, leader, vote and role. `node.id` is the node's id; a broker is a replica too, never
+    a voter."""
+
+    def __init__(
+        self,
+        *,
+        node: ReplicaKey,
+        log: LogView,
+        state: QuorumState,
+        voters: VoterSet,
+        voters_in_log: bool,
+        timing: Timing,
+        jitter: Jitter,
+    ) -> None:
+        self.node = node
+        self.voters = voters
+        self.high_watermark: int | None = None
+        self._voters_in_log = voters_in_log
+        self._log = log
+        self._timing = timing
+        self._jitter = jitter
+        self._epoch = state.epoch
+        self._leader_id = state.leader_id
+        self._voted = state.voted
+        self._persisted = state
+        self._told: LeaderChanged | None = None
+        self._flushed_end = log.end_offset
+        self._leader_high_watermark = -1
+        self._fetch_in_flight = False
+        self._fetch_after_flush = False
+        self._fetch_retry_ms: float | None = None
+        self._state: RoleState = Unattached(None)
+        self._effects: list[Effect] = []
+        self._now_ms = 0.0
+
+    @property
+    def role(self) -> Role:
+        return self._state.role
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        return self._leader_id
+
+    @property
+    def voted(self) -> ReplicaKey | None:
+        return self._voted
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.is_voter(self.node)
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self._state, Leading)
+
+    @property
+    def replicas(self) -> dict[ReplicaKey, Progress]:
+        """The leader's view of the others; empty when this node does not lead."""
+        return self._state.replicas if isinstance(self._state, Leading) else {}
+
+    def leader_endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
+        """The controller listeners of the leader, as far as they are known."""
+        if self._leader_id is None:
+            return ()
+        if isinstance(self._state, Following) and self._state.endpoints:
+            return self._state.endpoints
+        voter = self.voters.get(self._leader_id)
+        return () if voter is None else voter.endpoints
+
+    def _enter(self, cause: Cause, state: RoleState) -> None:
+        target = transition(self._state.role, cause)
+        invariant(
+            target is state.role, f"{cause.value} leads to {target.value}, not {state.role.value}"
+        )
+        self._state = state
+        self._fetch_retry_ms = None
+
+    def _persist(self) -> None:
+        state = QuorumState(self._epoch, self._leader_id, self._voted)
+        if state != self._persisted:
+            self._persisted = state
+            self._effects.append(PersistState(state))
+        # A leader that resigned keeps its own id on disk, so that it never votes in that epoch
+        # again, but to everybody else the epoch has no leader any more.
+        resigned = isinstance(self._state, Resigned)
+        told = LeaderChanged(None if resigned else self._leader_id, self._epoch)
+        if told != self._told and not isinstance(self._state, Election):
+            self._told = told
+            self._effects.append(told)
+
+    def _election_deadline(self) -> float:
+        timeout = self._timing.election_timeout_ms
+        return self._now_ms + timeout + self._jitter(timeout)

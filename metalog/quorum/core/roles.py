@@ -1,0 +1,204 @@
+"""Roles of a replica and the ways between them.
+
+The law is the table: a pair that is not in it is a bug of ours and raises with both names. The
+state that a role needs lives in one small object which dies with the role, so nothing of an old
+role can leak into the next.
+
+    UNATTACHED   knows an epoch, nobody to follow; a voter waits for its election timeout
+    PROSPECTIVE  a voter that asks whether it would win (KIP-996); its epoch stays where it is
+    CANDIDATE    a voter that has voted for itself in a new epoch
+    LEADER       won; alone may append
+    FOLLOWER     a voter that fetches from a leader
+    OBSERVER     a non-voter (a broker, a spare controller) that fetches from a leader
+    RESIGNED     led this epoch and will not again (KAFKA-10527)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from metalog.quorum.core.voters import Endpoint, ReplicaKey
+from runtime.errors import InvariantViolated
+
+
+class Role(Enum):
+    UNATTACHED = "unattached"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    OBSERVER = "observer"
+    RESIGNED = "resigned"
+
+
+class Cause(Enum):
+    HIGHER_EPOCH = "a higher epoch without a known leader"
+    LEADER_FOUND = "a leader to follow, as a voter"
+    LEADER_OBSERVED = "a leader to follow, as a non-voter"
+    VOTE_GRANTED = "voted for another replica"
+    ELECTION_TIMEOUT = "no leader within the election timeout"
+    FETCH_TIMEOUT = "no answer from the leader within the fetch timeout"
+    PRE_VOTE_WON = "a majority would vote for this replica"
+    VOTE_WON = "a majority voted for this replica"
+    QUORUM_LOST = "no majority fetched within the check-quorum timeout"
+    RESIGN = "asked to step down"
+    JOINED_VOTERS = "became a voter"
+    LEFT_VOTERS = "is a voter no more"
+
+
+_FOLLOWING: Mapping[tuple[Role, Cause], Role] = {
+    (role, cause): target
+    for role in Role
+    for cause, target in (
+        (Cause.HIGHER_EPOCH, Role.UNATTACHED),
+        (Cause.LEADER_FOUND, Role.FOLLOWER),
+        (Cause.LEADER_OBSERVED, Role.OBSERVER),
+    )
+}
+
+TRANSITIONS: Mapping[tuple[Role, Cause], Role] = {
+    **_FOLLOWING,
+    (Role.UNATTACHED, Cause.VOTE_GRANTED): Role.UNATTACHED,
+    (Role.PROSPECTIVE, Cause.VOTE_GRANTED): Role.UNATTACHED,
+    (Role.UNATTACHED, Cause.ELECTION_TIMEOUT): Role.PROSPECTIVE,
+    (Role.PROSPECTIVE, Cause.ELECTION_TIMEOUT): Role.PROSPECTIVE,
+    (Role.CANDIDATE, Cause.ELECTION_TIMEOUT): Role.PROSPECTIVE,
+    (Role.RESIGNED, Cause.ELECTION_TIMEOUT): Role.PROSPECTIVE,
+    (Role.FOLLOWER, Cause.FETCH_TIMEOUT): Role.PROSPECTIVE,
+    (Role.OBSERVER, Cause.FETCH_TIMEOUT): Role.UNATTACHED,
+    (Role.PROSPECTIVE, Cause.PRE_VOTE_WON): Role.CANDIDATE,
+    (Role.CANDIDATE, Cause.VOTE_WON): Role.LEADER,
+    (Role.LEADER, Cause.QUORUM_LOST): Role.RESIGNED,
+    (Role.LEADER, Cause.RESIGN): Role.RESIGNED,
+    (Role.OBSERVER, Cause.JOINED_VOTERS): Role.FOLLOWER,
+    (Role.FOLLOWER, Cause.LEFT_VOTERS): Role.OBSERVER,
+    (Role.PROSPECTIVE, Cause.LEFT_VOTERS): Role.UNATTACHED,
+    (Role.CANDIDATE, Cause.LEFT_VOTERS): Role.UNATTACHED,
+}
+
+
+def transition(role: Role, cause: Cause) -> Role:
+    """Where `cause` leads from `role`. Raises `InvariantViolated` for a pair not in the table."""
+    target = TRANSITIONS.get((role, cause))
+    if target is None:
+        raise InvariantViolated(f"a {role.value} cannot change because of: {cause.value}")
+    return target
+
+
+class Unattached:
+    """`deadline_ms` is the election timeout of a voter, None for a non-voter."""
+
+    __slots__ = ("deadline_ms",)
+    role = Role.UNATTACHED
+
+    def __init__(self, deadline_ms: float | None) -> None:
+        self.deadline_ms = deadline_ms
+
+
+class Election:
+    """A poll of the voters: a Prospective's pre-vote or a Candidate's vote."""
+
+    __slots__ = ("answers", "deadline_ms", "lost", "role")
+
+    def __init__(self, role: Role, deadline_ms: float) -> None:
+        self.role = role
+        self.deadline_ms = deadline_ms
+        self.answers: dict[int, bool] = {}
+        self.lost = False
+
+    @property
+    def granting_ids(self) -> tuple[int, ...]:
+        return tuple(sorted(node_id for node_id, granted in self.answers.items() if granted))
+
+    @property
+    def rejecting_count(self) -> int:
+        return sum(not granted for granted in self.answers.values())
+
+
+class Following:
+    """A voter (FOLLOWER) or non-voter (OBSERVER) with a leader.
+
+    `fetched` says that the leader has answered a fetch in this epoch: only then does a follower
+    refuse pre-votes, because it knows that the leader lives.
+    """
+
+    __slots__ = ("deadline_ms", "endpoints", "fetched", "leader_id", "role")
+
+    def __init__(
+        self,
+        role: Role,
+        leader_id: int,
+        endpoints: tuple[tuple[str, Endpoint], ...],
+        deadline_ms: float,
+    ) -> None:
+        self.role = role
+        self.leader_id = leader_id
+        self.endpoints = endpoints
+        self.deadline_ms = deadline_ms
+        self.fetched = False
+
+
+class Resigned:
+    __slots__ = ("deadline_ms", "unacknowledged")
+    role = Role.RESIGNED
+
+    def __init__(self, deadline_ms: float, unacknowledged: set[int]) -> None:
+        self.deadline_ms = deadline_ms
+        self.unacknowledged = unacknowledged
+
+
+class Progress:
+    """How far a replica has come, as the leader knows it. Times are monotonic milliseconds."""
+
+    __slots__ = ("caught_up_ms", "end_offset", "fetch_ms", "leader_end_at_fetch")
+
+    def __init__(self) -> None:
+        self.end_offset = -1
+        self.fetch_ms: float | None = None
+        self.caught_up_ms: float | None = None
+        self.leader_end_at_fetch = -1
+
+    def fetched(self, fetch_offset: int, leader_end: int, now_ms: float) -> None:
+        """A valid fetch: the replica has everything below `fetch_offset`, durably."""
+        if fetch_offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif self.fetch_ms is not None and fetch_offset >= self.leader_end_at_fetch >= 0:
+            self.caught_up_ms = self.fetch_ms
+        self.end_offset = fetch_offset
+        self.fetch_ms = now_ms
+        self.leader_end_at_fetch = leader_end
+
+
+class Leading:
+    """The leader's books.
+
+    `epoch_start_offset` is where its LeaderChange record stands; no high watermark is shown
+    before that record is committed (M9). `check_deadline_ms` is when the leader resigns unless a
+    majority has fetched; None when it needs nobody (KAFKA-16144).
+    """
+
+    __slots__ = (
+        "begin_at_ms",
+        "begin_pending",
+        "check_deadline_ms",
+        "epoch_start_offset",
+        "granting_ids",
+        "heard_from",
+        "replicas",
+    )
+    role = Role.LEADER
+
+    def __init__(
+        self, epoch_start_offset: int, granting_ids: tuple[int, ...], begin_pending: set[int]
+    ) -> None:
+        self.epoch_start_offset = epoch_start_offset
+        self.granting_ids = granting_ids
+        self.replicas: dict[ReplicaKey, Progress] = {}
+        self.heard_from: set[int] = set()
+        self.check_deadline_ms: float | None = None
+        self.begin_pending = begin_pending
+        self.begin_at_ms = 0.0
+
+
+RoleState = Unattached | Election | Following | Resigned | Leading

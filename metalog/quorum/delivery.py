@@ -1,0 +1,133 @@
+"""Handing committed batches to listeners, in order, each exactly once.
+
+A listener gets the latest snapshot first if it has not seen what that covers, then every batch
+below the high watermark. It hears of a leader at once, with one exception: that this very node
+leads is told only after the listener has everything that was committed before, up to and with the
+record that opened the epoch, so a controller that becomes active decides on whole knowledge (M18).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from metalog.quorum.batches import Batch
+from metalog.quorum.core.messages import LeaderChanged
+from metalog.quorum.log import MetadataLog
+from metalog.quorum.snapshots import SnapshotReader
+
+CommittedBatch = Batch
+
+_READ_BYTES = 1 << 20
+
+
+class QuorumListener(Protocol):
+    """Plain calls on the event loop. What one raises stops the node."""
+
+    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None: ...
+
+    def handle_commit(self, batch: CommittedBatch) -> None:
+        """A committed batch. One of control records has no `records`; it only moves the offset."""
+        ...
+
+    def handle_snapshot(self, snapshot: SnapshotReader) -> None:
+        """Forget everything and begin with this snapshot."""
+        ...
+
+
+class _Subscription:
+    __slots__ = ("leader", "listener", "next_offset")
+
+    def __init__(self, listener: QuorumListener) -> None:
+        self.listener = listener
+        self.next_offset = 0
+        self.leader: LeaderChanged | None = None
+
+
+class Delivery:
+    """`recent` batches need no reading and decoding: this node has just written them."""
+
+    def __init__(self, log: MetadataLog, node_id: int) -> None:
+        self._log = log
+        self._node_id = node_id
+        self._subscriptions: list[_Subscription] = []
+        self._recent: dict[int, Batch] = {}
+        self._high_watermark = 0
+        self._leader = LeaderChanged(None, -1)
+        self._epoch_start_offset = 0
+
+    def add(self, listener: QuorumListener) -> None:
+        subscription = _Subscription(listener)
+        if self._leader.epoch >= 0:
+            subscription.leader = self._leader
+        self._subscriptions.append(subscription)
+
+    def remember(self, batch: Batch) -> None:
+        """A batch just appended here, not committed yet."""
+        self._recent[batch.base_offset] = batch
+
+    def forget_from(self, offset: int) -> None:
+        """The log was truncated to `offset`."""
+        self._recent = {base: b for base, b in self._recent.items() if base < offset}
+
+    def committed(self, high_watermark: int) -> None:
+        self._high_watermark = high_watermark
+
+    def leader_changed(self, leader: LeaderChanged, epoch_start_offset: int) -> None:
+        """`epoch_start_offset` matters only when this node leads."""
+        self._leader = leader
+        self._epoch_start_offset = epoch_start_offset
+        for subscription in self._subscriptions:
+            subscription.leader = leader
+
+    def step(self) -> bool:
+        """Hand one batch or snapshot to each listener that waits for one; False if none did."""
+        worked = False
+        for subscription in self._subscriptions:
+            worked |= self._step(subscription)
+        if not worked:
+            self._purge()
+        return worked
+
+    def _step(self, subscription: _Subscription) -> bool:
+        worked = False
+        if subscription.next_offset < self._high_watermark:
+            self._advance(subscription)
+            worked = True
+        leader = subscription.leader
+        if leader is not None and self._may_tell(leader, subscription):
+            subscription.leader = None
+            subscription.listener.handle_leader_change(leader.leader_id, leader.epoch)
+        return worked
+
+    def _may_tell(self, leader: LeaderChanged, subscription: _Subscription) -> bool:
+        if leader.leader_id != self._node_id:
+            return True
+        return subscription.next_offset > self._epoch_start_offset
+
+    def _advance(self, subscription: _Subscription) -> None:
+        offset = subscription.next_offset
+        latest = self._log.latest_snapshot
+        behind = offset == 0 or offset < self._log.start_offset
+        if behind and latest is not None and offset < latest.offset <= self._high_watermark:
+            subscription.next_offset = latest.offset
+            subscription.listener.handle_snapshot(self._log.open_snapshot(latest))
+            return
+        batch = self._batch_at(offset)
+        subscription.next_offset = batch.last_offset + 1
+        subscription.listener.handle_commit(batch)
+
+    def _batch_at(self, offset: int) -> Batch:
+        batch = self._recent.get(offset)
+        if batch is None:
+            for read in self._log.read_committed(offset, _READ_BYTES):
+                self._recent[read.base_offset] = read
+            batch = self._recent[offset]
+        return batch
+
+    def _purge(self) -> None:
+        done = min(
+            (subscription.next_offset for subscription in self._subscriptions),
+            default=self._high_watermark,
+        )
+        if self._recent and next(iter(self._recent)) < done:
+            self._recent = {base: b for base, b in self._recent.items() if base >= done}

@@ -1,0 +1,588 @@
+"""A replica of the metadata quorum at work: the core, its log, its timers, its peers.
+
+The core decides in plain calls; this carries out its effects in their order. One kind of effect
+waits, PersistState: until the quorum-state file is durable no later effect is carried out, so no
+vote and no epoch leaves the node before the disk has it (M3). Meanwhile events go on being taken;
+their effects queue up behind.
+
+Appends are plain writes. A single task flushes whatever has been appended since it last began, so
+everyone who appends during one flush shares the next one, and the loop never waits for a disk. A
+flush that fails is never tried again: what the kernel kept of the dirty pages is unknown, so the
+task fails, the supervisor stops the node, and the next start recovers what is really there (F19).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from metalog.image.features import LATEST_PRODUCTION_METADATA_VERSION, record_version
+from metalog.image.snapshot import fit_record, image_to_records
+from metalog.image.values import MetadataImage
+from metalog.quorum import wire
+from metalog.quorum.batches import (
+    VersionedRecord,
+    kraft_version_record,
+    leader_change,
+    voters_record,
+)
+from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.messages import (
+    AppendFetched,
+    AppendLeaderChange,
+    Effect,
+    Event,
+    Flushed,
+    HighWatermarkAdvanced,
+    InstallSnapshot,
+    LeaderChanged,
+    LogTruncated,
+    OffsetAndEpoch,
+    PersistState,
+    QuorumState,
+    ReplicaHeard,
+    ReplyEpoch,
+    ReplyFetch,
+    ReplyVote,
+    RequestFailed,
+    RequestKind,
+    Resign,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendFetch,
+    SendVote,
+    SnapshotInstalled,
+    Start,
+    Tick,
+    TruncateLog,
+    VotersChanged,
+)
+from metalog.quorum.core.quorum import QuorumCore
+from metalog.quorum.core.voters import Endpoint, VoterSet
+from metalog.quorum.delivery import Delivery, QuorumListener
+from metalog.quorum.log import MetadataLog
+from metalog.quorum.peers_driver import Peers
+from metalog.quorum.snapshot_driver import SnapshotFetcher, SnapshotWriter
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.schema import ControlRecord, Records
+from runtime.clock import Clock
+from runtime.errors import InvariantViolated
+from runtime.log import get_logger
+from runtime.tasks import Supervisor
+from storage.files.port import Files
+
+_log = get_logger("metalog.quorum")
+
+CLEAN_INTERVAL_MS = 60_000.0
+DELIVERY_SLICE_MS = 5.0
+"""How long listeners are fed before the loop gets a turn."""
+
+
+class NotLeader(ApiError):
+    """This node does not lead that epoch (any more)."""
+
+    def __init__(self, epoch: int, leader_id: int | None) -> None:
+        super().__init__(
+            ErrorCode.NOT_CONTROLLER, f"not the leader of epoch {epoch}; that is {leader_id}"
+        )
+
+
+Answer = ReplyVote | ReplyEpoch | ReplyFetch
+
+
+class QuorumNode:
+    """One per process, shared by its roles. `start` before anything else."""
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        *,
+        files: Files,
+        clock: Clock,
+        rng: random.Random,
+        supervisor: Supervisor,
+    ) -> None:
+        self.config = config
+        self.node_id = config.node.id
+        self.cluster_id = config.cluster_id
+        self.endpoints = config.endpoints
+        self._files = files
+        self._clock = clock
+        self._rng = rng
+        self._supervisor = supervisor
+        self._peers = Peers(f"raft-client-{config.node.id}", config.request_timeout_ms)
+        self._queue: deque[Effect] = deque()
+        self._draining = False
+        self._persisting = False
+        self._started = False
+        self._stopping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tokens = 0
+        self._answers: dict[int, Callable[[Any], None]] = {}
+        self._fetched: Records = b""
+        self._known_endpoints: dict[int, Endpoint] = {}
+        self._fetch_watchers: set[Callable[[], None]] = set()
+        self._early_listeners: list[QuorumListener] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._epoch_start_offset = 0
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load the log and take part. A sole voter leads when this returns.
+
+        Raises `StartupRefused`, LogFailed, DirectoryLocked.
+        """
+        config = self.config
+        self.log = MetadataLog.open(
+            self._files, config.log_dir, self._clock, config.log, config.voters
+        )
+        self._delivery = Delivery(self.log, self.node_id)
+        for listener in self._early_listeners:
+            self._delivery.add(listener)
+        self._flush_wanted = asyncio.Event()
+        self._delivery_wanted = asyncio.Event()
+        self._snapshots = SnapshotWriter(self._files, self.log, self._clock)
+        self.core = QuorumCore(
+            node=config.node,
+            log=self.log,
+            state=self.log.read_state() or QuorumState(),
+            voters=self.log.voters,
+            voters_in_log=self.log.voters_in_log,
+            timing=config.timing,
+            jitter=self._jitter,
+        )
+        self._spawn("flush the metadata log", self._flush_forever())
+        self._spawn("deliver metadata", self._deliver_forever())
+        self._spawn("clean the metadata log", self._clean_forever())
+        self._step(Start())
+        self._started = True
+
+    async def stop(self) -> None:
+        """Step down, flush, close. Pending appends may or may not survive."""
+        if not self._started or self._stopping:
+            return
+        self._step(Resign())
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._peers.close()
+        self.log.close()
+
+    def _jitter(self, bound: int) -> int:
+        return self._rng.randrange(bound) if bound > 0 else 0
+
+    def _spawn(self, name: str, coro: Any, *, fatal: bool = True) -> None:
+        task = self._supervisor.spawn(name, coro, fatal=fatal)
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
+
+    # --- what others may know -----------------------------------------------------------------
+
+    def leader(self) -> tuple[int | None, int]:
+        """(leader id or None, epoch)."""
+        return self.core.leader_id, self.core.epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return self.core.is_leader
+
+    @property
+    def high_watermark(self) -> int | None:
+        """Offset below which everything is committed; None until that is known."""
+        return self.core.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.core.voters
+
+    @property
+    def kraft_version(self) -> int:
+        return self.log.kraft_version
+
+    def advertise(self, endpoints: tuple[tuple[str, Endpoint], ...]) -> None:
+        """The controller listeners as bound, once ports are known."""
+        self.endpoints = endpoints
+
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader's controller listener is; None while nobody leads or it is unknown."""
+        leader_id = self.core.leader_id
+        return None if leader_id is None else self.endpoint_of(leader_id)
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """A controller's endpoint on our controller listener, as far as this node knows it."""
+        candidates: tuple[tuple[str, Endpoint], ...] = ()
+        voter = self.core.voters.get(node_id)
+        if node_id == self.node_id and self.endpoints:
+            candidates = self.endpoints
+        elif node_id == self.core.leader_id:
+            candidates = self.core.leader_endpoints()
+        elif voter is not None:
+            candidates = voter.endpoints
+        by_name = dict(candidates)
+        for name in self.config.listener_names:
+            if name in by_name:
+                return by_name[name]
+        return self._known_endpoints.get(node_id)
+
+    def register(self, listener: QuorumListener) -> None:
+        """Feed a listener from the first offset (or the latest snapshot) on."""
+        if not self._started:
+            self._early_listeners.append(listener)
+            return
+        self._delivery.add(listener)
+        self._delivery_wanted.set()
+
+    # --- the leader's work --------------------------------------------------------------------
+
+    def append(
+        self,
+        epoch: int,
+        records: Sequence[Any],
+        *,
+        metadata_version: int = LATEST_PRODUCTION_METADATA_VERSION.level,
+    ) -> int:
+        """Append metadata records as one atomic batch; returns the offset of the last.
+
+        They are written in the versions of that `metadata.version` level. Durable and committed
+        later: listeners hear of it. Raises `NotLeader`, ApiError(RECORD_LIST_TOO_LARGE); a disk
+        that refuses stops the node (KAFKA_STORAGE_ERROR).
+        """
+        core = self.core
+        if not core.is_leader or core.epoch != epoch:
+            raise NotLeader(epoch, core.leader_id)
+        versioned: list[VersionedRecord] = []
+        for record in records:
+            version = record_version(type(record).__name__, metadata_version)
+            versioned.append((fit_record(record, version), version))
+        try:
+            batch = self.log.append_records(
+                versioned, epoch=epoch, timestamp_ms=self._clock.now_ms()
+            )
+        except ApiError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._supervisor.report("append to the metadata log", error)
+            raise
+        self._delivery.remember(batch)
+        self._appended()
+        return batch.last_offset
+
+    def resign(self, epoch: int) -> None:
+        """Step down if this node leads `epoch`."""
+        if self.core.is_leader and self.core.epoch == epoch:
+            self._step(Resign())
+
+    def snapshot_due(self, image: MetadataImage) -> bool:
+        """Whether enough was committed, or enough time passed, since the last snapshot."""
+        return self._snapshots.due(image)
+
+    def replayed(self, size_bytes: int) -> None:
+        """A listener has replayed a committed batch of that size: it counts towards a snapshot."""
+        self._snapshots.committed(size_bytes)
+
+    async def create_snapshot(self, image: MetadataImage) -> OffsetAndEpoch | None:
+        """Write a snapshot of a whole batch's image, a slice at a time; None if it exists.
+
+        Raises OSError; the log is as before then.
+        """
+        return await self._snapshots.write(image, image_to_records(image))
+
+    # --- stepping -----------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        if self._stopping:
+            return
+        self._queue.extend(self.core.step(event, self._clock.monotonic_ms()))
+        self._drain()
+        self._arm_timer()
+
+    def _drain(self) -> None:
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._queue and not self._persisting:
+                effect = self._queue.popleft()
+                _EFFECTS[type(effect)](self, effect)
+        finally:
+            self._draining = False
+
+    def _arm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None and not self._stopping:
+            wait_ms = max(0.0, deadline_ms - self._clock.monotonic_ms())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(wait_ms / 1000.0, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._guarded("a quorum timer", lambda: self._step(Tick()))
+
+    def _guarded(self, name: str, work: Callable[[], None]) -> None:
+        """Run work that no caller waits for; what breaks there stops the node."""
+        try:
+            work()
+        except (InvariantViolated, ApiError, OSError) as error:
+            self._supervisor.report(name, error)
+
+    def ask(self, make: Callable[[int], Event], then: Callable[[Any], None]) -> None:
+        """Step with the event that `make(token)` gives; `then` gets the answer to the token.
+
+        `then` is called at once, or later if the answer waits for the quorum-state file.
+        """
+        self._tokens += 1
+        self._answers[self._tokens] = then
+        self._step(make(self._tokens))
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever the log grows, commits, or changes leader; returns the undo."""
+        self._fetch_watchers.add(callback)
+        return lambda: self._fetch_watchers.discard(callback)
+
+    def heard_from(self, event: ReplicaHeard) -> None:
+        """A replica showed that it lives, by other means than a fetch."""
+        self._step(event)
+
+    def wall_ms(self, monotonic_ms: float | None) -> int:
+        """A moment of the monotonic clock (None: now) as epoch milliseconds."""
+        now_ms = self._clock.now_ms()
+        if monotonic_ms is None:
+            return now_ms
+        return now_ms - int(self._clock.monotonic_ms() - monotonic_ms)
+
+    def _notify_watchers(self) -> None:
+        for callback in tuple(self._fetch_watchers):
+            callback()
+
+    # --- effects ------------------------------------------------------------------------------
+
+    def _on_persist(self, effect: PersistState) -> None:
+        data = self.log.encode_state(effect.state)
+        if not self._started:
+            self._files.write_atomic(self.log.state_path, data)
+            return
+        self._persisting = True
+        self._spawn("persist quorum-state", self._persist(data))
+
+    async def _persist(self, data: bytes) -> None:
+        await self._files.run(self._files.write_atomic, self.log.state_path, data)
+        self._persisting = False
+        self._drain()
+
+    def _on_append_leader_change(self, effect: AppendLeaderChange) -> None:
+        change = leader_change(effect.leader_id, effect.voter_ids, effect.granting_ids)
+        records: list[ControlRecord] = [change]
+        if effect.write_voters:
+            records += [
+                kraft_version_record(self.log.kraft_version),
+                voters_record(self.log.voters),
+            ]
+        self._epoch_start_offset = self.log.end_offset
+        batch, voters_changed = self.log.append_control(
+            records, epoch=effect.epoch, timestamp_ms=self._clock.now_ms()
+        )
+        self._delivery.remember(batch)
+        if voters_changed:
+            self._step(VotersChanged(self.log.voters))
+        self._appended()
+
+    def _appended(self) -> None:
+        self._flush_wanted.set()
+        self._notify_watchers()
+
+    def _on_append_fetched(self, effect: AppendFetched) -> None:
+        data, self._fetched = self._fetched, b""
+        joined = b"".join(data) if isinstance(data, list) else data
+        if self.log.append_fetched(joined):
+            self._step(VotersChanged(self.log.voters))
+        self._appended()
+
+    def _on_truncate(self, effect: TruncateLog) -> None:
+        _log.info("truncating the metadata log", end_offset=effect.end_offset)
+        if self.log.truncate_to(effect.end_offset):
+            self._step(VotersChanged(self.log.voters))
+        self._delivery.forget_from(effect.end_offset)
+        self._step(LogTruncated())
+
+    def _on_install_snapshot(self, effect: InstallSnapshot) -> None:
+        self._spawn("fetch a metadata snapshot", self._install_snapshot(effect), fatal=False)
+
+    def _on_high_watermark(self, effect: HighWatermarkAdvanced) -> None:
+        self.log.update_high_watermark(effect.offset)
+        self._delivery.committed(effect.offset)
+        self._delivery_wanted.set()
+        self._notify_watchers()
+
+    def _on_leader_changed(self, effect: LeaderChanged) -> None:
+        _log.info("metadata quorum leader", leader=effect.leader_id, epoch=effect.epoch)
+        self._delivery.leader_changed(effect, self._epoch_start_offset)
+        self._delivery_wanted.set()
+        self._notify_watchers()
+
+    def _on_reply(self, effect: Answer) -> None:
+        self._answers.pop(effect.token)(effect)
+
+    # --- background ---------------------------------------------------------------------------
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            self._flush_wanted.clear()
+            durable = await self.log.flush()
+            self._step(Flushed(min(durable, self.log.end_offset)))
+            if durable < self.log.end_offset:
+                self._flush_wanted.set()
+
+    async def _deliver_forever(self) -> None:
+        while True:
+            await self._delivery_wanted.wait()
+            self._delivery_wanted.clear()
+            slice_end_ms = self._clock.monotonic_ms() + DELIVERY_SLICE_MS
+            while self._delivery.step():
+                if self._clock.monotonic_ms() >= slice_end_ms:
+                    await asyncio.sleep(0)
+                    slice_end_ms = self._clock.monotonic_ms() + DELIVERY_SLICE_MS
+
+    async def _clean_forever(self) -> None:
+        while True:
+            await asyncio.sleep(CLEAN_INTERVAL_MS / 1000.0)
+            for removed in self.log.clean(self._clock.now_ms()):
+                _log.info("removed a metadata snapshot", offset=removed.offset, epoch=removed.epoch)
+
+    # --- asking others ------------------------------------------------------------------------
+
+    def _on_send_vote(self, effect: SendVote) -> None:
+        self._ask_peer(RequestKind.VOTE, effect.to, self._vote(effect))
+
+    def _on_send_begin_epoch(self, effect: SendBeginEpoch) -> None:
+        self._ask_peer(RequestKind.BEGIN_EPOCH, effect.to, self._begin_epoch(effect))
+
+    def _on_send_end_epoch(self, effect: SendEndEpoch) -> None:
+        self._ask_peer(RequestKind.END_EPOCH, effect.to, self._end_epoch(effect))
+
+    def _on_send_fetch(self, effect: SendFetch) -> None:
+        self._ask_peer(
+            RequestKind.FETCH, -1 if effect.to is None else effect.to, self._fetch(effect)
+        )
+
+    def _ask_peer(self, kind: RequestKind, node_id: int, work: Any) -> None:
+        self._spawn(f"{kind.value} to {node_id}", self._or_failed(kind, node_id, work))
+
+    async def _or_failed(self, kind: RequestKind, node_id: int, work: Any) -> None:
+        try:
+            await work
+        except (OSError, ApiError, ProtocolError) as error:
+            _log.debug(
+                "a quorum peer did not answer", peer=node_id, kind=kind.value, why=str(error)
+            )
+            self._step(RequestFailed(node_id, kind))
+
+    def _address(self, node_id: int) -> Endpoint:
+        endpoint = self.endpoint_of(node_id)
+        if endpoint is None:
+            raise ConnectionError(f"no endpoint of node {node_id} is known")
+        return endpoint
+
+    async def _vote(self, effect: SendVote) -> None:
+        voter = self.core.voters.get(effect.to)
+        if voter is None:
+            return
+        request = wire.vote_request(effect, self.cluster_id, self.config.node, voter.key)
+        response = await self._peers.request(self._address(effect.to), request)
+        answered = wire.vote_answered(effect.to, response, pre_vote=effect.pre_vote)
+        if answered is not None:
+            self._step(answered)
+
+    async def _begin_epoch(self, effect: SendBeginEpoch) -> None:
+        voter = self.core.voters.get(effect.to)
+        if voter is None:
+            return
+        request = wire.begin_epoch_request(
+            effect.epoch, self.cluster_id, self.node_id, voter.key, self.endpoints
+        )
+        response = await self._peers.request(self._address(effect.to), request)
+        answered = wire.epoch_answered(effect.to, response)
+        if answered is not None:
+            self._step(answered)
+
+    async def _end_epoch(self, effect: SendEndEpoch) -> None:
+        request = wire.end_epoch_request(effect, self.cluster_id, self.node_id, self.endpoints)
+        response = await self._peers.request(self._address(effect.to), request)
+        answered = wire.epoch_answered(effect.to, response)
+        if answered is not None:
+            self._step(answered)
+
+    def _anybody(self) -> Endpoint:
+        """Someone who may know the leader: a bootstrap server, or a voter."""
+        known = list(self.config.bootstrap_servers)
+        for voter in self.core.voters.others(self.config.node):
+            endpoint = self.endpoint_of(voter.id)
+            if endpoint is not None and endpoint not in known:
+                known.append(endpoint)
+        if not known:
+            raise ConnectionError("no controller is known to ask for the leader")
+        return known[self._jitter(len(known))]
+
+    async def _fetch(self, effect: SendFetch) -> None:
+        config = self.config
+        to = self._anybody() if effect.to is None else self._address(effect.to)
+        request = wire.fetch_request(
+            effect,
+            self.cluster_id,
+            config.node,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=config.fetch_wait_ms_max,
+            high_watermark=-1 if self.high_watermark is None else self.high_watermark,
+        )
+        response = await self._peers.request(to, request, wait_ms=config.fetch_wait_ms_max)
+        for node in response.node_endpoints:
+            self._known_endpoints[node.node_id] = Endpoint(node.host, node.port)
+        node_id = -1 if effect.to is None else effect.to
+        answered = wire.fetch_answered(node_id, response)
+        if answered is None:
+            raise ApiError(ErrorCode(response.error_code), "a Fetch response without our partition")
+        event, self._fetched = answered
+        self._step(event)
+
+    async def _install_snapshot(self, effect: InstallSnapshot) -> None:
+        fetcher = SnapshotFetcher(self._files, self.log, self._peers, self.config)
+        try:
+            await fetcher.fetch(effect, self._address(effect.node_id))
+        except (OSError, ApiError, ProtocolError) as error:
+            _log.warning("fetching a metadata snapshot failed", why=str(error))
+            self._step(RequestFailed(effect.node_id, RequestKind.FETCH_SNAPSHOT))
+            return
+        self._delivery.forget_from(0)
+        self._step(VotersChanged(self.log.voters))
+        self._step(SnapshotInstalled(effect.id))
+
+
+_EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
+    PersistState: QuorumNode._on_persist,
+    AppendLeaderChange: QuorumNode._on_append_leader_change,
+    AppendFetched: QuorumNode._on_append_fetched,
+    TruncateLog: QuorumNode._on_truncate,
+    InstallSnapshot: QuorumNode._on_install_snapshot,
+    HighWatermarkAdvanced: QuorumNode._on_high_watermark,
+    LeaderChanged: QuorumNode._on_leader_changed,
+    SendVote: QuorumNode._on_send_vote,
+    SendBeginEpoch: QuorumNode._on_send_begin_epoch,
+    SendEndEpoch: QuorumNode._on_send_end_epoch,
+    SendFetch: QuorumNode._on_send_fetch,
+    ReplyVote: QuorumNode._on_reply,
+    ReplyEpoch: QuorumNode._on_reply,
+    ReplyFetch: QuorumNode._on_reply,
+}

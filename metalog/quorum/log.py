@@ -1,0 +1,439 @@
+"""`__cluster_metadata-0`: the metadata log as KRaft lays it out, over a storage log.
+
+What the folder holds besides segments: snapshots (`<end offset>-<epoch>.checkpoint`) and the
+quorum-state file. The bounds hold this law (M12): the log starts at 0 or exactly at the end of a
+snapshot, and the latest snapshot never ends beyond the log. At the start whatever a crash left is
+brought back to it: half-written snapshots go, and a log that ends before the latest snapshot (the
+crash came between installing one and emptying the log) begins anew at the snapshot's end.
+
+The voter set is part of the log (KIP-853): the last Voters record says it, committed or not, and
+truncation takes it back. Snapshots begin with the one in force at their end.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from metalog.quorum.batches import (
+    MAX_BATCH_BYTES,
+    Batch,
+    VersionedRecord,
+    build_kraft_batch,
+    build_metadata_batch,
+    read_batches,
+    read_control_batches,
+    voter_set,
+)
+from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
+from metalog.quorum.core.voters import VoterSet
+from metalog.quorum.snapshots import (
+    FIRST_SNAPSHOT,
+    SnapshotReader,
+    list_snapshots,
+    remove_leftovers,
+    snapshot_name,
+)
+from metalog.quorum.state_file import FILE_NAME, format_quorum_state, read_quorum_state
+from protocol.batch.header import iter_batches
+from protocol.control import KRaftVersionRecord, VotersRecord
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import METADATA_TOPIC_ID
+from protocol.schema import Buffer, ControlRecord
+from runtime.clock import Clock
+from runtime.errors import StartupRefused
+from storage.files.port import Files
+from storage.log.config import UNLIMITED, LogConfig
+from storage.log.errors import CorruptLog
+from storage.log.log import AppendInfo, Log, Origin
+
+METADATA_TOPIC = "__cluster_metadata"
+DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
+_SCAN_BYTES = 1 << 20
+_LOG_SUFFIX = ".log"
+
+T = TypeVar("T")
+
+
+class MetadataLogConfig(NamedTuple):
+    """`metadata.log.*` and `metadata.max.retention.*`; -1 means without limit."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3_600_000
+    retention_bytes: int = 100 << 20
+    retention_ms: int = 7 * 24 * 3_600_000
+    max_bytes_between_snapshots: int = 20 << 20
+    max_snapshot_interval_ms: int = 3_600_000
+
+    def storage(self) -> LogConfig:
+        """Segments go when a snapshot stands for them, never by age or size of their own."""
+        return LogConfig(
+            segment_bytes=self.segment_bytes,
+            segment_ms=self.segment_ms,
+            max_message_bytes=MAX_BATCH_BYTES,
+            retention_bytes=UNLIMITED,
+            retention_ms=UNLIMITED,
+        )
+
+
+class MetadataLog:
+    """The log, its snapshots and the quorum-state file. See `LogView` for what the core reads."""
+
+    def __init__(
+        self, files: Files, directory: str, log: Log, config: MetadataLogConfig, voters: VoterSet
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self._log = log
+        self._snapshots = list_snapshots(files, directory)
+        self._snapshot_times: dict[OffsetAndEpoch, int] = {}
+        self._static_voters = voters
+        self._voters: list[tuple[int, VoterSet]] = [(-1, voters)]
+        self._kraft_versions: list[tuple[int, int]] = [(-1, 0)]
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        log_dir: str,
+        clock: Clock,
+        config: MetadataLogConfig,
+        voters: VoterSet,
+    ) -> MetadataLog:
+        """Open or create the metadata log below `log_dir`; everything in it is durable then.
+
+        `voters` are those of `controller.quorum.voters`; a set in the log or snapshot replaces
+        them. Raises `StartupRefused` for files that cannot be a metadata log's.
+        """
+        directory = posixpath.join(log_dir, DIRECTORY_NAME)
+        files.mkdirs(directory)
+        remove_leftovers(files, directory)
+        snapshots = list_snapshots(files, directory)
+        latest = snapshots[-1] if snapshots else FIRST_SNAPSHOT
+        try:
+            log = Log.open(
+                files,
+                directory,
+                config.storage(),
+                clock,
+                recovery_point=latest.offset,
+                log_start_offset=_start_offset(files, directory, snapshots),
+                topic_id=METADATA_TOPIC_ID,
+            )
+        except CorruptLog as error:
+            raise StartupRefused(f"the metadata log cannot be read: {error}") from error
+        opened = cls(files, directory, log, config, voters)
+        if log.log_end_offset < latest.offset:
+            log.truncate_fully_and_start_at(latest.offset)
+        opened._reload_voters()
+        log.update_high_watermark(latest.offset)
+        log.flush_blocking()
+        return opened
+
+    def close(self) -> None:
+        self._log.close()
+
+    # --- LogView ------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def start_epoch(self) -> int:
+        start = self.start_offset
+        return next((s.epoch for s in self._snapshots if s.offset == start), 0)
+
+    @property
+    def last_epoch(self) -> int:
+        return max(self._log.latest_epoch, self.start_epoch)
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Where the largest epoch not above `epoch` ends; for one older than the log that is
+        where the log starts."""
+        if epoch >= self.last_epoch:
+            return OffsetAndEpoch(self.end_offset, self.last_epoch)
+        found_epoch, end_offset = self._log.end_offset_for_epoch(epoch)
+        if found_epoch < 0 or end_offset <= self.start_offset:
+            return OffsetAndEpoch(self.start_offset, self.start_epoch)
+        return OffsetAndEpoch(end_offset, found_epoch)
+
+    # --- the voter set ------------------------------------------------------------------------
+
+    @property
+    def voters(self) -> VoterSet:
+        """The latest set, its record committed or not."""
+        return self._voters[-1][1]
+
+    @property
+    def kraft_version(self) -> int:
+        return self._kraft_versions[-1][1]
+
+    @property
+    def voters_in_log(self) -> bool:
+        """Whether a follower that reads this log learns the voters from it.
+
+        False when they come from the snapshot that formatting wrote, which is never sent; with
+        static voters there is nothing to learn.
+        """
+        offset = self._voters[-1][0]
+        return self.kraft_version == 0 or offset >= 0
+
+    def voters_at(self, end_offset: int) -> VoterSet:
+        """The set in force for a log that ends there."""
+        return _value_before(self._voters, end_offset)
+
+    def kraft_version_at(self, end_offset: int) -> int:
+        return _value_before(self._kraft_versions, end_offset)
+
+    def _reload_voters(self) -> None:
+        self._voters = [(-1, self._static_voters)]
+        self._kraft_versions = [(-1, 0)]
+        offset = self.start_offset
+        latest = self.latest_snapshot
+        if latest is not None:
+            snapshot = self.open_snapshot(latest)
+            # The first snapshot stands for nothing in the log, see voters_in_log.
+            at = latest.offset - 1
+            if snapshot.voters is not None:
+                self._voters.append((at, snapshot.voters))
+            if snapshot.kraft_version:
+                self._kraft_versions.append((at, snapshot.kraft_version))
+            offset = latest.offset
+        for data in self._scan(offset):
+            self._note_control(data)
+
+    def _scan(self, offset: int) -> Iterator[bytes]:
+        while offset < self.end_offset:
+            data = self.read(offset, _SCAN_BYTES)
+            yield data
+            offset = _end_of(data, offset)
+
+    def _note_control(self, data: Buffer) -> bool:
+        """Take note of voters and kraft.version in batches; True if there were any."""
+        noted = False
+        for batch in read_control_batches(data):
+            offset = batch.base_offset
+            for record in batch.control:
+                if isinstance(record, VotersRecord):
+                    self._voters.append((offset, voter_set(record)))
+                    noted = True
+                elif isinstance(record, KRaftVersionRecord):
+                    self._kraft_versions.append((offset, record.kraft_version))
+                offset += 1
+        return noted
+
+    # --- records ------------------------------------------------------------------------------
+
+    def append_records(
+        self, records: Sequence[VersionedRecord], *, epoch: int, timestamp_ms: int
+    ) -> Batch:
+        """Append one batch of (record, version) as the leader; returns it as written.
+
+        Raises ApiError(RECORD_LIST_TOO_LARGE), EncodeError, LogFailed; nothing is appended then.
+        """
+        data = build_metadata_batch(
+            records, self.end_offset, epoch=epoch, timestamp_ms=timestamp_ms
+        )
+        if len(data) > MAX_BATCH_BYTES:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{len(records)} metadata records make a batch of {len(data)} bytes, more than "
+                f"{MAX_BATCH_BYTES}",
+            )
+        info = self._append(data, epoch, timestamp_ms)
+        return Batch(
+            info.first_offset,
+            info.last_offset,
+            epoch,
+            timestamp_ms,
+            len(data),
+            tuple(record for record, _ in records),
+        )
+
+    def append_control(
+        self, records: Sequence[ControlRecord], *, epoch: int, timestamp_ms: int
+    ) -> tuple[Batch, bool]:
+        """Append one control batch as the leader; also says whether it changed the voters."""
+        data = build_kraft_batch(records, self.end_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+        info = self._append(data, epoch, timestamp_ms)
+        batch = Batch(
+            info.first_offset,
+            info.last_offset,
+            epoch,
+            timestamp_ms,
+            len(data),
+            control=tuple(records),
+        )
+        return batch, self._note_control(data)
+
+    def _append(self, data: bytes, epoch: int, timestamp_ms: int) -> AppendInfo:
+        return self._log.append_as_leader(
+            memoryview(bytearray(data)), epoch, timestamp_ms, Origin.RAFT_LEADER
+        )
+
+    def append_fetched(self, data: Buffer) -> bool:
+        """Append batches as the leader sent them; True if they changed the voters.
+
+        Raises CorruptLog, LogFailed.
+        """
+        appended = self._log.append_as_follower(data)
+        return appended is not None and self._note_control(data)
+
+    def truncate_to(self, end_offset: int) -> bool:
+        """Cut the tail; True if that took a voter set back."""
+        self._log.truncate_to(end_offset)
+        before = len(self._voters)
+        self._voters = [entry for entry in self._voters if entry[0] < end_offset]
+        self._kraft_versions = [e for e in self._kraft_versions if e[0] < end_offset]
+        return len(self._voters) != before
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from `offset` on (perhaps a cut last one), at least one if there is any.
+
+        Raises OffsetOutOfRange, LogFailed.
+        """
+        return self._log.read(offset, max_bytes, max_offset=self.end_offset).data
+
+    def read_committed(self, offset: int, max_bytes: int) -> Iterator[Batch]:
+        """Decoded whole batches from `offset` up to the high watermark."""
+        high_watermark = self._log.high_watermark
+        data = self._log.read(offset, max_bytes, max_offset=high_watermark).data
+        return read_batches(data)
+
+    def update_high_watermark(self, offset: int) -> None:
+        self._log.update_high_watermark(offset)
+
+    async def flush(self) -> int:
+        """Make what was appended durable; returns up to where it is. Raises LogFailed."""
+        return await self._log.flush()
+
+    # --- the quorum-state file ----------------------------------------------------------------
+
+    @property
+    def state_path(self) -> str:
+        return posixpath.join(self.directory, FILE_NAME)
+
+    def read_state(self) -> QuorumState | None:
+        """Raises `StartupRefused` for a file that is not whole."""
+        return read_quorum_state(self.files, self.state_path)
+
+    def encode_state(self, state: QuorumState) -> bytes:
+        return format_quorum_state(state, self.kraft_version, self.voters.ids)
+
+    # --- snapshots ----------------------------------------------------------------------------
+
+    @property
+    def snapshots(self) -> Sequence[OffsetAndEpoch]:
+        """Oldest first."""
+        return self._snapshots
+
+    def snapshot_path(self, snapshot_id: OffsetAndEpoch) -> str:
+        return posixpath.join(self.directory, snapshot_name(snapshot_id))
+
+    def open_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        """Raises CorruptSnapshot, FileNotFoundError."""
+        return SnapshotReader.open(self.files, self.snapshot_path(snapshot_id), snapshot_id)
+
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """The file's size; None if there is no such snapshot."""
+        if snapshot_id not in self._snapshots:
+            return None
+        return self.files.size(self.snapshot_path(snapshot_id))
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        """Raises FileNotFoundError."""
+        file = self.files.open(self.snapshot_path(snapshot_id))
+        try:
+            return file.pread(max_bytes, position)
+        finally:
+            file.close()
+
+    def snapshot_written(self, snapshot_id: OffsetAndEpoch) -> None:
+        """A snapshot file of this log has been renamed to its final name."""
+        if snapshot_id not in self._snapshots:
+            self._snapshots = sorted([*self._snapshots, snapshot_id])
+
+    def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Begin the log anew at the end of a snapshot that a leader sent (KIP-630)."""
+        self.snapshot_written(snapshot_id)
+        self._log.truncate_fully_and_start_at(snapshot_id.offset)
+        self._log.update_high_watermark(snapshot_id.offset)
+        self._reload_voters()
+
+    def clean(self, now_ms: int) -> list[OffsetAndEpoch]:
+        """Drop the oldest snapshots, and the log up to the next one, while retention asks for it.
+
+        The latest snapshot always stays. Returns what was removed.
+        """
+        removed: list[OffsetAndEpoch] = []
+        while len(self._snapshots) > 1 and self._expired(now_ms):
+            oldest, following = self._snapshots[:2]
+            self._log.advance_log_start(following.offset, "snapshot")
+            self._log.retention(now_ms)
+            self._snapshots = self._snapshots[1:]
+            self._snapshot_times.pop(oldest, None)
+            self.files.unlink(self.snapshot_path(oldest))
+            removed.append(oldest)
+        return removed
+
+    def _expired(self, now_ms: int) -> bool:
+        config = self.config
+        oldest = self._snapshots[0]
+        if config.retention_bytes >= 0:
+            sizes = (self.files.size(self.snapshot_path(s)) for s in self._snapshots)
+            if self._log.size_bytes + sum(sizes) > config.retention_bytes:
+                return True
+        if config.retention_ms < 0:
+            return False
+        return now_ms - self._snapshot_time(oldest) > config.retention_ms
+
+    def _snapshot_time(self, snapshot_id: OffsetAndEpoch) -> int:
+        known = self._snapshot_times.get(snapshot_id)
+        if known is None:
+            known = self.open_snapshot(snapshot_id).last_contained_timestamp_ms
+            self._snapshot_times[snapshot_id] = known
+        return known
+
+
+def _value_before(entries: Sequence[tuple[int, T]], end_offset: int) -> T:
+    return next(value for offset, value in reversed(entries) if offset < end_offset or offset < 0)
+
+
+def _end_of(data: bytes, offset: int) -> int:
+    """Offset after the last whole batch in `data`, which begins at `offset`."""
+    for header, _ in iter_batches(data):
+        offset = header.next_offset
+    return offset
+
+
+def _start_offset(files: Files, directory: str, snapshots: Sequence[OffsetAndEpoch]) -> int:
+    """Where the log starts: at 0, or at the first snapshot its segments reach back to.
+
+    Raises `StartupRefused` if the beginning is missing and no snapshot stands for it.
+    """
+    bases = [
+        int(name.removesuffix(_LOG_SUFFIX))
+        for name in files.listdir(directory)
+        if name.endswith(_LOG_SUFFIX) and name.removesuffix(_LOG_SUFFIX).isdigit()
+    ]
+    first = min(bases, default=0)
+    if first == 0:
+        return 0
+    start = next((s.offset for s in snapshots if s.offset >= first), None)
+    if start is None:
+        raise StartupRefused(
+            f"the metadata log in {directory} begins at offset {first} and no snapshot stands for "
+            f"what was before it"
+        )
+    return start

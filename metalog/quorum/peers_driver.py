@@ -1,0 +1,52 @@
+"""Connections to the other replicas: one per address, made when needed, dropped when it fails.
+
+There is no retry here: a request is answered or fails, and the core decides what to do next. A
+name that does not resolve is a failure like any other, so it is tried again for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from metalog.quorum.core.voters import Endpoint
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+
+R = TypeVar("R", bound=Response)
+
+
+class Peers:
+    """`request` from here to other replicas."""
+
+    def __init__(self, client_id: str, timeout_ms: float) -> None:
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._connections: dict[Endpoint, Connection] = {}
+        self._connecting: dict[Endpoint, asyncio.Lock] = {}
+
+    async def request(self, to: Endpoint, message: Request[R], *, wait_ms: float = 0.0) -> R:
+        """Ask and wait. `wait_ms` is how long the peer may hold the answer back.
+
+        Raises OSError (no connection, or none any more), ApiError, ProtocolError.
+        """
+        connection = await self._connection(to)
+        return await connection.request(message, self._timeout_ms + wait_ms)
+
+    async def _connection(self, to: Endpoint) -> Connection:
+        connection = self._connections.get(to)
+        if connection is not None and not connection.is_closed:
+            return connection
+        async with self._connecting.setdefault(to, asyncio.Lock()):
+            connection = self._connections.get(to)
+            if connection is None or connection.is_closed:
+                connection = await Connection.connect(
+                    to.host, to.port, self._client_id, self._timeout_ms
+                )
+                self._connections[to] = connection
+        return connection
+
+    async def close(self) -> None:
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            await connection.close()

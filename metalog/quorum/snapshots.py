@@ -1,0 +1,174 @@
+"""Snapshot files: `<end offset>-<epoch>.checkpoint`, as KRaft writes them (KIP-630).
+
+A snapshot is batches with offsets of its own from 0 on: a control batch with the header (and, with
+kraft.version 1, the voter set), batches of metadata records, a control batch with the footer. It
+is written under `.part` and renamed when it is whole and flushed, so a file with the final name is
+whole; what is left of a crash is removed at the next start. A file without a footer is broken.
+
+`bootstrap.checkpoint` has the same form and lies beside the log's folder: the records that the
+first leader writes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from metalog.quorum.batches import (
+    Batch,
+    VersionedRecord,
+    build_kraft_batch,
+    build_metadata_batch,
+    kraft_version_record,
+    read_batches,
+    snapshot_footer,
+    snapshot_header,
+    voter_set,
+    voters_record,
+)
+from metalog.quorum.core.messages import OffsetAndEpoch
+from metalog.quorum.core.voters import VoterSet
+from protocol.control import (
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from protocol.errors import ProtocolError
+from protocol.schema import ControlRecord
+from storage.files.port import Files
+
+SUFFIX = ".checkpoint"
+PART_SUFFIX = ".checkpoint.part"
+DELETED_SUFFIX = ".checkpoint.deleted"
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+FIRST_SNAPSHOT = OffsetAndEpoch(0, 0)
+"""The voter set that formatting writes: it covers no record of the log."""
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_RECORDS_PER_BATCH = 256
+
+
+class CorruptSnapshot(ProtocolError):
+    """A snapshot file that is not whole or not of a snapshot's form."""
+
+
+def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
+    return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}{SUFFIX}"
+
+
+def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
+    """None for a name that is no snapshot's."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else OffsetAndEpoch(int(match[1]), int(match[2]))
+
+
+def list_snapshots(files: Files, directory: str) -> list[OffsetAndEpoch]:
+    """The snapshots in the directory, oldest first."""
+    found = map(parse_snapshot_name, files.listdir(directory))
+    return sorted(snapshot_id for snapshot_id in found if snapshot_id is not None)
+
+
+def remove_leftovers(files: Files, directory: str) -> None:
+    """Remove what a crash left of snapshots being written or deleted."""
+    for name in files.listdir(directory):
+        if name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
+            files.unlink(f"{directory}/{name}")
+
+
+def snapshot_parts(
+    snapshot_id: OffsetAndEpoch,
+    records: Iterable[VersionedRecord],
+    *,
+    last_contained_timestamp_ms: int,
+    timestamp_ms: int,
+    voters: VoterSet | None = None,
+    kraft_version: int = 0,
+) -> Iterator[bytes]:
+    """The file's bytes, batch by batch; each part takes little time to make.
+
+    The voter set is written only with kraft.version 1 and above.
+    """
+    epoch = snapshot_id.epoch
+    head: list[ControlRecord] = [snapshot_header(last_contained_timestamp_ms)]
+    if kraft_version and voters is not None:
+        head += [kraft_version_record(kraft_version), voters_record(voters)]
+    yield build_kraft_batch(head, 0, epoch=epoch, timestamp_ms=timestamp_ms)
+    offset = len(head)
+    batch: list[VersionedRecord] = []
+    for record in records:
+        batch.append(record)
+        if len(batch) == _RECORDS_PER_BATCH:
+            yield build_metadata_batch(batch, offset, epoch=epoch, timestamp_ms=timestamp_ms)
+            offset += len(batch)
+            batch = []
+    if batch:
+        yield build_metadata_batch(batch, offset, epoch=epoch, timestamp_ms=timestamp_ms)
+        offset += len(batch)
+    yield build_kraft_batch([snapshot_footer()], offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def write_snapshot(files: Files, path: str, parts: Iterable[bytes]) -> None:
+    """Write a small snapshot at once, durably, under its final name."""
+    files.write_atomic(path, b"".join(parts))
+
+
+class SnapshotReader:
+    """A snapshot, opened: its header's facts at once, its records when asked for.
+
+    Raises `CorruptSnapshot` here or while iterating.
+    """
+
+    def __init__(self, data: bytes, snapshot_id: OffsetAndEpoch, path: str = "") -> None:
+        self.id = snapshot_id
+        self.size_bytes = len(data)
+        self.voters: VoterSet | None = None
+        self.kraft_version = 0
+        self.path = path or snapshot_name(snapshot_id)
+        self._data = data
+        self.last_contained_timestamp_ms = self._read_header()
+
+    @classmethod
+    def open(cls, files: Files, path: str, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        return cls(files.read(path), snapshot_id, path)
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches of metadata records in order; ends at the footer."""
+        whole = False
+        for batch in self._all():
+            if whole:
+                raise self._corrupt("goes on after its footer")
+            if batch.records:
+                yield batch
+            whole = any(isinstance(record, SnapshotFooterRecord) for record in batch.control)
+        if not whole:
+            raise self._corrupt("has no footer")
+
+    def records(self) -> Iterator[object]:
+        for batch in self.batches():
+            yield from batch.records
+
+    def _all(self) -> Iterator[Batch]:
+        try:
+            yield from read_batches(self._data)
+        except CorruptSnapshot:
+            raise
+        except ProtocolError as error:
+            raise self._corrupt(str(error)) from error
+
+    def _read_header(self) -> int:
+        first = next(self._all(), None)
+        if first is None or not first.control:
+            raise self._corrupt("does not begin with a control batch")
+        header = first.control[0]
+        if not isinstance(header, SnapshotHeaderRecord):
+            raise self._corrupt(f"begins with {type(header).__name__}")
+        for record in first.control[1:]:
+            if isinstance(record, KRaftVersionRecord):
+                self.kraft_version = record.kraft_version
+            elif isinstance(record, VotersRecord):
+                self.voters = voter_set(record)
+        return header.last_contained_log_timestamp
+
+    def _corrupt(self, why: str) -> CorruptSnapshot:
+        return CorruptSnapshot(f"snapshot {self.path} {why}")

@@ -1,0 +1,74 @@
+"""The `quorum-state` file: epoch, leader and vote, as Kafka writes them (one JSON line).
+
+Data version 0 goes with kraft.version 0 and knows no directory ids; version 1 goes with
+kraft.version 1. A file that cannot be read stops the start: guessing an epoch could let this
+replica vote twice in it (M3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from metalog.quorum.core.messages import QuorumState
+from metalog.quorum.core.voters import ReplicaKey
+from protocol.ids import ZERO_UUID, uuid_from_text, uuid_to_text
+from runtime.errors import StartupRefused
+from storage.files.port import Files
+
+FILE_NAME = "quorum-state"
+NOBODY = -1
+
+
+def read_quorum_state(files: Files, path: str) -> QuorumState | None:
+    """The state in the file at `path`, None if there is no file.
+
+    Raises `StartupRefused` for a file that is not whole.
+    """
+    if not files.exists(path):
+        return None
+    data = files.read(path)
+    try:
+        return _parse(json.loads(data))
+    except (ValueError, KeyError, TypeError) as error:
+        raise StartupRefused(
+            f"{path} is corrupt ({type(error).__name__}: {error}); without it this replica might "
+            f"vote twice in one epoch. Restore the file, or remove the whole metadata directory "
+            f"and let the replica come back as a new one"
+        ) from error
+
+
+def _parse(fields: Mapping[str, Any]) -> QuorumState:
+    version = fields["data_version"]
+    if version not in (0, 1):
+        raise ValueError(f"data_version {version} is not known")
+    leader_id, epoch, voted_id = fields["leaderId"], fields["leaderEpoch"], fields["votedId"]
+    if not all(type(value) is int for value in (leader_id, epoch, voted_id)):
+        raise TypeError("ids and epoch must be integers")
+    directory_id = uuid_from_text(fields["votedDirectoryId"]) if version else ZERO_UUID
+    return QuorumState(
+        epoch=epoch,
+        leader_id=None if leader_id == NOBODY else leader_id,
+        voted=None if voted_id == NOBODY else ReplicaKey(voted_id, directory_id),
+    )
+
+
+def format_quorum_state(
+    state: QuorumState, kraft_version: int, voter_ids: tuple[int, ...] = ()
+) -> bytes:
+    """The file's content; `voter_ids` stand in it with kraft.version 0 only."""
+    voted = state.voted or ReplicaKey(NOBODY)
+    fields: dict[str, Any] = {} if kraft_version else {"clusterId": ""}
+    fields |= {
+        "leaderId": NOBODY if state.leader_id is None else state.leader_id,
+        "leaderEpoch": state.epoch,
+        "votedId": voted.id,
+    }
+    if kraft_version:
+        fields["votedDirectoryId"] = uuid_to_text(voted.directory_id)
+    else:
+        fields["appliedOffset"] = 0
+        fields["currentVoters"] = [{"voterId": voter_id} for voter_id in voter_ids]
+    fields["data_version"] = int(kraft_version > 0)
+    return json.dumps(fields, separators=(",", ":")).encode()

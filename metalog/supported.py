@@ -1,0 +1,25 @@
+"""Which feature levels the nodes of this build support: exactly what is built.
+
+Broker and controller advertise and register this table, formatting writes levels out of it, and a
+feature update is refused beyond it. A feature that is missing here exists at level 0 only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from metalog.image.features import (
+    KRAFT,
+    KRAFT_VERSION,
+    LATEST_PRODUCTION_METADATA_VERSION,
+    METADATA_VERSION,
+    MINIMUM_METADATA_VERSION,
+)
+from metalog.image.values import VersionRange
+
+SUPPORTED_FEATURES: Mapping[str, VersionRange] = {
+    METADATA_VERSION: VersionRange(
+        MINIMUM_METADATA_VERSION.level, LATEST_PRODUCTION_METADATA_VERSION.level
+    ),
+    KRAFT_VERSION: VersionRange(0, KRAFT.max_level),
+}
