@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from runtime.config.errors import ConfigError
-from runtime.config.listeners import unsupported_protocols
+from runtime.config.listeners import parse_host_ports, unsupported_protocols
 
 if TYPE_CHECKING:
     from runtime.config.node import NodeConfig
 
-_HOUR_MS = 3_600_000
 _CLEANER_BUFFER_MIN_BYTES = 1 << 20
 
 
@@ -26,6 +25,7 @@ def check_node(config: NodeConfig) -> Iterator[ConfigError]:
     yield from _log(config)
     yield from _limits(config)
     yield from _groups(config)
+    yield from _http(config)
     yield from _not_built(config)
 
 
@@ -210,6 +210,15 @@ def _groups(config: NodeConfig) -> Iterator[ConfigError]:
             config.text("group.coordinator.rebalance.protocols"),
             "must contain classic",
         )
+
+
+def _http(config: NodeConfig) -> Iterator[ConfigError]:
+    key = "kraftbox.http.listener"
+    if config[key]:
+        try:
+            parse_host_ports(key, [config[key]])
+        except ConfigError as error:
+            yield error
 
 
 def _not_built(config: NodeConfig) -> Iterator[ConfigError]:

@@ -94,6 +94,7 @@ def test_all_problems_are_listed_at_once():
         ("remote.log.storage.system.enable", "true"),
         ("early.start.listeners", "FOO"),
         ("kraftbox.fault.files", "broken"),
+        ("kraftbox.http.listener", "9404"),
     ],
 )
 def test_bad_values_are_refused(key, value):
