@@ -6,7 +6,8 @@ what exactly was wrong when the fast path gives up, and serves the tests as orac
 
 Limits (checked before memory is taken): a list may not announce more elements than the bytes
 left can hold, a string or byte field no more bytes than are left (a string at most 32767), a
-varint takes at most five bytes, null stands only where the schema allows it, tags rise.
+varint takes at most five bytes, null stands only where the schema allows it, tags rise. What is
+not UTF-8 in a string becomes U+FFFD, as in Kafka: clients do send such client ids.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from protocol.schema import Buffer, Message
 
 M = TypeVar("M", bound=Message)
 
-_UNREADABLE = (Malformed, struct.error, IndexError, UnicodeDecodeError)
+_UNREADABLE = (Malformed, struct.error, IndexError)
 _UNWRITABLE = (
     Malformed,
     struct.error,

@@ -196,10 +196,7 @@ def _decode_client_id(buf: Buffer, pos: int) -> tuple[str | None, int]:
     end = pos + length
     if not pos <= end <= len(buf):
         raise ProtocolError("length of client id", length, f"-1-{len(buf) - pos}")
-    try:
-        return str(buf[pos:end], "utf-8"), end
-    except UnicodeDecodeError as broken:
-        raise ProtocolError("client id", bytes(buf[pos:end][:64]), "UTF-8") from broken
+    return str(buf[pos:end], "utf-8", "replace"), end  # Kafka replaces what is not UTF-8, too
 
 
 def _skip_tags(buf: Buffer, pos: int) -> int:

@@ -258,10 +258,7 @@ class _Reader:
             return payload
         if kind.name == "bytes":
             return bytes(payload)
-        try:
-            return str(payload, "utf-8")
-        except UnicodeDecodeError as broken:
-            raise ProtocolError(path, bytes(payload[:64]), f"UTF-8 ({broken.reason})") from None
+        return str(payload, "utf-8", "replace")
 
     def length(self, kind: Kind, compact: bool, path: str) -> int | None:
         what = f"length of {path}"

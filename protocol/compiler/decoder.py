@@ -222,7 +222,7 @@ class _Decoder:
         self.read_length(f, "n")
         shift = " - 1" if f.compact else ""
         value = {
-            "string": 'str(buf[pos:stop], "utf-8")',
+            "string": 'str(buf[pos:stop], "utf-8", "replace")',  # as Kafka does
             "bytes": "bytes(buf[pos:stop])",
             "records": "buf[pos:stop]",
         }[f.kind.name]

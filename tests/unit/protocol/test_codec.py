@@ -100,9 +100,9 @@ def test_overlong_varints_are_read_as_kafka_reads_them() -> None:
     assert decode(FindCoordinatorRequest, b"\x82\x00x\x00\x80\x00", 3)[0].key == "x"
 
 
-def test_broken_utf8() -> None:
-    error = refused(FindCoordinatorRequest, b"\x00\x02\xff\xfe", 0)
-    assert error.what == "FindCoordinatorRequest v0.key"
+def test_broken_utf8_is_replaced() -> None:
+    request, _ = decode(FindCoordinatorRequest, b"\x00\x03a\xff\xfe", 0)
+    assert request.key == "a\ufffd\ufffd"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,6 @@ def test_controlled_shutdown_v0_has_no_client_id() -> None:
         (b"\0\x5d\0\0\0\0\0\0\xff\xff", "api key"),
         (b"\0\x01\xff\xff\0\0\0\0\xff\xff", "version of FETCH"),
         (b"\0\x01\0\x04\0\0\0\0\xff\xfe", "length of client id"),
-        (b"\0\x01\0\x04\0\0\0\0\0\x02\xff\xfe", "client id"),
         (b"\0\x01\0\x0c\0\0\0\0\xff\xff\x02\x01\x00\x01\x00", "header tag"),
         (b"\0\x01\0\x0c\0\0\0\0\xff\xff\x01\x01\x09", "size of header tag 1"),
         (b"\0\x01\0\x0c\0\0\0\0\xff\xff\x80\x80\x80\x80\x80\x01", "header tag count"),
@@ -92,6 +91,11 @@ def test_tags_in_a_header_are_passed_over() -> None:
     data = b"\0\x01\0\x0c\0\0\0\x09\0\x01c\x02\x01\x01x\x03\x00"
     header = RequestHeader(ApiKey.FETCH, 12, 9, "c")
     assert decode_request_header(data + b"body") == (header, len(data))
+
+
+def test_client_id_that_is_not_utf8() -> None:
+    header, _ = decode_request_header(b"\0\x01\0\x04\0\0\0\0\0\x02a\xff")
+    assert header.client_id == "a\ufffd"
 
 
 def test_client_id_has_a_longest_length() -> None:
