@@ -22,16 +22,22 @@ class EpochEntry(NamedTuple):
 
 
 class EpochCache:
-    """The epochs of one log. `dirty` says that the file does not hold the present list yet."""
+    """The epochs of one log. `changes` counts changes, `saved` how far the file follows them."""
 
-    __slots__ = ("_epochs", "_starts", "dirty")
+    __slots__ = ("_epochs", "_starts", "changes", "saved")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self.changes = 0
         for epoch, start in entries:
             self.assign(epoch, start)
-        self.dirty = False
+        self.changes = self.saved = 0
+
+    @property
+    def dirty(self) -> bool:
+        """The file does not hold the present list yet."""
+        return self.saved != self.changes
 
     @property
     def latest_epoch(self) -> int:
@@ -60,7 +66,7 @@ class EpochCache:
         del self._starts[keep:]
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self.dirty = True
+        self.changes += 1
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -103,7 +109,7 @@ class EpochCache:
             return False
         del self._epochs[keep:]
         del self._starts[keep:]
-        self.dirty = True
+        self.changes += 1
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
@@ -114,10 +120,10 @@ class EpochCache:
         del self._epochs[:covering]
         del self._starts[:covering]
         self._starts[0] = start_offset
-        self.dirty = True
+        self.changes += 1
         return True
 
     def clear(self) -> None:
-        self.dirty = self.dirty or bool(self._epochs)
+        self.changes += 1
         self._epochs.clear()
         self._starts.clear()

@@ -89,6 +89,7 @@ class Log:
         self._clock = clock
         self._failure: BaseException | None = None
         self._truncations = 0
+        self._epoch_writes = 0
         self._last_flush_ms = clock.now_ms()
         self._jitter_ms = self._draw_jitter()
         self._closed = False
@@ -495,7 +496,9 @@ class Log:
         if self._closed:
             return self.recovery_point
         try:
-            await self.files.flush(self.segments.unflushed_files(self.recovery_point))
+            taken = list(self.snapshots.unflushed)
+            await self.files.flush(self._unflushed_files())
+            self.snapshots.flushed(taken)
             if self.epochs.dirty and not self._closed:
                 await self._write_epochs_in_worker()
         except OSError as error:
@@ -512,25 +515,41 @@ class Log:
         """`flush` for start and stop."""
         target = self.log_end_offset
         try:
-            for file in self.segments.unflushed_files(self.recovery_point):
+            for file in self._unflushed_files():
                 self.files.fsync(file)
+            self.snapshots.flushed(self.snapshots.unflushed)
             self.write_epochs()
         except OSError as error:
             self.fail(error)
             raise LogFailed(self.directory, error) from error
         self.recovery_point = max(self.recovery_point, target)
 
+    def _unflushed_files(self) -> list[File]:
+        files = self.segments.unflushed_files(self.recovery_point)
+        return [*files, *self.snapshots.unflushed.values()]
+
     def write_epochs(self) -> None:
         """Write leader-epoch-checkpoint if it is out of date."""
         if self.epochs.dirty:
-            self.epochs.dirty = False
             path = posixpath.join(self.directory, LEADER_EPOCH_CHECKPOINT)
             self.files.write_atomic(path, encode_epochs(self.epochs.entries))
+            self.epochs.saved = self.epochs.changes
 
     async def _write_epochs_in_worker(self) -> None:
-        self.epochs.dirty = False
-        path = posixpath.join(self.directory, LEADER_EPOCH_CHECKPOINT)
-        await self.files.run(self.files.write_atomic, path, encode_epochs(self.epochs.entries))
+        """`write_epochs` without blocking; of several at once the newest list wins."""
+        while self.epochs.dirty and not self._closed:
+            changes = self.epochs.changes
+            path = posixpath.join(self.directory, LEADER_EPOCH_CHECKPOINT)
+            self._epoch_writes += 1
+            own = f"{path}.{self._epoch_writes}.tmp"
+            content = encode_epochs(self.epochs.entries)
+            await self.files.run(self.files.write_atomic, own, content)
+            if changes == self.epochs.changes and self.epochs.dirty:
+                self.files.rename(own, path)
+                await self.files.run(self.files.fsync_dir, self.directory)
+                self.epochs.saved = max(self.epochs.saved, changes)
+            else:
+                self.files.unlink(own)
 
     def close(self, *, clean: bool = True) -> None:
         """Close the files; `clean` first writes what makes the next start a clean one."""
@@ -539,6 +558,7 @@ class Log:
         self._closed = True
         if clean and self._failure is None:
             self._guard(self._finish)
+        self.snapshots.flushed(self.snapshots.unflushed)
         for segment in self.segments:
             if clean and self._failure is None:
                 segment.close()
@@ -548,7 +568,8 @@ class Log:
     def seal_for_close(self) -> list[File]:
         """Write out what a clean close needs; returns the files that then want a flush."""
         self._guard(self.segments.active.seal)
-        return self.segments.unflushed_files(self.recovery_point)
+        self._guard(lambda: self.snapshots.take(self.log_end_offset, self.producers))
+        return self._unflushed_files()
 
     def _finish(self) -> None:
         self.segments.active.seal()
@@ -609,14 +630,19 @@ class Log:
         """
         if producer_snapshot is not None:
             decode_snapshot(producer_snapshot)
-        self._guard(lambda: self._start_at(offset, epoch_entries, producer_snapshot))
-        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        start = offset if log_start_offset is None else log_start_offset
+        self._guard(lambda: self._start_at(offset, epoch_entries, producer_snapshot, start))
+        self.log_start_offset = start
         self.local_log_start_offset = offset
         self.high_watermark = offset
         self.hooks.truncated(self)
 
     def _start_at(
-        self, offset: int, epoch_entries: Sequence[EpochEntry], producer_snapshot: bytes | None
+        self,
+        offset: int,
+        epoch_entries: Sequence[EpochEntry],
+        producer_snapshot: bytes | None,
+        log_start_offset: int,
     ) -> None:
         self._truncations += 1
         self.segments.drop_from(0)
@@ -628,12 +654,13 @@ class Log:
         self.epochs.clear()
         for epoch, start in epoch_entries:
             self.epochs.assign(epoch, start)
-        self.epochs.truncate_from_end(max(offset, 1))
+        self.epochs.truncate_from_end(offset + 1)
+        self.epochs.truncate_from_start(log_start_offset)
         self.write_epochs()
         self.producers.clear()
         if producer_snapshot is not None:
             self.producers.load_snapshot(producer_snapshot, now_ms)
-            self.snapshots.take(offset, self.producers)
+            self.snapshots.install(offset, producer_snapshot)
 
     def advance_log_start(self, offset: int, reason: str) -> bool:
         """Forget everything below `offset` (DeleteRecords, or the leader did so).

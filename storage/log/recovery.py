@@ -13,8 +13,8 @@ What else a crash can leave behind, and what becomes of it:
 * A hole between a segment that lost its tail and the next one: the later segments go (compacted
   logs have legal holes, so there it cannot be told).
 * leader-epoch-checkpoint missing, broken, or contradicting the batches: rebuilt from the batches.
-* Producer snapshots behind the log end: removed. A broken one: removed, an older one is used and
-  the batches after it are replayed.
+* Producer snapshots behind the recovery point: removed. A broken one: removed, an older one is
+  used and the batches after it are replayed.
 
 Deletions come before cuts and are made durable first, from the end backwards, so that a crash in
 the middle of a recovery leaves a log that recovers to the same result.
@@ -55,6 +55,8 @@ class RecoveryReport:
 
     clean: bool = True
     recovered_segments: int = 0
+    recovered_from: int | None = None
+    """Base offset of the first segment that was read in full."""
     truncated_bytes: int = 0
     deleted_segments: int = 0
     problems: list[str] = field(default_factory=list)
@@ -114,11 +116,14 @@ def load_log(request: LoadRequest) -> LoadedLog:
     if not segments:
         segments.append(Segment.create(files, directory, end, request.config, request.now_ms))
     epochs = _load_epochs(request, segments, report, transitions)
-    epochs.truncate_from_end(end)
+    # In an empty log the epoch that is to begin at its end is all that is known of its history.
+    epochs.truncate_from_end(end + 1 if end == start else end)
     epochs.truncate_from_start(start)
     producers = ProducerStates(request.producer_id_expiration_ms)
     snapshots = Snapshots(files, directory, found.snapshots)
-    _tidy_snapshots(snapshots, segments, end)
+    # What was read anew is replayed anew: its transaction index is empty, and a snapshot from
+    # there may tell of a tail that was lost.
+    _tidy_snapshots(snapshots, segments, end if report.clean else report.recovered_from or 0)
     load_producers(snapshots, producers, segments, end, request.now_ms, report.problems)
     return LoadedLog(segments, epochs, producers, snapshots, start, end, report)
 
@@ -260,6 +265,8 @@ def _recover(
         segment.txn_index.reset()
         scan = segment.rebuild(check_crc=True, visit=_note_transitions(transitions))
         report.recovered_segments += 1
+        if report.recovered_from is None:
+            report.recovered_from = segment.base_offset
         end = scan.next_offset
         at += 1
         if scan.problem is not None:
@@ -323,9 +330,7 @@ def _load_epochs(
         return cache
     if cache is not None and _agrees(cache, segments, transitions):
         return cache
-    cache = rebuild_epochs(segments)
-    cache.dirty = True
-    return cache
+    return rebuild_epochs(segments)
 
 
 def _agrees(
@@ -369,15 +374,16 @@ def rebuild_epochs(segments: Sequence[Segment]) -> EpochCache:
         for header, _ in segment.headers():
             if header.leader_epoch > cache.latest_epoch:
                 cache.assign(header.leader_epoch, header.base_offset)
+    cache.changes += 1  # whatever the file holds, it is not this
     return cache
 
 
 # Producers -----------------------------------------------------------------------------------
 
 
-def _tidy_snapshots(snapshots: Snapshots, segments: Sequence[Segment], end: int) -> None:
-    """Keep the snapshots at segment starts and the newest one; remove the rest."""
-    snapshots.remove_above(end)
+def _tidy_snapshots(snapshots: Snapshots, segments: Sequence[Segment], trusted: int) -> None:
+    """Keep the snapshots at segment starts and the newest one up to `trusted`; remove the rest."""
+    snapshots.remove_above(trusted)
     bases = {segment.base_offset for segment in segments}
     for offset in snapshots.offsets[:-1]:
         if offset not in bases:

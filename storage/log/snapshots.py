@@ -1,14 +1,16 @@
 """The `.snapshot` files of one log: which there are, taking and removing them.
 
-One is taken where each segment begins and at a clean close. They are not flushed: each has a CRC,
-and a lost one costs a longer replay.
+One is taken where each segment begins and at a clean close. Each has a CRC, and a lost one costs a
+longer replay as long as the batches are there; so they need not be durable at once, but before the
+recovery point moves past them: `unflushed` are the files that the next flush takes along.
 """
 
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 
-from storage.files import Files
+from storage.files import File, Files
 from storage.log.producers import CorruptSnapshot, ProducerStates
 from storage.log.segment import SNAPSHOT_SUFFIX, file_name
 
@@ -16,12 +18,13 @@ from storage.log.segment import SNAPSHOT_SUFFIX, file_name
 class Snapshots:
     """Offsets of the snapshots, ascending."""
 
-    __slots__ = ("_directory", "_files", "offsets")
+    __slots__ = ("_directory", "_files", "offsets", "unflushed")
 
     def __init__(self, files: Files, directory: str, offsets: list[int]) -> None:
         self._files = files
         self._directory = directory
         self.offsets = offsets
+        self.unflushed: dict[int, File] = {}
 
     def path(self, offset: int) -> str:
         return posixpath.join(self._directory, file_name(offset, SNAPSHOT_SUFFIX))
@@ -34,8 +37,20 @@ class Snapshots:
         if file.size():
             file.truncate(0)
         file.append(producers.encode_snapshot())
-        file.close()
+        self.unflushed[offset] = file
         self.offsets.append(offset)
+
+    def install(self, offset: int, content: bytes) -> None:
+        """Keep a snapshot that was learned elsewhere; it is durable then."""
+        self._files.write_atomic(self.path(offset), content)
+        self.offsets.append(offset)
+
+    def flushed(self, offsets: Iterable[int]) -> None:
+        """These are durable now."""
+        for offset in list(offsets):
+            file = self.unflushed.pop(offset, None)
+            if file is not None:
+                file.close()
 
     def load_latest(self, producers: ProducerStates, now_ms: int, problems: list[str]) -> int:
         """Load the newest usable one; returns its offset, -1 if there is none.
@@ -59,6 +74,7 @@ class Snapshots:
 
     def remove(self, offset: int) -> None:
         self.offsets.remove(offset)
+        self.flushed([offset])
         path = self.path(offset)
         if self._files.exists(path):
             self._files.unlink(path)

@@ -1,0 +1,646 @@
+"""Appending, reading, rolling, retention, timestamps, truncation."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from protocol.batch.header import iter_batches, parse_header
+from protocol.batch.records import Producer, Record, build_batch, read_records
+from protocol.compression import Codec
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import TopicId
+from runtime.clock import ManualClock
+from runtime.errors import InvariantViolated
+from storage.files import LossyFiles, MemoryFiles
+from storage.log.epochs import EpochEntry
+from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
+from storage.log.hooks import LogHooks
+from storage.log.log import Origin
+from storage.log.producers import CorruptSnapshot
+from tests.unit.storage.logs import T0, append, batch, contents, facts, fill, make_log
+
+
+def test_offsets_are_dense_and_the_epoch_is_written():
+    log = make_log()
+    assert append(log, batch(3), 4)[:2] == (0, 2)
+    assert append(log, batch(2), 4)[:2] == (3, 4)
+    assert append(log, batch(1), 7)[:2] == (5, 5)
+    headers = [header for header, _ in iter_batches(log.read(0, 9999, max_offset=6).data)]
+    assert [(h.base_offset, h.leader_epoch) for h in headers] == [(0, 4), (3, 4), (5, 7)]
+    assert log.epochs.entries == [(4, 0), (7, 5)]
+    assert log.log_end_offset == 6
+
+
+def test_a_writable_buffer_is_patched_and_written_like_a_read_only_one():
+    one, other = make_log(), make_log()
+    data = batch(2) + batch(3)
+    append(one, data, 1)
+    other.append_as_leader(memoryview(bytearray(data)), 1, T0)
+    whole = one.read(0, 9999, max_offset=5).data
+    assert whole == other.read(0, 9999, max_offset=5).data
+    assert all(parse_header(whole, pos).leader_epoch == 1 for _, pos in iter_batches(whole))
+    assert data == batch(2) + batch(3)
+
+
+def test_a_lower_epoch_is_our_own_mistake():
+    log = make_log()
+    append(log, batch(), 3)
+    with pytest.raises(InvariantViolated):
+        append(log, batch(), 2)
+
+
+def test_an_append_larger_than_a_segment_is_refused():
+    log = make_log(segment_bytes=200)
+    with pytest.raises(ApiError) as refused:
+        append(log, batch(size=300))
+    assert refused.value.code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.log_end_offset == 0
+
+
+def test_reading_returns_the_batch_that_holds_the_offset():
+    log = make_log()
+    append(log, batch(5))
+    append(log, batch(5))
+    assert [h.base_offset for h, _ in iter_batches(log.read(7, 9999, max_offset=10).data)] == [5]
+    assert [h.base_offset for h, _ in iter_batches(log.read(4, 9999, max_offset=10).data)] == [0, 5]
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_nothing_that_reaches_max_offset_is_read(remembered):
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 10, count=3)
+    if not remembered:
+        log.close()
+        log = make_log(files, clean=True)
+    for max_offset in range(31):
+        data = log.read(0, 1 << 20, max_offset=max_offset).data
+        ends = [header.next_offset for header, _ in iter_batches(data)]
+        assert ends == [end for end in range(3, 31, 3) if end <= max_offset]
+
+
+def test_max_bytes_cuts_and_the_first_batch_is_whole():
+    log = make_log()
+    fill(log, 4, size=100)
+    size = len(batch(size=100, tag="0-"))
+    assert len(log.read(0, size + 10, max_offset=4).data) == size + 10
+    assert len(log.read(0, 10, max_offset=4).data) == size
+    assert len(log.read(0, 70, max_offset=4).data) == size
+    assert len(log.read(0, 0, max_offset=4).data) == size
+    assert log.read(0, 10, max_offset=4, min_one_batch=False).data == b""
+    assert log.read(0, 10, max_offset=0).data == b""
+    assert log.read(4, 10, max_offset=9).data == b""
+
+
+def test_reads_outside_the_log_are_refused():
+    log = make_log()
+    fill(log, 3)
+    for offset in (-1, 4, 2**62):
+        with pytest.raises(OffsetOutOfRange) as refused:
+            log.read(offset, 100, max_offset=3)
+        assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_below_the_local_start_is_another_answer():
+    log = make_log(remote_storage_enable=True)
+    log.truncate_fully_and_start_at(50, [EpochEntry(2, 0)], log_start_offset=10)
+    with pytest.raises(BelowLocalStart):
+        log.read(20, 100, max_offset=50)
+    with pytest.raises(OffsetOutOfRange):
+        log.read(9, 100, max_offset=50)
+
+
+def test_rolls_by_size_and_reads_across_segments():
+    log = make_log(segment_bytes=400)
+    fill(log, 20, size=50)
+    assert len(log.segments) > 4
+    assert all(segment.size_bytes <= 400 for segment in log.segments)
+    assert [offset for offset, _ in contents(log)] == list(range(20))
+    assert [s.base_offset for s in log.segments][1:] == log.snapshots.offsets
+
+
+def test_rolls_by_the_records_time():
+    log = make_log(segment_ms=1000)
+    append(log, batch(timestamp=T0))
+    append(log, batch(timestamp=T0 + 1000))
+    assert len(log.segments) == 1
+    append(log, batch(timestamp=T0 + 1001))
+    assert len(log.segments) == 2
+
+
+def test_rolls_by_the_clock_for_records_without_time():
+    clock = ManualClock(T0)
+    log = make_log(clock=clock, segment_ms=1000)
+    log.append_as_leader(batch(timestamp=-1), 0, clock.now_ms())
+    clock.advance(1001)
+    assert log.maybe_roll()
+    assert not log.maybe_roll()
+    assert len(log.segments) == 2
+
+
+def test_jitter_makes_segments_roll_earlier():
+    drawn = []
+
+    def jitter(limit_ms):
+        drawn.append(limit_ms)
+        return 400
+
+    log = make_log(hooks=LogHooks(roll_jitter_ms=jitter), segment_ms=1000, segment_jitter_ms=500)
+    append(log, batch(timestamp=T0))
+    append(log, batch(timestamp=T0 + 601))
+    assert len(log.segments) == 2
+    assert drawn == [500, 500]
+
+
+def test_rolls_when_offsets_do_not_fit_the_index():
+    log = make_log()
+    append(log, batch())
+    far = batch(base_offset=2**31, epoch=0)
+    log.append_as_follower(far)
+    assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+    assert log.read(5, 999, max_offset=2**62).data == far
+
+
+def test_rolls_when_an_index_is_full():
+    log = make_log(segment_index_bytes=8 * 4, index_interval_bytes=0)
+    for at in range(30):
+        append(log, batch(timestamp=T0 + at))
+    assert len(log.segments) > 3
+    assert [offset for offset, _ in contents(log)] == list(range(30))
+
+
+def test_closed_segments_are_announced_once():
+    closed = []
+    hooks = LogHooks(segment_closed=lambda log, segment: closed.append(segment.base_offset))
+    log = make_log(hooks=hooks, segment_bytes=200)
+    fill(log, 6, size=50)
+    assert closed == [segment.base_offset for segment in log.segments][:-1]
+
+
+def test_the_high_watermark_stays_inside_the_log():
+    log = make_log()
+    fill(log, 5)
+    assert log.update_high_watermark(99) == 5
+    assert log.update_high_watermark(3) == 3
+    log.advance_log_start(2, "test")
+    assert log.update_high_watermark(0) == 2
+    assert log.last_stable_offset == 2
+
+
+def test_open_transactions_hold_the_last_stable_offset():
+    log = make_log()
+    append(log, batch())
+    append(log, batch(2, producer=Producer(9, 0, 0, transactional=True)))
+    append(log, batch())
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 1
+
+
+# Followers -----------------------------------------------------------------------------------
+
+
+def test_a_follower_keeps_offsets_and_epochs_and_drops_a_cut_batch():
+    leader, follower = make_log(), make_log()
+    fill(leader, 3, epoch=1)
+    fill(leader, 3, epoch=2)
+    data = leader.read(0, 1 << 20, max_offset=6).data
+    info = follower.append_as_follower(memoryview(data)[:-5])
+    assert info is not None and (info.first_offset, info.last_offset) == (0, 4)
+    rest = leader.read(5, 1 << 20, max_offset=6).data
+    follower.append_as_follower(rest)
+    assert facts(follower) == facts(leader)
+    assert follower.append_as_follower(b"") is None
+    assert follower.append_as_follower(rest[:40]) is None
+
+
+def test_a_follower_splits_what_does_not_fit_its_segments():
+    leader, follower = make_log(), make_log(segment_bytes=300)
+    fill(leader, 10, size=50)
+    follower.append_as_follower(leader.read(0, 1 << 20, max_offset=10).data)
+    assert len(follower.segments) > 2
+    assert contents(follower) == contents(leader)
+
+
+def test_a_follower_does_not_take_batches_of_a_later_leader():
+    log = make_log()
+    data = batch(base_offset=0, epoch=1) + batch(base_offset=1, epoch=2)
+    info = log.append_as_follower(data, max_epoch=1)
+    assert info is not None and info.last_offset == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        batch(base_offset=4, epoch=5),
+        batch(base_offset=5, epoch=4),
+        batch(base_offset=5, epoch=5)[:-1] + b"?",
+    ],
+)
+def test_a_follower_refuses_what_does_not_continue_its_log(data):
+    log = make_log()
+    append(log, batch(5), 5)
+    with pytest.raises(CorruptLog):
+        log.append_as_follower(data)
+    assert log.log_end_offset == 5
+
+
+# Failures ------------------------------------------------------------------------------------
+
+
+class Failing:
+    """Makes the n-th operation of a kind fail."""
+
+    def __init__(self):
+        self.kind = ""
+
+    def __call__(self, kind, path):
+        if kind == self.kind:
+            raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_after_a_failed_write_nothing_is_appended_any_more():
+    failing = Failing()
+    told = []
+    log = make_log(
+        LossyFiles(MemoryFiles(), on_op=failing),
+        hooks=LogHooks(failed=lambda log, error: told.append(error)),
+    )
+    producer = Producer(7, 0, 0)
+    append(log, batch(producer=producer))
+    before = facts(log)
+    failing.kind = "append"
+    with pytest.raises(LogFailed) as refused:
+        append(log, batch(producer=Producer(7, 0, 1)), 3)
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    failing.kind = ""
+    with pytest.raises(LogFailed):
+        append(log, batch(producer=Producer(7, 0, 1)))
+    with pytest.raises(LogFailed):
+        log.append_as_follower(batch(base_offset=1, epoch=0))
+    assert facts(log) == before
+    assert len(told) == 1
+
+
+async def test_a_failed_flush_is_not_retried():
+    failing = Failing()
+    log = make_log(LossyFiles(MemoryFiles(), on_op=failing))
+    append(log, batch())
+    failing.kind = "fsync"
+    with pytest.raises(LogFailed):
+        await log.flush()
+    failing.kind = ""
+    assert log.recovery_point == 0
+    with pytest.raises(LogFailed):
+        await log.flush()
+    with pytest.raises(LogFailed):
+        append(log, batch())
+
+
+def test_a_failed_roll_closes_the_log():
+    failing = Failing()
+    log = make_log(LossyFiles(MemoryFiles(), on_op=failing), segment_bytes=200)
+    append(log, batch(size=100))
+    failing.kind = "create"
+    with pytest.raises(LogFailed):
+        append(log, batch(size=100))
+    assert contents(log) == [(0, b"0".ljust(100))]
+
+
+# Flush ---------------------------------------------------------------------------------------
+
+
+async def test_flush_moves_the_recovery_point_and_writes_epochs():
+    files = MemoryFiles()
+    log = make_log(files, segment_bytes=200)
+    fill(log, 6, epoch=3, size=50)
+    assert log.unflushed_messages == 6
+    assert await log.flush() == 6
+    assert log.recovery_point == 6
+    assert files.read("/data/topic-0/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+
+
+async def test_a_truncation_during_a_flush_wins():
+    gate = asyncio.Event()
+    log = make_log(LossyFiles(MemoryFiles(), before_flush=gate.wait))
+    fill(log, 6)
+    flushing = asyncio.ensure_future(log.flush())
+    await asyncio.sleep(0)
+    log.truncate_to(2)
+    fill(log, 1)
+    gate.set()
+    await flushing
+    assert log.recovery_point <= 2
+
+
+def test_flush_due():
+    clock = ManualClock(T0)
+    log = make_log(clock=clock, flush_messages=3, flush_ms=1000)
+    fill(log, 2)
+    assert not log.flush_due(clock.now_ms())
+    clock.advance(1000)
+    assert log.flush_due(clock.now_ms())
+    fill(log, 1)
+    assert log.flush_due(T0)
+
+
+# Timestamps ----------------------------------------------------------------------------------
+
+
+def test_offset_for_timestamp_walks_into_the_batch():
+    log = make_log(segment_bytes=500, index_interval_bytes=100)
+    for at in range(20):
+        append(log, batch(3, timestamp=T0 + at * 100, step_ms=10))
+    expected = [T0 + at * 100 + k * 10 for at in range(20) for k in range(3)]
+    for offset, timestamp in enumerate(expected):
+        assert log.offset_for_timestamp(timestamp) == (timestamp, offset, 0)
+        assert log.offset_for_timestamp(timestamp - 1) == (timestamp, offset, 0)
+    assert log.offset_for_timestamp(expected[-1] + 1) is None
+    assert log.offset_for_timestamp(0) == (T0, 0, 0)
+
+
+def test_offset_for_timestamp_with_times_out_of_order_and_compression():
+    log = make_log(segment_bytes=600, index_interval_bytes=50)
+    times = [50, 10, 90, 20, 90, 30, 100, 5]
+    for at in times:
+        record = Record(timestamp=T0 + at, value=b"x" * 60)
+        append(log, build_batch([record], compression=Codec.GZIP))
+    for wanted in range(0, 105, 5):
+        first = next((i for i, at in enumerate(times) if at >= wanted), None)
+        found = log.offset_for_timestamp(T0 + wanted)
+        assert (found.offset if found else None) == first
+    assert log.max_timestamp() == (T0 + 100, 6, 0)
+
+
+def test_offset_for_timestamp_begins_at_the_log_start():
+    log = make_log()
+    fill(log, 5)
+    log.update_high_watermark(5)
+    log.advance_log_start(3, "test")
+    found = log.offset_for_timestamp(0)
+    assert found is not None and found.offset == 3
+
+
+def test_max_timestamp_is_the_first_record_that_has_it():
+    log = make_log(segment_bytes=300)
+    assert log.max_timestamp() is None
+    append(log, batch(timestamp=T0 + 5))
+    append(log, batch(3, timestamp=T0 + 3, step_ms=2))
+    append(log, batch(timestamp=T0 + 7))
+    append(log, batch(timestamp=T0))
+    assert log.max_timestamp() == (T0 + 7, 3, 0)
+
+
+def test_records_without_time_have_no_max_timestamp():
+    log = make_log()
+    append(log, batch(timestamp=-1))
+    assert log.max_timestamp() is None
+
+
+# Truncation ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", range(13))
+def test_truncation_equals_a_log_that_never_had_more(target):
+    log, short = make_log(segment_bytes=300), make_log(segment_bytes=300)
+    producer = Producer(5, 0, 0)
+    for at in range(12):
+        epoch = at // 5
+        data = batch(size=60, tag=f"{at}", producer=producer._replace(sequence=at))
+        append(log, data, epoch)
+        if at < target:
+            append(short, data, epoch)
+    log.update_high_watermark(12)
+    assert log.truncate_to(target) is (target < 12)
+    expected = facts(short)
+    found = facts(log)
+    # A roll may have happened just before the cut; an empty last segment is the only difference.
+    segments = found.pop("segments")
+    assert segments in (expected.pop("segments"), [*facts(short)["segments"], target])
+    assert found == expected
+    assert log.high_watermark == target
+    append(log, batch(producer=producer._replace(sequence=target)), 9)
+    assert log.log_end_offset == target + 1
+
+
+def test_truncation_into_a_batch_drops_all_of_it():
+    log = make_log()
+    append(log, batch(5), 1)
+    append(log, batch(5), 2)
+    log.truncate_to(7)
+    assert log.log_end_offset == 5
+    assert log.latest_epoch == 1
+
+
+def test_truncation_below_the_first_segment_begins_anew():
+    log = make_log(segment_bytes=200)
+    log.truncate_fully_and_start_at(100)
+    fill(log, 5, size=50)
+    log.truncate_to(40)
+    assert (log.log_start_offset, log.log_end_offset) == (40, 40)
+    assert append(log, batch())[0] == 40
+
+
+def test_start_at_takes_epochs_and_producers_from_elsewhere():
+    source = make_log()
+    append(source, batch(3, producer=Producer(5, 2, 0)), 1)
+    append(source, batch(3), 4)
+    snapshot = source.producers.encode_snapshot()
+
+    files = MemoryFiles()
+    log = make_log(files, segment_bytes=200)
+    fill(log, 8, size=50)
+    log.truncate_fully_and_start_at(6, source.epochs.entries, snapshot, log_start_offset=2)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (2, 6, 6)
+    assert (log.high_watermark, log.recovery_point) == (6, 6)
+    assert log.epochs.entries == [(1, 2), (4, 3)]
+    assert append(log, batch(producer=Producer(5, 2, 0, False)._replace(sequence=3)), 4)[0] == 6
+    assert [segment.base_offset for segment in log.segments] == [6]
+    log.close()
+    again = make_log(files, clean=True, log_start_offset=2, remote_storage_enable=True)
+    assert facts(again) == facts(log)
+
+
+def test_start_at_with_a_broken_snapshot_changes_nothing():
+    log = make_log()
+    fill(log, 3)
+    before = facts(log)
+    with pytest.raises(CorruptSnapshot):
+        log.truncate_fully_and_start_at(9, (), b"\x00\x01nonsense")
+    assert facts(log) == before
+
+
+# Log start and retention ---------------------------------------------------------------------
+
+
+def test_log_start_moves_up_to_the_high_watermark_only():
+    log = make_log()
+    fill(log, 5, epoch=2)
+    log.update_high_watermark(3)
+    with pytest.raises(OffsetOutOfRange):
+        log.advance_log_start(4, "test")
+    assert log.advance_log_start(3, "test")
+    assert not log.advance_log_start(2, "test")
+    assert (log.log_start_offset, log.local_log_start_offset) == (3, 3)
+    assert log.epochs.entries == [(2, 3)]
+    with pytest.raises(OffsetOutOfRange):
+        log.read(2, 10, max_offset=5)
+
+
+def test_retention_by_log_start_spares_the_segment_that_holds_it():
+    log = make_log(segment_bytes=300)
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    starts = [segment.base_offset for segment in log.segments]
+    log.advance_log_start(starts[2] + 1, "test")
+    assert log.retention(T0) == 2
+    assert [segment.base_offset for segment in log.segments] == starts[2:]
+    assert contents(log, starts[2] + 1)[0][0] == starts[2] + 1
+
+
+def test_retention_by_size():
+    log = make_log(segment_bytes=300, retention_bytes=700)
+    fill(log, 20, size=50)
+    log.update_high_watermark(20)
+    before = log.size_bytes
+    removed = log.retention(T0)
+    assert removed > 0
+    assert 700 <= log.size_bytes < before
+    assert log.size_bytes - log.segments[0].size_bytes < 700
+    assert log.log_start_offset == log.segments.first_base_offset
+    assert log.retention(T0) == 0
+
+
+def test_retention_by_time_takes_the_last_segment_too():
+    files = MemoryFiles()
+    log = make_log(files, segment_bytes=300, retention_ms=1000)
+    fill(log, 10, size=50, epoch=1)
+    log.update_high_watermark(10)
+    assert log.retention(T0 + 1000) == 0
+    assert log.retention(T0 + 1001) > 2
+    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
+    assert contents(log) == []
+    assert append(log, batch(), 1)[0] == 10
+    names = files.listdir("/data/topic-0")
+    assert [n for n in names if n.endswith(".log")] == ["00000000000000000010.log"]
+    assert [n for n in names if n.endswith(".snapshot")] == ["00000000000000000010.snapshot"]
+
+
+def test_retention_keeps_what_is_not_below_the_high_watermark():
+    log = make_log(segment_bytes=200, retention_ms=0)
+    fill(log, 10, size=50)
+    bound = log.segments[2].base_offset
+    log.update_high_watermark(bound)
+    assert log.retention(T0 + 10) == 2
+    assert log.log_start_offset == bound
+
+
+def test_retention_asks_before_it_deletes():
+    allowed = {0}
+    hooks = LogHooks(may_delete_locally=lambda log, segment: segment.base_offset in allowed)
+    log = make_log(hooks=hooks, segment_bytes=200, retention_ms=0)
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    assert log.retention(T0 + 10) == 1
+
+
+def test_a_compacted_topic_has_no_retention_by_time():
+    log = make_log(segment_bytes=200, retention_ms=0, retention_bytes=0, cleanup_policy="compact")
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    assert log.retention(T0 + 10) == 0
+
+
+def test_local_retention_leaves_the_log_start_alone():
+    log = make_log(
+        segment_bytes=200, remote_storage_enable=True, local_retention_bytes=0, retention_bytes=-1
+    )
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    assert log.retention(T0) > 0
+    assert log.log_start_offset == 0
+    assert log.local_log_start_offset == log.segments.first_base_offset > 0
+
+
+def test_removed_segments_are_handed_over_renamed():
+    files = MemoryFiles()
+    handed = []
+    hooks = LogHooks(discard=lambda log, paths: handed.extend(paths))
+    log = make_log(files, hooks=hooks, segment_bytes=200, retention_ms=0)
+    fill(log, 4, size=50)
+    log.update_high_watermark(4)
+    log.retention(T0 + 10)
+    assert handed and all(path.endswith(".deleted") and files.exists(path) for path in handed)
+
+
+def test_the_topic_id_is_kept_and_defended():
+    files = MemoryFiles()
+    log = make_log(files)
+    log.assign_topic_id(TopicId(b"\x07" * 16))
+    log.close()
+    again = make_log(files, clean=True)
+    assert again.topic_id == b"\x07" * 16
+
+
+# Idempotence ---------------------------------------------------------------------------------
+
+
+def test_a_retry_gets_its_first_offsets_and_is_not_written_again():
+    log = make_log()
+    for at in range(6):
+        append(log, batch(2, timestamp=T0 + at, producer=Producer(5, 0, at * 2)))
+    for at in range(1, 6):
+        info = append(log, batch(2, producer=Producer(5, 0, at * 2)))
+        assert info.duplicate
+        assert (info.first_offset, info.last_offset) == (at * 2, at * 2 + 1)
+        assert info.max_timestamp == T0 + at
+    with pytest.raises(ApiError) as refused:
+        append(log, batch(2, producer=Producer(5, 0, 0)))
+    assert refused.value.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert log.log_end_offset == 12
+
+
+def test_replicated_batches_are_not_held_to_sequences():
+    log = make_log()
+    append(log, batch(producer=Producer(5, 0, 9)))
+    append(log, batch(producer=Producer(5, 0, 3)), 0, Origin.REPLICATION)
+    assert log.log_end_offset == 2
+
+
+# Cold reads ----------------------------------------------------------------------------------
+
+
+async def test_cold_reads_are_the_same_bytes():
+    log = make_log(segment_bytes=400)
+    fill(log, 20, size=50)
+    for offset in range(20):
+        plain = log.read(offset, 150, max_offset=20)
+        assert await log.read_cold(offset, 150, max_offset=20) == plain
+    assert log.is_recent(19)
+    assert not log.is_recent(0)
+
+
+async def test_a_cold_read_notices_a_truncation():
+    class Slow(MemoryFiles):
+        hook = None
+
+        async def pread(self, file, size_bytes, position):
+            data = file.pread(size_bytes, position)
+            if self.hook is not None:
+                hook, self.hook = self.hook, None
+                hook()
+            return data
+
+    files = Slow()
+    log = make_log(files)
+    fill(log, 6)
+
+    def cut():
+        log.truncate_to(2)
+        append(log, batch(tag="new"))
+
+    files.hook = cut
+    result = await log.read_cold(0, 9999, max_offset=6)
+    assert [r.value[:3] for r in read_records(result.data)] == [b"0-0", b"1-0", b"new"]

@@ -1,0 +1,392 @@
+"""What a crash, a torn write or a lost file leaves, and what the log makes of it (F20, F21)."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.batch.control import build_end_txn_marker
+from protocol.batch.header import HEADER_BYTES
+from protocol.batch.records import Producer
+from storage.files import MemoryFiles
+from storage.log.epochs import EpochEntry
+from storage.log.errors import CorruptLog
+from storage.log.log import Origin
+from tests.unit.storage.logs import DIRECTORY, T0, append, batch, contents, facts, fill, make_log
+
+FIRST = f"{DIRECTORY}/{0:020d}"
+EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
+SMALL = {"segment_bytes": 400, "index_interval_bytes": 100}
+
+
+def a_log(files, batches=9, **config):
+    """Segments, two epochs, two producers; closed cleanly."""
+    log = make_log(files, **{**SMALL, **config})
+    for at in range(batches):
+        producer = Producer(1 + at % 2, 0, at // 2)
+        append(log, batch(size=40, timestamp=T0 + at, producer=producer, tag=f"{at}-"), at // 4)
+    log.close()
+    return log
+
+
+def last_log_file(files):
+    return max(name for name in files.listdir(DIRECTORY) if name.endswith(".log"))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("recovery_point", [0, 3, 9])
+def test_a_restart_gives_an_equal_log(clean, recovery_point):
+    files = MemoryFiles()
+    before = facts(a_log(files))
+    again = make_log(files, clean=clean, recovery_point=recovery_point, **SMALL)
+    assert facts(again) == before
+    assert again.recovery_report.problems == []
+    assert append(again, batch(producer=Producer(1, 0, 5)), 2)[0] == 9
+
+
+def test_the_tail_is_cut_to_the_last_whole_batch_at_every_byte():
+    for cut in range(len(batch(size=40, tag="0-"))):
+        files = MemoryFiles()
+        whole = make_log(files)
+        fill(whole, 3, size=40)
+        expected = contents(whole)[:2]
+        keep = whole.segments[0].size_bytes
+        size = keep // 3
+        file = files.open(FIRST + ".log")
+        file.truncate(2 * size + cut)
+        log = make_log(files)
+        assert contents(log) == expected
+        assert log.log_end_offset == 2
+        assert file.size() == 2 * size
+        assert log.recovery_report.truncated_bytes == cut
+        assert bool(log.recovery_report.problems) == (cut > 0)
+        assert append(log, batch())[0] == 2
+
+
+def test_a_zeroed_tail_is_cut():
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 3)
+    file = files.open(FIRST + ".log")
+    file.append(bytes(5000))
+    again = make_log(files)
+    assert contents(again) == contents(log)
+    assert again.log_end_offset == 3
+
+
+def test_a_zeroed_page_inside_a_batch_is_found():
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 2, size=40)
+    append(log, batch(size=3000))
+    file = files.open(FIRST + ".log")
+    file.pwrite(bytes(512), file.size() - 1024)
+    assert make_log(files).log_end_offset == 2
+
+
+def test_every_flipped_byte_above_the_recovery_point_is_found_and_cut():
+    data = batch(size=20)
+    for position in range(len(data)):
+        files = MemoryFiles()
+        log = make_log(files)
+        append(log, data)
+        append(log, data)
+        append(log, data)
+        file = files.open(FIRST + ".log")
+        at = len(data) + position
+        file.pwrite(bytes([file.pread(1, at)[0] ^ 0x40]), at)
+        again = make_log(files)
+        if position in range(0, 8) or position in range(12, 16):
+            # Base offset and leader epoch are outside the CRC; offsets must still grow.
+            assert again.log_end_offset in (1, 3) or again.log_end_offset > 3
+        else:
+            assert again.log_end_offset == 1
+            assert not again.recovery_report.corrupt_below_recovery_point
+
+
+def test_a_flip_below_the_recovery_point_is_reported():
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 3)
+    file = files.open(FIRST + ".log")
+    file.pwrite(b"\xff", HEADER_BYTES + 2)
+    again = make_log(files, recovery_point=3)
+    assert again.recovery_report.corrupt_below_recovery_point
+    assert again.log_end_offset == 0
+
+
+def test_segments_below_the_recovery_point_are_not_read():
+    files = MemoryFiles()
+    log = a_log(files)
+    bases = [segment.base_offset for segment in log.segments]
+    again = make_log(files, recovery_point=bases[-1], **SMALL)
+    assert again.recovery_report.recovered_segments == 1
+
+
+def test_segments_behind_a_cut_go():
+    files = MemoryFiles()
+    log = a_log(files)
+    bases = [segment.base_offset for segment in log.segments]
+    path = f"{DIRECTORY}/{bases[1]:020d}.log"
+    file = files.open(path)
+    file.truncate(file.size() - 1)
+    again = make_log(files, **SMALL)
+    assert [s.base_offset for s in again.segments] == bases[:2]
+    assert again.log_end_offset < bases[2]
+    assert again.snapshots.offsets == []
+    assert [offset for offset, _ in contents(again)] == list(range(again.log_end_offset))
+
+
+def test_a_hole_between_segments_is_not_a_log():
+    files = MemoryFiles()
+    log = a_log(files)
+    bases = [segment.base_offset for segment in log.segments]
+    one = len(batch(size=40, producer=Producer(1, 0, 0), tag="0-"))
+    file = files.open(f"{DIRECTORY}/{bases[1]:020d}.log")
+    file.truncate(file.size() - one)  # a whole batch: nothing looks broken
+    again = make_log(files, **SMALL)
+    assert again.log_end_offset == bases[2] - 1
+    assert "missing" in again.recovery_report.problems[0]
+    compacted = MemoryFiles()
+    log = a_log(compacted)
+    compacted.open(f"{DIRECTORY}/{bases[1]:020d}.log").truncate(file.size())
+    assert make_log(compacted, cleanup_policy="compact", **SMALL).log_end_offset == 9
+
+
+def test_a_clean_marker_does_not_hide_a_broken_tail():
+    files = MemoryFiles()
+    log = a_log(files)
+    files.open(f"{DIRECTORY}/{last_log_file(files)}").append(b"garbage")
+    again = make_log(files, clean=True, recovery_point=9, **SMALL)
+    assert facts(again) == facts(log)
+    assert not again.recovery_report.clean
+
+
+# Indexes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "garbage", "empty"])
+def test_a_damaged_index_is_rebuilt_when_it_is_needed(suffix, damage):
+    files = MemoryFiles()
+    log = a_log(files, batches=20, segment_bytes=1200)
+    before = facts(log)
+    for segment in list(log.segments)[:-1]:
+        path = segment.prefix + suffix
+        file = files.open(path)
+        if damage == "missing":
+            files.unlink(path)
+        elif damage == "cut":
+            file.truncate(max(0, file.size() - 1))
+        elif damage == "garbage":
+            file.pwrite(b"\xff" * file.size(), 0)
+        else:
+            file.truncate(0)
+    again = make_log(files, clean=True, segment_bytes=1200, index_interval_bytes=100)
+    assert facts(again) == before
+    for offset in range(20):
+        assert again.offset_for_timestamp(T0 + offset) == (T0 + offset, offset, offset // 4)
+
+
+def test_a_preallocated_index_of_zeros_is_rebuilt():
+    files = MemoryFiles()
+    log = a_log(files)
+    for segment in log.segments:
+        files.open(segment.prefix + ".index").append(bytes(800))
+        files.open(segment.prefix + ".timeindex").append(bytes(1200))
+    assert facts(make_log(files, **SMALL)) == facts(log)
+    assert files.size(log.segments[0].prefix + ".index") < 800
+
+
+def test_orphans_and_leftovers_are_removed():
+    files = MemoryFiles()
+    a_log(files)
+    for name in (
+        f"{77:020d}.index",
+        f"{77:020d}.timeindex",
+        f"{88:020d}.log.deleted",
+        f"{0:020d}.log.cleaned",
+        f"{0:020d}.index.cleaned",
+        "leader-epoch-checkpoint.3.tmp",
+    ):
+        files.open(f"{DIRECTORY}/{name}", create=True).append(b"?")
+    log = make_log(files, clean=True, **SMALL)
+    assert log.log_end_offset == 9
+    assert not [n for n in files.listdir(DIRECTORY) if n.endswith((".cleaned", ".deleted", ".tmp"))]
+    assert f"{77:020d}.index" not in files.listdir(DIRECTORY)
+
+
+def test_a_finished_compaction_is_taken_over():
+    files = MemoryFiles()
+    log = a_log(files)
+    bases = [segment.base_offset for segment in log.segments]
+    assert bases == [0, 3, 6]
+    # The cleaner merged the first two segments and crashed after its decision.
+    merged = b"".join(files.read(f"{DIRECTORY}/{base:020d}.log") for base in bases[:2])
+    one = len(batch(size=40, producer=Producer(1, 0, 0), tag="0-"))
+    files.open(f"{FIRST}.log.swap", create=True).append(merged[one:])
+    files.open(f"{FIRST}.index.swap", create=True)
+    files.open(f"{FIRST}.timeindex.swap", create=True)
+    again = make_log(files, clean=True, cleanup_policy="compact", **SMALL)
+    assert [s.base_offset for s in again.segments] == [bases[0], *bases[2:]]
+    assert [offset for offset, _ in contents(again)] == list(range(1, 9))
+    assert not [name for name in files.listdir(DIRECTORY) if name.endswith(".swap")]
+
+
+@pytest.mark.parametrize("name", ["x.log", "1.log", f"{2**63:020d}.log", f"{-1:020d}.log"])
+def test_a_strange_segment_name_stops_the_start(name):
+    files = MemoryFiles()
+    a_log(files)
+    files.touch(f"{DIRECTORY}/{name}")
+    with pytest.raises(CorruptLog):
+        make_log(files, clean=True)
+
+
+# Epochs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"0\n",
+        b"1\n0\n",
+        b"0\n3\n0 0\n",
+        b"0\n2\n1 4\n0 0\n",
+        b"0\nx\n",
+        b"\xff\xfe",
+        b"0\n0\n",
+    ],
+)
+def test_a_lost_or_broken_epoch_checkpoint_is_rebuilt(clean, content):
+    files = MemoryFiles()
+    log = a_log(files)
+    if content is None:
+        files.unlink(EPOCHS)
+    else:
+        files.write_atomic(EPOCHS, content)
+    again = make_log(files, clean=clean, recovery_point=9, **SMALL)
+    assert again.epochs.entries == log.epochs.entries == [(0, 0), (1, 4), (2, 8)]
+    again.close()
+    assert files.read(EPOCHS) == b"0\n3\n0 0\n1 4\n2 8\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"0\n1\n0 0\n",  # written before the later epochs began
+        b"0\n2\n0 0\n7 20\n",  # tells of a future that was truncated away
+        b"0\n3\n0 0\n1 4\n9 6\n",  # of another history
+        b"0\n2\n0 0\n1 2\n",
+    ],
+)
+def test_after_a_crash_the_batches_overrule_the_checkpoint(content):
+    files = MemoryFiles()
+    log = a_log(files)
+    files.write_atomic(EPOCHS, content)
+    again = make_log(files, recovery_point=0, **SMALL)
+    assert again.epochs.entries == log.epochs.entries
+
+
+def test_an_epoch_without_a_batch_survives_a_restart_only_in_an_empty_log():
+    files = MemoryFiles()
+    log = make_log(files)
+    log.truncate_fully_and_start_at(7, [EpochEntry(3, 7)])
+    log.close()
+    again = make_log(files, clean=True)
+    assert (again.log_end_offset, again.latest_epoch) == (7, 3)
+    append(again, batch(), 3)
+    again.note_leader_epoch(5)
+    assert again.latest_epoch == 5
+    again.close()
+    assert make_log(files, clean=True).latest_epoch == 3
+
+
+# Producers -----------------------------------------------------------------------------------
+
+
+def snapshots(files):
+    return sorted(name for name in files.listdir(DIRECTORY) if name.endswith(".snapshot"))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", ["missing last", "missing all", "broken last", "broken all"])
+def test_producer_state_survives_its_snapshots(clean, damage):
+    files = MemoryFiles()
+    log = a_log(files)
+    names = snapshots(files)
+    assert len(names) > 2
+    for name in names if damage.endswith("all") else names[-1:]:
+        if damage.startswith("missing"):
+            files.unlink(f"{DIRECTORY}/{name}")
+        else:
+            files.open(f"{DIRECTORY}/{name}").pwrite(b"\x55", 8)
+    again = make_log(files, clean=clean, recovery_point=9, **SMALL)
+    assert facts(again) == facts(log)
+    assert append(again, batch(producer=Producer(1, 0, 5)), 2)[0] == 9
+
+
+def test_snapshots_behind_the_log_end_and_strays_go():
+    files = MemoryFiles()
+    log = a_log(files)
+    bases = {segment.base_offset for segment in log.segments}
+    stray = next(offset for offset in range(1, 9) if offset not in bases)
+    content = files.read(f"{DIRECTORY}/{snapshots(files)[-1]}")
+    for offset in (stray, 99):
+        files.write_atomic(f"{DIRECTORY}/{offset:020d}.snapshot", content)
+    again = make_log(files, clean=True, **SMALL)
+    assert set(again.snapshots.offsets) == (bases - {0}) | {9}
+    assert facts(again) == facts(log)
+
+
+def test_transactions_and_their_index_are_recovered():
+    files = MemoryFiles()
+    log = make_log(files)
+    open_txn = Producer(3, 1, 0, transactional=True)
+    append(log, batch(2, producer=open_txn))
+    append(log, batch(1, producer=Producer(4, 0, 0, transactional=True)))
+    append(log, _marker(4, 0, commit=False), 0, Origin.COORDINATOR)
+    aborted = log.aborted_transactions(0, 4)
+    assert [(a.producer_id, a.first_offset, a.last_offset) for a in aborted] == [(4, 2, 3)]
+    assert aborted[0].last_stable_offset == 0
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 0
+    for clean in (True, False):
+        log.close()
+        log = make_log(files, clean=clean)
+        log.update_high_watermark(4)
+        assert log.last_stable_offset == 0
+        assert log.aborted_transactions(0, 4) == aborted
+    append(log, _marker(3, 1, commit=True), 0, Origin.COORDINATOR)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 0  # the marker is not replicated yet
+    log.update_high_watermark(5)
+    assert log.last_stable_offset == 5
+    assert log.aborted_transactions(0, 5) == aborted
+
+
+def _marker(producer_id, epoch, *, commit):
+    return build_end_txn_marker(
+        producer_id, epoch, commit=commit, coordinator_epoch=2, timestamp_ms=T0
+    )
+
+
+# Log start -----------------------------------------------------------------------------------
+
+
+def test_the_log_start_checkpoint_counts():
+    files = MemoryFiles()
+    a_log(files)
+    log = make_log(files, clean=True, log_start_offset=5, **SMALL)
+    assert log.log_start_offset == log.local_log_start_offset == 5
+    assert log.epochs.entries == [(1, 5), (2, 8)]
+
+
+def test_a_log_that_ends_below_its_start_begins_anew():
+    files = MemoryFiles()
+    a_log(files)
+    log = make_log(files, log_start_offset=50, **SMALL)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    assert [segment.base_offset for segment in log.segments] == [50]
+    assert append(log, batch(), 3)[0] == 50
