@@ -3,13 +3,14 @@
 A batch says how long its compressed bytes are, never how long the plain ones: one megabyte of zstd
 can hold terabytes. So every decompression takes a budget in bytes. Output goes into a buffer that
 starts near the size a normal batch needs and grows only while the stream keeps filling it, up to
-the budget; nothing is allocated because a header announced it.
+the budget; no output is allocated because a header announced it. (zstd's own decoder reserves the
+window that a frame asks for, 128 MiB at most, and touches what it fills.)
 
 Framings, as clients write them:
 
 - gzip: one or more members; zstd: one or more frames.
 - lz4: the frame format. Written with independent 64 KiB blocks, because Java's reader knows no
-  others; read in every variant.
+  linked ones (`lz4_is_linked`); read in every variant.
 - snappy: Java and librdkafka's Java mode put raw blocks behind a 16-byte header ("xerial"); others
   send one raw block. Both are read, xerial is written, as Kafka does.
 
@@ -41,6 +42,8 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 
 # Magic, then version 01 with independent blocks and no checksums, 64 KiB blocks, header checksum.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_MAGIC = _LZ4_HEADER[:4]
+_LZ4_INDEPENDENT_BIT = 0x20
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 _LZ4_END = bytes(4)
@@ -113,6 +116,14 @@ def decompress(codec: Codec, data: Buffer, budget_bytes: int = DEFAULT_BUDGET_BY
         if size >= budget_bytes:
             raise _over_budget(codec, budget_bytes)
         size = min(size * _GROWTH, budget_bytes)
+
+
+def lz4_is_linked(data: Buffer) -> bool:
+    """Whether `data` begins an lz4 frame whose blocks depend on each other.
+
+    Java's clients and Apache Kafka cannot read such a frame.
+    """
+    return len(data) > 4 and data[:4] == _LZ4_MAGIC and not data[4] & _LZ4_INDEPENDENT_BIT
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:

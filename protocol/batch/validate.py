@@ -40,7 +40,7 @@ from protocol.batch.header import (
     set_max_timestamp,
 )
 from protocol.batch.records import InvalidRecord, assemble, records_payload, scan
-from protocol.compression import DEFAULT_BUDGET_BYTES, Codec, codec_of
+from protocol.compression import DEFAULT_BUDGET_BYTES, Codec, codec_of, lz4_is_linked
 from protocol.errors import ApiError, ErrorCode
 
 MAX_INT64 = 2**63 - 1
@@ -115,7 +115,8 @@ def check_batch(
 
     - CORRUPT_MESSAGE: a cut batch, an impossible length, a wrong CRC;
     - INVALID_RECORD: no batch or several, magic 0 or 1, base offset other than 0, record count that
-      is not positive or not `last_offset_delta + 1`, control bit, producer id without sequence;
+      is not positive or not `last_offset_delta + 1`, control bit, producer id without sequence,
+      an lz4 frame of a kind that no Java client can read;
     - UNSUPPORTED_FOR_MESSAGE_FORMAT: a magic from the future;
     - UNSUPPORTED_COMPRESSION_TYPE: codec 5 to 7, zstd before Produce 7 (KIP-110);
     - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE: over `max.message.bytes`, over a segment;
@@ -139,6 +140,10 @@ def check_batch(
     if crc_of(records, 0, size) != header.crc:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "The CRC of the record batch is wrong")
     _check_fields(header, api_version, transactional)
+    if header.attributes & CODEC_MASK == Codec.LZ4:
+        start = memoryview(records)[HEADER_BYTES : HEADER_BYTES + 5]
+        if lz4_is_linked(start):
+            raise _invalid("lz4 with linked blocks, which Kafka's consumers cannot read")
     return header
 
 

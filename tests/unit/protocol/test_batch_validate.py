@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
+import cramjam
 import pytest
 
 from protocol.batch import (
@@ -257,6 +258,15 @@ def test_broken_record_is_named() -> None:
 def test_garbage_behind_a_codec(codec: Codec) -> None:
     batch = with_payload(b"this is no compressed stream", 1, attributes=int(codec))
     assert refusal(batch, WALK).code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_lz4_with_linked_blocks_is_refused_unread() -> None:
+    payload = build_batch(some_records(50))[61:]
+    linked = bytes(cramjam.lz4.compress(payload))
+    batch = with_payload(linked, 50, attributes=int(Codec.LZ4))
+    assert len(list(read_records(batch))) == 50
+    assert refusal(batch).code is ErrorCode.INVALID_RECORD
+    validate_produce(with_payload(b"\x04\x22\x4d", 1, attributes=3), VERSION, RULES, NOW_MS)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
