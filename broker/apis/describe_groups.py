@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), versions 0-6.
 
-Behaviour: state and members of classic groups. Metadata and assignments are shown while a group is
-stable; in a rebalance they are about to change.
+Behaviour: state and members of classic groups. Metadata is shown while a group is stable, for the
+protocol then chosen; assignments are those last given out.
 
 Versions: 3 authorised operations (KIP-430), 4 static members, 6 a group that does not exist is
 GROUP_ID_NOT_FOUND with a message (KIP-1043), before that a group in state Dead.

@@ -73,7 +73,11 @@ class _Answer(NamedTuple):
 
 
 _NOWHERE: Final = CoordinatorAddress(-1, "", -1)
-_NOT_AVAILABLE: Final = _Answer(_NOWHERE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_NOT_AVAILABLE: Final = _Answer(
+    _NOWHERE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    "No broker leads the coordinator's partition now.",
+)
 
 
 class FindCoordinator:

@@ -32,7 +32,7 @@ def register(table: HandlerTable, producer_ids: ProducerIds, supervisor: Supervi
     def handle(_context: RequestContext, request: InitProducerIdRequest) -> Reply:
         code = _refusal(request)
         if code is not None:
-            return InitProducerIdResponse(error_code=code)
+            return InitProducerIdResponse(error_code=code, producer_epoch=_NONE)
         producer_id = producer_ids.take()
         if producer_id is not None:
             return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -57,5 +57,5 @@ async def _wait(producer_ids: ProducerIds) -> InitProducerIdResponse:
     try:
         producer_id = await producer_ids.take_or_wait()
     except ApiError as error:
-        return InitProducerIdResponse(error_code=error.code)
+        return InitProducerIdResponse(error_code=error.code, producer_epoch=_NONE)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -34,7 +34,7 @@ def register(table: HandlerTable, coordinator: GroupCoordinator) -> None:
             request.group_id,
             context,
             lambda shard, caller, now: shard.decide_join(caller, request, now),
-            lambda code: join_error(code, request.member_id),
+            lambda code: join_error(code, request.member_id, context.api_version),
         )
 
     table.register(ApiKey.JOIN_GROUP, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)

@@ -15,7 +15,7 @@ from protocol.messages.delete_groups import DeleteGroupsResponse
 from protocol.messages.describe_groups import DescribeGroupsResponse
 from protocol.messages.list_groups import ListGroupsResponse
 
-GROUP_TYPE: Final = "Classic"
+GROUP_TYPE: Final = "classic"
 """How the type of our groups is called in ListGroups."""
 
 _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
@@ -28,7 +28,7 @@ def list_groups(
     core: Core, states: frozenset[str], types: frozenset[str]
 ) -> list[ListGroupsResponse.ListedGroup]:
     """Groups in one of `states` and of one of `types` (lower case; empty: all)."""
-    if types and GROUP_TYPE.lower() not in types:
+    if types and GROUP_TYPE not in types:
         return []
     return [
         ListGroupsResponse.ListedGroup(
@@ -66,7 +66,7 @@ def count_by_state(core: Core) -> dict[GroupState, int]:
 def describe_group(
     core: Core, group_id: str, version: int
 ) -> DescribeGroupsResponse.DescribedGroup:
-    """What is known of one group. Metadata and assignments are shown when it is stable."""
+    """What is known of one group. Metadata is shown when it is stable."""
     group = core.groups.get(group_id)
     if group is None:
         has_offsets = group_id in core.committed.offsets
@@ -81,7 +81,7 @@ def describe_group(
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol or "") if stable else "",
-        members=_described_members(group, with_data=stable),
+        members=_described_members(group, with_metadata=stable),
     )
 
 
@@ -103,7 +103,7 @@ def _not_found(core: Core, group_id: str, version: int) -> DescribeGroupsRespons
 
 
 def _described_members(
-    group: LiveGroup, *, with_data: bool
+    group: LiveGroup, *, with_metadata: bool
 ) -> list[DescribeGroupsResponse.DescribedGroupMember]:
     return [
         DescribeGroupsResponse.DescribedGroupMember(
@@ -111,8 +111,8 @@ def _described_members(
             group_instance_id=member.group_instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            member_metadata=member.metadata(group.protocol) if with_data else b"",
-            member_assignment=member.assignment if with_data else b"",
+            member_metadata=member.metadata(group.protocol) if with_metadata else b"",
+            member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]

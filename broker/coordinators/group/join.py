@@ -31,17 +31,17 @@ def decide_join(core: Core, caller: Caller, request: JoinGroupRequest, now: Now)
     """Answers at once, or lets the caller wait until the rebalance has come so far."""
     code = _refusal(core, request)
     if code is not None:
-        return _refused(code, request.member_id)
+        return _refused(code, request.member_id, caller)
     group = core.groups.get(request.group_id)
     if group is None:
         if request.member_id:
-            return _refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            return _refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id, caller)
         group = LiveGroup(request.group_id, now.wall_ms)
         core.groups[request.group_id] = group
     decision = Decision()
     if not _has_room(core, group, request.member_id):
         _forget_pending(core, group, request.member_id)
-        decision.reply = rebalance.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        decision.reply = rebalance.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, "", caller.version)
     elif not request.member_id:
         _join_without_id(core, group, caller, request, decision, now)
     else:
@@ -64,8 +64,8 @@ def _refusal(core: Core, request: JoinGroupRequest) -> ErrorCode | None:
     return None
 
 
-def _refused(code: ErrorCode, member_id: str) -> Decision:
-    return Decision(reply=rebalance.join_error(code, member_id))
+def _refused(code: ErrorCode, member_id: str, caller: Caller) -> Decision:
+    return Decision(reply=rebalance.join_error(code, member_id, caller.version))
 
 
 def _has_room(core: Core, group: LiveGroup, member_id: str) -> bool:
@@ -102,7 +102,9 @@ def _join_without_id(
     instance_id = request.group_instance_id
     holder_id = group.static_members.get(instance_id) if instance_id is not None else None
     if not group.supports(request.protocol_type, protocols):
-        decision.reply = rebalance.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        decision.reply = rebalance.join_error(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "", caller.version
+        )
         return
     member_id = core.new_member_id(caller.client_id, instance_id)
     if holder_id is not None:
@@ -112,7 +114,9 @@ def _join_without_id(
         group.pending.add(member_id)
         key = TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id)
         core.timers.set(key, now.monotonic_ms + request.session_timeout_ms)
-        decision.reply = rebalance.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        decision.reply = rebalance.join_error(
+            ErrorCode.MEMBER_ID_REQUIRED, member_id, caller.version
+        )
     else:
         _add(core, group, member_id, caller, request, decision, now)
 
@@ -168,7 +172,7 @@ def _replace_static(
         decision.records.append(GroupRecord(group.group_id, group.persisted()))
         decision.event = StaticMemberReplaced(group.group_id, old, member_id)
         decision.reply = _rejoined(group, member, caller.version, old_leader)
-        decision.on_failure = lambda code: rebalance.join_error(code, "")
+        decision.on_failure = lambda code: rebalance.join_error(code, "", caller.version)
         return
     # Its old id may be with the leader already, for an assignment that the new id would not get.
     group.set_joining(member, caller)
@@ -213,14 +217,16 @@ def _join_with_id(
     member_id = request.member_id
     protocols = _protocols(request)
     if not group.supports(request.protocol_type, protocols):
-        decision.reply = rebalance.join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        decision.reply = rebalance.join_error(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id, caller.version
+        )
         return
     if member_id in group.pending and request.group_instance_id is None:
         _add(core, group, member_id, caller, request, decision, now)
         return
     code = membership_error(group, member_id, request.group_instance_id)
     if code is not None:
-        decision.reply = rebalance.join_error(code, member_id)
+        decision.reply = rebalance.join_error(code, member_id, caller.version)
         return
     member = group.members[member_id]
     if _may_stay(group, member, protocols):

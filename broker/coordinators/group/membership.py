@@ -36,6 +36,7 @@ SYNC_REFUSALS: Final[dict[GroupState, ErrorCode | None]] = {
 }
 
 _LEAVE_IN_BATCH_FROM: Final = 3
+_PROTOCOL_SAID_FROM: Final = 5
 
 
 def heartbeat_error(code: ErrorCode) -> HeartbeatResponse:
@@ -81,6 +82,9 @@ def decide_sync(core: Core, caller: Caller, request: SyncGroupRequest, now: Now)
     """A follower waits for the assignment; the leader brings it, and waits until it is stored."""
     if not request.group_id:
         return Decision(reply=sync_error(ErrorCode.INVALID_GROUP_ID))
+    unsaid = request.protocol_type is None or request.protocol_name is None
+    if unsaid and caller.version >= _PROTOCOL_SAID_FROM:
+        return Decision(reply=sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     group = core.groups.get(request.group_id)
     code = _sync_refusal(group, request)
     if code is not None or group is None:
@@ -108,7 +112,7 @@ def _sync_refusal(group: LiveGroup | None, request: SyncGroupRequest) -> ErrorCo
     )
     if code is not None or group is None:
         return code
-    # From version 5 on the member says what it believes was agreed (KIP-559).
+    # From version 5 on the member has to say what it believes was agreed (KIP-559).
     other_type = request.protocol_type not in (None, group.protocol_type)
     other_protocol = request.protocol_name not in (None, group.protocol)
     if other_type or other_protocol:

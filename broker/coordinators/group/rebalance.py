@@ -16,6 +16,8 @@ that of a group that has become empty.
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import Answer, Decision, Now
 from broker.coordinators.group.live import NO_ASSIGNMENT, Caller, LiveGroup, LiveMember, Protocols
@@ -26,12 +28,15 @@ from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
 
+_NULL_PROTOCOL_FROM: Final = 7
+
 # -- replies
 
 
-def join_error(code: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """A refused JoinGroup."""
-    return JoinGroupResponse(error_code=code, member_id=member_id)
+def join_error(code: ErrorCode, member_id: str, version: int) -> JoinGroupResponse:
+    """A refused JoinGroup; the protocol name can be null from version 7 on."""
+    name = None if version >= _NULL_PROTOCOL_FROM else ""
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
 def joined(group: LiveGroup, member: LiveMember) -> JoinGroupResponse:
@@ -74,7 +79,8 @@ def answer_waiting(
     """Answers the member's waiting JoinGroup and SyncGroup, if any, with an error."""
     joining = group.take_joining(member)
     if joining is not None:
-        decision.answers.append(Answer(joining.ticket, join_error(code, member.member_id)))
+        response = join_error(code, member.member_id, joining.version)
+        decision.answers.append(Answer(joining.ticket, response))
     syncing, member.syncing = member.syncing, None
     if syncing is not None:
         decision.answers.append(Answer(syncing.ticket, SyncGroupResponse(error_code=code)))
@@ -84,7 +90,7 @@ def wait_in_join(group: LiveGroup, member: LiveMember, caller: Caller, decision:
     """The caller's JoinGroup waits; an earlier one of the same member is sent away to retry."""
     earlier = group.take_joining(member)
     if earlier is not None:
-        response = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        response = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, earlier.version)
         decision.answers.append(Answer(earlier.ticket, response))
     group.set_joining(member, caller)
 

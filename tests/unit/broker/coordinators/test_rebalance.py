@@ -427,10 +427,12 @@ class TestRefusals:
         (member,) = world.stable_group()
         wrong_type = world.sync(member, 1, protocol_type="connect")
         wrong_name = world.sync(member, 1, protocol="roundrobin")
-        unsaid = world.sync(member, 1, protocol_type=None, protocol=None)
+        unsaid = world.sync(member, 1, protocol=None)
+        older = world.sync(member, 1, protocol_type=None, protocol=None, version=4)
         assert world.code(wrong_type) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert world.code(wrong_name) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        assert world.synced(unsaid).assignment == member.encode()
+        assert world.code(unsaid) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert world.synced(older).assignment == member.encode()
 
     def test_leave_of_nobody(self) -> None:
         world = World()
