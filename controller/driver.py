@@ -33,8 +33,12 @@ from controller.decision import ControllerView, Decision
 from controller.heartbeats import Heartbeats
 from controller.settings import ControllerSettings
 from controller.stats import ControllerStats
+from metalog.image.features import MINIMUM_METADATA_VERSION
 from metalog.image.replay import Replayer, ReplayError, replay
+from metalog.image.snapshot import image_from_records
 from metalog.image.values import MetadataImage, Provenance
+from metalog.quorum.delivery import CommittedBatch
+from metalog.quorum.driver import NotLeader
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata import AbortTransactionRecord, NoOpRecord
 from protocol.schema import MetadataRecord
@@ -49,19 +53,14 @@ T = TypeVar("T")
 _log = get_logger("controller")
 
 
-class CommittedBatch(Protocol):
-    """Records that a majority has, in the order of the log."""
+class Snapshot(Protocol):
+    """A snapshot of the metadata log: `id` is (end offset, epoch)."""
 
     @property
-    def base_offset(self) -> int: ...
+    def id(self) -> tuple[int, int]: ...
     @property
-    def last_offset(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def append_timestamp_ms(self) -> int: ...
-    @property
-    def records(self) -> Sequence[Any]: ...
+    def last_contained_timestamp_ms(self) -> int: ...
+    def records(self) -> Iterable[object]: ...
 
 
 class Quorum(Protocol):
@@ -70,13 +69,11 @@ class Quorum(Protocol):
     @property
     def node_id(self) -> int: ...
     @property
-    def high_watermark(self) -> int: ...
-    @property
     def log_end_offset(self) -> int: ...
 
     def leader(self) -> tuple[int | None, int]: ...
 
-    def append(self, epoch: int, records: Sequence[Any]) -> int:
+    def append(self, epoch: int, records: Sequence[Any], *, metadata_version: int) -> int:
         """Append one atomic batch; the offset of its last record. Raises NotLeader."""
         ...
 
@@ -108,7 +105,6 @@ class Controller:
         rng: random.Random,
         supervisor: Supervisor,
         bootstrap: Callable[[], Sequence[MetadataRecord]],
-        not_leader: type[Exception],
     ) -> None:
         self.settings = settings
         self.heartbeats = Heartbeats()
@@ -118,7 +114,6 @@ class Controller:
         self._rng = rng
         self._supervisor = supervisor
         self._bootstrap = bootstrap
-        self._not_leader = not_leader
         self._replayer = Replayer()
         self._committed_next = 0
         self._committed_provenance = self._replayer.image.provenance
@@ -268,8 +263,10 @@ class Controller:
         image = self._replayed(self._working, records)
         expected = self._quorum.log_end_offset + len(records) - 1
         try:
-            last_offset = self._quorum.append(self._epoch, records)
-        except self._not_leader as lost:
+            last_offset = self._quorum.append(
+                self._epoch, records, metadata_version=_level_of(image)
+            )
+        except NotLeader as lost:
             self._resign()
             raise self._not_controller() from lost
         if last_offset != expected:
@@ -330,16 +327,27 @@ class Controller:
             self._commit_foreign(batch)
         self._maybe_activate()
 
-    def handle_snapshot(self, image: MetadataImage) -> None:
-        """Start over from a snapshot's image; an active controller is never asked to (M11)."""
+    def handle_snapshot(self, snapshot: Snapshot) -> None:
+        """Start over from a snapshot; an active controller is never asked to (M11)."""
         if self.is_active:
             raise self._broken("the active controller was asked to load a snapshot")
+        end_offset, epoch = snapshot.id
+        provenance = Provenance(end_offset - 1, epoch, snapshot.last_contained_timestamp_ms)
+        try:
+            image = image_from_records(snapshot.records(), provenance)
+        except ReplayError as error:
+            self.stats.metadata_errors += 1
+            raise self._broken(f"the snapshot that ends at {end_offset}: {error}") from error
         self._replayer = Replayer(image)
-        self._committed_next = image.provenance.offset + 1
+        self._committed_next = end_offset
         self._publish()
         self._maybe_activate()
 
     def _commit_foreign(self, batch: CommittedBatch) -> None:
+        self._committed_next = batch.last_offset + 1
+        if not batch.records:
+            self._skip_control(batch)
+            return
         try:
             self._replayer.apply_batch(
                 batch.records,
@@ -350,16 +358,20 @@ class Controller:
         except ReplayError as error:
             self.stats.metadata_errors += 1
             raise self._broken(str(error)) from error
-        self._committed_next = batch.last_offset + 1
         self._publish()
+
+    def _skip_control(self, batch: CommittedBatch) -> None:
+        """The quorum's own records change no image, but it now ends behind them."""
+        self._replayer.skip(_end_of(batch))
 
     def _commit_own(self, batch: CommittedBatch) -> None:
         """The images after our own appends are kept, so a commit only moves along them."""
         self._committed_next = batch.last_offset + 1
-        self._committed_provenance = Provenance(
-            batch.last_offset, batch.epoch, batch.append_timestamp_ms
-        )
-        self._settle_committed()
+        self._committed_provenance = _end_of(batch)
+        if batch.records:
+            self._settle_committed()
+        else:
+            self._skip_control(batch)
 
     def _settle_committed(self) -> None:
         while self._pending and self._pending[0].last_offset < self._committed_next:
@@ -473,6 +485,15 @@ class Controller:
         except ApiError:
             return False
         return True
+
+
+def _level_of(image: MetadataImage) -> int:
+    level = image.metadata_version
+    return MINIMUM_METADATA_VERSION.level if level is None else level
+
+
+def _end_of(batch: CommittedBatch) -> Provenance:
+    return Provenance(batch.last_offset, batch.epoch, batch.append_timestamp_ms)
 
 
 def _settle_error(waiter: _Waiter, error: ApiError) -> None:

@@ -190,6 +190,11 @@ class QuorumNode:
         return self.core.leader_id, self.core.epoch
 
     @property
+    def is_started(self) -> bool:
+        """Whether the log is open; before that nothing may be asked of this node."""
+        return self._started
+
+    @property
     def is_leader(self) -> bool:
         return self.core.is_leader
 

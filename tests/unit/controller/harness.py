@@ -94,9 +94,7 @@ class Cluster:
         self.heartbeats = Heartbeats()
         self.rng = random.Random(seed)
         self.seed = seed
-        self.apply(
-            [FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)]
-        )
+        self.apply([FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)])
 
     # --- running decisions ---
 

@@ -194,9 +194,7 @@ class TestControlledShutdown:
     def test_the_only_broker_may_go(self, cluster: Cluster) -> None:
         cluster.start(1)
         cluster.create_topic("t", [1])
-        assert (
-            cluster.heartbeat(1, want_shut_down=True).state is BrokerState.CONTROLLED_SHUTDOWN
-        )
+        assert cluster.heartbeat(1, want_shut_down=True).state is BrokerState.CONTROLLED_SHUTDOWN
         assert cluster.state("t")[:2] == (-1, (1,))
         cluster.heartbeats.begin_shutdown(1, cluster.next_offset - 1)
         assert cluster.heartbeat(1, want_shut_down=True).should_shut_down

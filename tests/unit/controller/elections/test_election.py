@@ -24,9 +24,7 @@ def slow_elect(candidates: Candidates, kind: ElectionKind, alive: set[int]) -> E
             step = 2
         elif kind is ElectionKind.UNCLEAN:
             step = 3
-        elif (
-            candidates.last_known_elr == (replica,) and not candidates.isr and not candidates.elr
-        ):
+        elif candidates.last_known_elr == (replica,) and not candidates.isr and not candidates.elr:
             step = 4
         else:
             continue
@@ -45,9 +43,7 @@ def slow_elect(candidates: Candidates, kind: ElectionKind, alive: set[int]) -> E
 
 def subsets(values: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [
-        chosen
-        for size in range(len(values) + 1)
-        for chosen in itertools.combinations(values, size)
+        chosen for size in range(len(values) + 1) for chosen in itertools.combinations(values, size)
     ]
 
 
@@ -59,9 +55,7 @@ def test_all_small_cases() -> None:
             for last_known, kind in itertools.product(((), (1,)), ElectionKind):
                 candidates = Candidates(REPLICAS, leader, isr, elr, last_known)
 
-                def eligibility_of(
-                    broker_id: int, alive: tuple[int, ...] = alive
-                ) -> Eligibility:
+                def eligibility_of(broker_id: int, alive: tuple[int, ...] = alive) -> Eligibility:
                     return ELIGIBLE if broker_id in alive else Ineligible(Reason.FENCED)
 
                 expected = slow_elect(candidates, kind, set(alive))

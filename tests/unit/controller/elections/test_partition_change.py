@@ -1,22 +1,16 @@
-"""Partition changes as a table of transcripts.
-
-Each case reads: a partition, what happens, and the partition afterwards. A changed expectation
-must be understood before it is committed: these are the safety rules.
-
-    replicas=1,2,3 isr=1,2,3 leader=1          the partition before
-    want isr=2,3 dead=1 min=2                  the target, who may not lead, the settings
-    -> leader=2 isr=2,3 le+1                   the difference; `-> nothing` for no record
-"""
+"""Partition changes as transcripts: `partition_changes.txt` says how to read them."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from controller.elections.election import ElectionKind
 from controller.elections.eligibility import (
     ELIGIBLE,
-    Eligibility,
     ElectionOrder,
+    Eligibility,
     Ineligible,
     Reason,
     assignment_order,
@@ -130,85 +124,12 @@ def describe(before: PartitionImage, changed: PartitionChange | None) -> str:
     return " ".join(parts) or "epoch only"
 
 
-CASES = """
-# --- fencing without ELR ---
-replicas=1,2,3 | isr=2,3 dead=1 | leader=2 isr=2,3 le+1
-replicas=1,2,3 leader=2 | isr=2,3 dead=1 | isr=2,3
-replicas=1,2,3 isr=1 | isr= dead=1 | leader=-1 le+1
-replicas=1,2,3 isr=1 leader=-1 | isr= dead=1 | nothing
-replicas=1,2,3 isr=1,2 | isr=2 dead=1,2,3 | leader=-1 isr=2 le+1
-# two members at once: the leader is the one that is kept
-replicas=1,2,3 isr=1,2 leader=2 | isr= dead=1,2 | leader=-1 isr=2 le+1
-replicas=1,2,3 isr=1,2 leader=-1 | isr= dead=1,2 | isr=1
-
-# --- a clean election never leaves the ISR ---
-replicas=1,2,3 isr=1 leader=1 | dead=1 | leader=-1 le+1
-replicas=1,2,3 isr=1 leader=-1 | dead=1 | nothing
-replicas=1,2,3 isr=2 leader=-1 | dead=1 | leader=2 le+1
-replicas=1,2,3 isr=3,2 leader=-1 | dead=1 | leader=2 le+1
-
-# --- ISR changes by the leader ---
-replicas=1,2,3 isr=1,2 | isr=1,2,3 | isr=1,2,3
-replicas=1,2,3 | isr=1 | isr=1
-replicas=1,2,3 | isr=1 mv=11 | isr=1 le+1
-replicas=1,2,3 | isr=1 mv=12 | isr=1
-replicas=1,2,3 isr=1,2 | isr=1,2,3 mv=7 | isr=1,2,3
-replicas=1,2,3 | isr=1,2,3 | nothing
-replicas=1,2,3 | isr=1,2,3 touch | epoch only
-
-# --- preferred ---
-replicas=1,2,3 leader=2 | elect=preferred | leader=1 le+1
-replicas=1,2,3 leader=2 isr=2,3 | elect=preferred | nothing
-replicas=1,2,3 leader=2 | elect=preferred dead=1 | nothing
-replicas=1,2,3 leader=2 | elect=preferred dead=1,2 | leader=3 le+1
-
-# --- unclean, where it is allowed ---
-replicas=1,2,3 isr=1 | elect=unclean dead=1 | leader=2 isr=2 state=1 le+1
-replicas=1,2,3 isr=1,3 | elect=unclean dead=1 | leader=3 le+1
-replicas=1,2,3 isr=1 leader=-1 | elect=unclean dead=1,2 | leader=3 isr=3 state=1 le+1
-replicas=1,2,3 isr=1 leader=-1 state=1 | elect=unclean dead=1,2 | leader=3 isr=3 le+1
-replicas=1,2,3 isr=1 leader=-1 | elect=unclean dead=1,2,3 | nothing
-replicas=1,2,3 isr=1 | isr= elect=unclean dead=1 | leader=2 isr=2 state=1 le+1
-
-# --- unclean shutdown: out of the ISR, the last one stays without leading ---
-replicas=1,2 leader=2 | unclean=1 dead=1 | isr=2
-replicas=1,2 isr=1 leader=-1 | unclean=1 dead=1 | nothing
-
-# --- ELR ---
-replicas=1,2,3 | isr=2,3 dead=1 min=2 elr_on | leader=2 isr=2,3 le+1
-replicas=1,2,3 isr=2,3 leader=2 | isr=3 dead=1,2 min=2 elr_on | leader=3 isr=3 elr=2 le+1
-replicas=1,2,3 isr=3 elr=2 leader=3 | isr= dead=1,2,3 min=2 elr_on | leader=-1 isr= elr=3,2 lk=3 le+1
-replicas=1,2,3 isr= elr=3,2 lk=3 leader=-1 | dead=1,3 min=2 elr_on | leader=2 isr=2 elr=3 lk= le+1
-replicas=1,2,3 isr=2 elr=3 leader=2 | isr=2,3 min=2 elr_on | isr=2,3 elr=
-replicas=1,2,3 isr=2 elr=3 leader=2 | isr=2,1 min=3 elr_on | isr=2,1
-replicas=1,2,3 isr= elr=3,2 lk=3 leader=-1 | unclean=2 dead=1,2,3 min=2 elr_on | elr=3
-replicas=1,2,3 isr= elr=2 lk=3 leader=-1 | unclean=2 dead=1,2,3 min=2 elr_on | elr=
-replicas=1,2,3 isr= lk=3 leader=-1 | dead=1,2 min=2 elr_on | leader=3 isr=3 lk= state=1 le+1
-replicas=1,2,3 isr= lk=3 leader=-1 | dead=1,2,3 min=2 elr_on | nothing
-replicas=1,2,3 isr= elr=2 lk=3 leader=-1 | dead=1,2 min=2 elr_on | nothing
-replicas=1,2,3 isr= elr=2 lk=3 leader=-1 | elect=unclean dead=2 min=2 elr_on | leader=1 isr=1 elr= lk= state=1 le+1
-replicas=1,2,3 isr= elr=3,2 leader=-1 lk=3 | elect=preferred dead=1 min=2 elr_on | leader=2 isr=2 elr=3 lk= le+1
-replicas=2,1,3 isr= elr=3,2 leader=-1 lk=3 | elect=preferred dead=1 min=2 elr_on | leader=2 isr=2 elr=3 lk= le+1
-replicas=2,1,3 isr=3 elr=2 leader=3 | elect=preferred min=2 elr_on | nothing
-# min ISR counts at most the replicas: nobody is kept for a single replica's sake
-replicas=1 isr=1 | isr= dead=1 min=3 elr_on | leader=-1 isr= elr=1 lk=1 le+1
-# off again: what is left of the ELR goes with the next change
-replicas=1,2,3 isr=2 elr=3 leader=2 | min=2 | elr=
-replicas=1,2,3 isr= elr=3 lk=3 leader=-1 | dead=1,2,3 | elr= lk=
-
-# --- reassignment ---
-replicas=1,2,3,4 adding=4 removing=1 isr=1,2,3 | isr=1,2,3,4 | leader=2 replicas=2,3,4 isr=2,3,4 adding= removing= le+1
-replicas=1,2,3,4 adding=4 removing=3 isr=1,2,3 | isr=1,2,3,4 | replicas=1,2,4 isr=1,2,4 adding= removing= le+1
-replicas=1,2,3,4 adding=4 removing=1 isr=1,2,3 | isr=1,2,4 | isr=1,2,4
-replicas=1,2 adding=2 isr=1 | isr=1,2 | isr=1,2 adding=
-replicas=1,2,3 | replicas=1,2,3,4 adding=4 | replicas=1,2,3,4 adding=4
-replicas=1,2,3,4 adding=4 isr=1,2,3 | replicas=1,2,3 adding= | replicas=1,2,3 adding= le+1
-"""
+CASES = Path(__file__).with_name("partition_changes.txt")
 
 
 def parse_cases() -> list[tuple[str, str, str]]:
     cases = []
-    for line in CASES.strip().splitlines():
+    for line in CASES.read_text().splitlines():
         if line and not line.startswith("#"):
             before, what, after = (part.strip() for part in line.split("|"))
             cases.append((before, what, after))

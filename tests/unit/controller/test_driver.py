@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.cluster import decide_register_broker
+from controller.decision import ControllerView, Decision
+from controller.driver import Controller
+from controller.topics import decide_create_topics
+from metalog.image.values import EMPTY_IMAGE
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from runtime.clock import LoopClock
+from runtime.errors import InvariantViolated
+from runtime.tasks import Supervisor
+from tests.sim.world.loop import VirtualLoop
+from tests.sim.world.network import Network
+from tests.unit.controller.fake_quorum import FakeQuorum
+from tests.unit.controller.harness import SESSION_TIMEOUT_MS, registration, settings
+
+BOOTSTRAP = FeatureLevelRecord(name="metadata.version", feature_level=30)
+
+
+class World:
+    def __init__(self, *, commit_at_once: bool = False, **properties: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.quorum = FakeQuorum(commit_at_once=commit_at_once)
+        self.failures: list[BaseException] = []
+        self.supervisor = Supervisor(lambda _, error: self.failures.append(error))
+        self.controller = Controller(
+            settings(**properties),
+            self.quorum,
+            clock=LoopClock(loop, 1_700_000_000_000),
+            rng=random.Random(1),
+            supervisor=self.supervisor,
+            bootstrap=lambda: [BOOTSTRAP],
+        )
+        self.quorum.register(self.controller)
+
+    def lead(self, epoch: int = 1) -> World:
+        self.quorum.become_leader(epoch)
+        self.quorum.commit()
+        return self
+
+    def register(self, broker_id: int, life: int = 1) -> asyncio.Future[int]:
+        request = registration(broker_id, life=life)
+        return self.controller.submit(lambda view: decide_register_broker(view, request), same)
+
+    def write(self, *records: Any, **options: Any) -> asyncio.Future[str]:
+        return self.controller.submit(lambda view: Decision(records, "done"), same, **options)
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+def code_of(call: Callable[[], Any]) -> ErrorCode:
+    with pytest.raises(ApiError) as refusal:
+        call()
+    return refusal.value.code
+
+
+def run_in_virtual_time(main: Callable[[], Any]) -> None:
+    loop = VirtualLoop(Network(random.Random(1)))
+    try:
+        loop.run_world(main())
+    finally:
+        loop.close()
+
+
+class TestLeadership:
+    async def test_an_empty_log_begins_with_the_bootstrap_records(self) -> None:
+        world = World()
+        assert not world.controller.is_active
+        world.quorum.become_leader(1)
+        assert world.controller.is_active
+        assert world.quorum.records() == [BOOTSTRAP]
+        assert world.quorum.metadata_versions == [30]
+        assert world.controller.view().image.metadata_version == 30
+        assert world.controller.committed_image.metadata_version is None
+        world.quorum.commit()
+        assert world.controller.committed_image.metadata_version == 30
+
+    async def test_a_log_with_metadata_is_not_bootstrapped_again(self) -> None:
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.lead(2)
+        assert world.quorum.records() == [BOOTSTRAP]
+
+    async def test_it_waits_for_what_is_in_its_log(self) -> None:
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum.add(1, [TopicRecord(name="t", topic_id=b"t" * 16)])
+        world.quorum._leader = (100, 2)
+        world.quorum.add(2, (), control_count=1)
+        world.controller.handle_leader_change(100, 2)
+        world.quorum.commit(2)
+        assert not world.controller.is_active
+        world.quorum.commit()
+        assert world.controller.is_active
+        assert "t" in world.controller.view().image.topics.by_name
+
+    async def test_others_are_told_who_is_not_active(self) -> None:
+        world = World()
+        assert code_of(lambda: world.write(NoOpRecord())) is ErrorCode.NOT_CONTROLLER
+        world.quorum.follow(7, 3)
+        with pytest.raises(ApiError, match="node 7 is active in epoch 3"):
+            world.write()
+        assert world.controller.leader_id == 7
+
+    async def test_losing_it_fails_who_waits_and_drops_what_was_not_committed(self) -> None:
+        world = World().lead()
+        waiting = [world.register(1), world.register(2)]
+        assert 1 in world.controller.view().image.cluster.brokers
+        world.quorum.follow(7, 2)
+        for future in waiting:
+            with pytest.raises(ApiError) as lost:
+                await future
+            assert lost.value.code is ErrorCode.NOT_CONTROLLER
+        assert not world.controller.is_active
+        assert len(world.controller.committed_image.cluster.brokers) == 0
+        world.quorum.truncate()
+        world.quorum.add(2, [TopicRecord(name="t", topic_id=b"t" * 16)])
+        world.quorum.commit()
+        assert "t" in world.controller.committed_image.topics.by_name
+
+    async def test_a_batch_that_survives_a_lost_leadership_is_replayed(self) -> None:
+        world = World().lead()
+        future = world.register(1)
+        world.quorum.follow(7, 2)
+        world.quorum.commit()
+        assert 1 in world.controller.committed_image.cluster.brokers
+        with pytest.raises(ApiError):
+            await future
+
+    async def test_an_append_that_finds_it_lost(self) -> None:
+        world = World().lead()
+        world.quorum._leader = (7, 2)
+        assert code_of(lambda: world.register(1)) is ErrorCode.NOT_CONTROLLER
+        assert not world.controller.is_active
+
+    async def test_leading_again_in_a_later_epoch(self) -> None:
+        world = World().lead(1)
+        future = world.register(1)
+        world.quorum.commit()
+        await future
+        world.quorum.follow(7, 2)
+        world.lead(3)
+        assert world.controller.is_active
+        assert world.controller.epoch == 3
+        assert 1 in world.controller.view().image.cluster.brokers
+
+    async def test_a_transaction_that_was_left_open_is_aborted(self) -> None:
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum.add(1, [BeginTransactionRecord(name="t")])
+        world.quorum.add(1, [TopicRecord(name="t", topic_id=b"t" * 16)])
+        world.lead(2)
+        assert isinstance(world.quorum.records()[-1], AbortTransactionRecord)
+        assert not world.controller.view().image.topics.by_name
+        world.quorum.commit()
+        assert not world.controller.committed_image.topics.by_name
+
+    async def test_stop_answers_who_waits(self) -> None:
+        world = World().lead()
+        future = world.register(1)
+        world.controller.stop()
+        with pytest.raises(ApiError):
+            await future
+        world.quorum.follow(100, 5)
+        assert not world.controller.is_active
+
+
+class TestOperations:
+    @pytest.mark.parametrize("at_once", [False, True])
+    async def test_the_reply_comes_with_the_commit(self, at_once: bool) -> None:
+        world = World(commit_at_once=at_once).lead()
+        future = world.register(1)
+        assert future.done() is at_once
+        world.quorum.commit()
+        epoch = await future
+        assert world.controller.committed_image.cluster.brokers[1].epoch == epoch
+        (record,) = [r for r in world.quorum.records() if type(r) is RegisterBrokerRecord]
+        assert record.broker_epoch == epoch
+
+    async def test_decisions_see_each_other_before_they_are_committed(self) -> None:
+        world = World().lead()
+        request = CreateTopicsRequest(
+            topics=[CreateTopicsRequest.CreatableTopic(name="t", num_partitions=0)]
+        )
+        seen = []
+
+        def decide(view: ControllerView) -> Decision[None]:
+            seen.append(view.next_offset)
+            decide_create_topics(view, request)
+            return Decision((NoOpRecord(),), None)
+
+        futures = [world.controller.submit(decide, same) for _ in range(3)]
+        assert seen == [seen[0], seen[0] + 1, seen[0] + 2]
+        world.quorum.commit(1)
+        assert [f.done() for f in futures] == [True, False, False]
+        world.quorum.commit()
+        await asyncio.gather(*futures)
+
+    async def test_a_reply_without_records_waits_for_what_it_may_have_seen(self) -> None:
+        world = World().lead()
+        assert world.write().done()
+        first = world.register(1)
+        read = world.write()
+        assert not read.done()
+        world.quorum.commit()
+        await first
+        assert read.done()
+
+    async def test_a_refusal_is_raised_or_becomes_a_response(self) -> None:
+        world = World().lead()
+
+        def refuse(view: ControllerView) -> Decision[None]:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "no")
+
+        assert code_of(lambda: world.controller.submit(refuse, same)) is ErrorCode.INVALID_REQUEST
+        future = world.controller.submit(refuse, same, fail=lambda error: error.code)
+        assert await future is ErrorCode.INVALID_REQUEST
+
+    async def test_a_lost_leadership_becomes_a_response(self) -> None:
+        world = World().lead()
+        future = world.write(NoOpRecord(), fail=lambda error: error.code.name)
+        world.quorum.follow(None, 2)
+        assert await future == "NOT_CONTROLLER"
+
+    async def test_a_decision_that_does_not_replay_stops_the_node(self) -> None:
+        world = World().lead()
+        end = world.quorum.log_end_offset
+        with pytest.raises(InvariantViolated, match="RemoveTopicRecord"):
+            world.write(RemoveTopicRecord(topic_id=b"x" * 16))
+        assert len(world.failures) == 1
+        assert world.quorum.log_end_offset == end
+
+    async def test_a_committed_record_that_does_not_replay_stops_the_node(self) -> None:
+        world = World()
+        world.quorum.add(1, [RemoveTopicRecord(topic_id=b"x" * 16)])
+        with pytest.raises(InvariantViolated, match="offset 0"):
+            world.quorum.commit()
+        assert len(world.failures) == 1
+        assert world.controller.stats.metadata_errors == 1
+
+    async def test_offsets_and_provenance_move_with_commits(self) -> None:
+        world = World().lead()
+        world.register(1)
+        committed = world.controller.last_committed_offset
+        assert world.controller.last_applied_offset == committed + 1
+        world.quorum.commit()
+        assert world.controller.last_committed_offset == committed + 1
+        image = world.controller.committed_image
+        assert image.provenance.offset == world.controller.last_committed_offset
+        assert image.provenance.epoch == 1
+
+    async def test_committed_images_are_published(self) -> None:
+        world = World(commit_at_once=True)
+        seen = [EMPTY_IMAGE]
+        world.controller.on_committed_image(seen.append)
+        world.lead()
+        await world.register(1)
+        assert 1 in seen[-1].cluster.brokers
+        offsets = [image.provenance.offset for image in seen]
+        assert offsets == sorted(offsets)
+
+    async def test_a_snapshot_replaces_everything(self) -> None:
+        class Snapshot:
+            id = (50, 4)
+            last_contained_timestamp_ms = 9
+
+            def records(self) -> list[object]:
+                return [BOOTSTRAP, TopicRecord(name="t", topic_id=b"t" * 16)]
+
+        world = World()
+        world.controller.handle_snapshot(Snapshot())
+        image = world.controller.committed_image
+        assert "t" in image.topics.by_name
+        assert (image.provenance.offset, image.provenance.epoch) == (49, 4)
+        assert world.controller.last_committed_offset == 49
+
+
+class TestTimers:
+    """On virtual time: seconds of waiting take none."""
+
+    def test_a_request_that_is_not_committed_in_time(self) -> None:
+        async def main() -> None:
+            world = World().lead()
+            future = world.write(NoOpRecord(), timeout_ms=500)
+            with pytest.raises(ApiError) as late:
+                await future
+            assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
+            world.quorum.commit()
+            answered = world.write(NoOpRecord(), timeout_ms=0, fail=lambda error: error.code.name)
+            assert await answered == "REQUEST_TIMED_OUT"
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_a_silent_broker_is_fenced_and_a_talking_one_is_not(self) -> None:
+        async def main() -> None:
+            world = World(commit_at_once=True, metadata_max_idle_interval_ms="0").lead()
+            epochs = {broker_id: await world.register(broker_id) for broker_id in (1, 2)}
+            for broker_id, epoch in epochs.items():
+                await heartbeat(world, broker_id, epoch)
+            for _ in range(4):
+                await asyncio.sleep(SESSION_TIMEOUT_MS / 4000.0)
+                await heartbeat(world, 2, epochs[2])
+            await asyncio.sleep(0.001)
+            brokers = world.controller.committed_image.cluster.brokers
+            assert {b.id: b.fenced for b in brokers.values()} == {1: True, 2: False}
+            assert world.controller.stats.timed_out_heartbeats == 1
+            await asyncio.sleep(SESSION_TIMEOUT_MS / 1000.0 + 0.001)
+            assert all(b.fenced for b in world.controller.committed_image.cluster.brokers.values())
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_a_new_controller_gives_everyone_a_whole_session(self) -> None:
+        async def main() -> None:
+            world = World(commit_at_once=True, metadata_max_idle_interval_ms="0").lead()
+            epoch = await world.register(1)
+            await heartbeat(world, 1, epoch)
+            await asyncio.sleep(SESSION_TIMEOUT_MS / 1000.0 - 1)
+            world.quorum.follow(7, 2)
+            await asyncio.sleep(5)
+            world.lead(3)
+            await asyncio.sleep(SESSION_TIMEOUT_MS / 1000.0 - 1)
+            assert not world.controller.committed_image.cluster.brokers[1].fenced
+            await asyncio.sleep(1.001)
+            assert world.controller.committed_image.cluster.brokers[1].fenced
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_an_idle_log_gets_a_record_now_and_then(self) -> None:
+        async def main() -> None:
+            world = World(commit_at_once=True).lead()
+            before = world.quorum.log_end_offset
+            await asyncio.sleep(5.1)
+            written = world.quorum.records()[-10:]
+            assert world.quorum.log_end_offset == before + 10
+            assert all(type(record) is NoOpRecord for record in written)
+            world.quorum.commit_at_once = False
+            await asyncio.sleep(5)
+            assert world.quorum.log_end_offset == before + 11
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+
+async def heartbeat(world: World, broker_id: int, epoch: int) -> None:
+    from controller.cluster import decide_heartbeat
+    from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+
+    request = BrokerHeartbeatRequest(
+        broker_id=broker_id,
+        broker_epoch=epoch,
+        current_metadata_offset=world.quorum.log_end_offset - 1,
+    )
+    world.controller.touch(broker_id, epoch=epoch, metadata_offset=request.current_metadata_offset)
+    await world.controller.submit(lambda view: decide_heartbeat(view, request), same)
