@@ -1,0 +1,342 @@
+"""Formatting log directories: what `kafka-storage format` does, as a library.
+
+A directory is formatted when it has a `meta.properties`; that file is written last, so formatting
+that is interrupted is simply done again. The metadata directory also gets `bootstrap.checkpoint`,
+the records the first leader writes first, and, for a dynamic quorum (KIP-853), the first snapshot
+`00000000000000000000-0000000000.checkpoint` with kraft.version and the voter set.
+
+How a controller's quorum is chosen:
+- `controller.quorum.voters` is set: static voters, kraft.version 0, nothing more to say.
+- otherwise one of standalone (this node is the only voter), initial controllers (the same list on
+  every node), or no initial controllers (this node will find a quorum that exists).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from metalog.image.features import (
+    FEATURES_BY_NAME,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    UnknownVersion,
+    metadata_version_at,
+    metadata_version_of,
+)
+from metalog.image.values import VersionRange
+from metalog.quorum.config import KRAFT_VERSION_MAX
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.log import DIRECTORY_NAME
+from metalog.quorum.snapshots import (
+    BOOTSTRAP_FILE,
+    FIRST_SNAPSHOT,
+    SnapshotReader,
+    snapshot_name,
+    snapshot_parts,
+    write_snapshot,
+)
+from metalog.supported import SUPPORTED_FEATURES
+from protocol.ids import RESERVED_UUIDS, DirectoryId, random_uuid, uuid_from_text
+from protocol.metadata import FeatureLevelRecord, MetadataRecord
+from runtime.clock import Clock
+from runtime.config import NodeConfig
+from storage.files.port import Files
+from storage.log.directory import MetaProperties, read_meta, write_meta
+from storage.log.errors import BadLogDirectory
+
+
+class FormatRefused(Exception):
+    """Nothing was written; the message says what to change."""
+
+
+class FormatRequest(NamedTuple):
+    """What to format and how. `log_dirs` includes `metadata_dir`.
+
+    `endpoints` are this node's controller listeners as others reach them (controllers only).
+    `features` are asked for by name and level; `release_version` names a Kafka release.
+    """
+
+    node_id: int
+    cluster_id: str
+    log_dirs: Sequence[str]
+    metadata_dir: str
+    is_controller: bool
+    has_static_voters: bool = False
+    endpoints: tuple[tuple[str, Endpoint], ...] = ()
+    standalone: bool = False
+    initial_controllers: str | None = None
+    no_initial_controllers: bool = False
+    features: Mapping[str, int] = {}
+    release_version: str | None = None
+    ignore_formatted: bool = False
+    listener_name: str = "CONTROLLER"
+
+    @classmethod
+    def from_node_config(cls, config: NodeConfig, cluster_id: str) -> FormatRequest:
+        """The parts that the node's configuration says; the rest by `_replace`."""
+        log_dirs = [config.log_dir]
+        if config.metadata_log_dir not in log_dirs:
+            log_dirs.append(config.metadata_log_dir)
+        return cls(
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            log_dirs=log_dirs,
+            metadata_dir=config.metadata_log_dir,
+            is_controller=config.is_controller,
+            has_static_voters=bool(config.quorum_voters),
+            endpoints=tuple(
+                (e.name, Endpoint(e.host, e.port)) for e in config.advertised_controller_listeners
+            ),
+            listener_name=config.controller_listener_names[0],
+        )
+
+
+class FormatResult(NamedTuple):
+    """`formatted` directories with their ids; `skipped` were formatted before."""
+
+    formatted: Mapping[str, DirectoryId]
+    skipped: Sequence[str]
+    features: Mapping[str, int]
+    kraft_version: int
+    voters: VoterSet
+
+
+def format_directories(
+    request: FormatRequest,
+    *,
+    files: Files,
+    clock: Clock,
+    rng: random.Random,
+    supported: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
+) -> FormatResult:
+    """Format what is not formatted yet. Raises `FormatRefused`, BadLogDirectory, OSError."""
+    _check_cluster_id(request.cluster_id)
+    kraft_version = _kraft_version(request)
+    features = feature_levels(request.features, request.release_version, supported)
+    fresh, skipped = _unformatted(request, files)
+    metadata_id = DirectoryId(random_uuid(rng))
+    voters = _voters(request, metadata_id)
+    own = voters.get(request.node_id)
+    if own is not None:
+        metadata_id = DirectoryId(own.key.directory_id)
+    formatted: dict[str, DirectoryId] = {}
+    for directory in fresh:
+        is_metadata = directory == request.metadata_dir
+        directory_id = metadata_id if is_metadata else DirectoryId(random_uuid(rng))
+        files.mkdirs(directory)
+        if is_metadata:
+            _write_metadata(files, clock, directory, features, kraft_version, voters)
+        meta = MetaProperties(
+            cluster_id=request.cluster_id, node_id=request.node_id, directory_id=directory_id
+        )
+        write_meta(files, directory, meta)
+        formatted[directory] = directory_id
+    return FormatResult(formatted, skipped, features, kraft_version, voters)
+
+
+def bootstrap_records(files: Files, metadata_dir: str) -> list[MetadataRecord]:
+    """The records an empty cluster begins with: `bootstrap.checkpoint`, or without that file the
+    defaults of this build. Raises CorruptSnapshot."""
+    path = posixpath.join(metadata_dir, BOOTSTRAP_FILE)
+    if not files.exists(path):
+        return feature_records(feature_levels({}, None, SUPPORTED_FEATURES))
+    reader = SnapshotReader.open(files, path, FIRST_SNAPSHOT)
+    return [record for batch in reader.batches() for record in batch.records]
+
+
+def feature_levels(
+    asked: Mapping[str, int], release: str | None, supported: Mapping[str, VersionRange]
+) -> dict[str, int]:
+    """All features but kraft.version with the levels to write; off ones are left out.
+
+    What is not asked for gets the release's default as far as `supported` goes.
+    """
+    if release is not None and METADATA_VERSION in asked:
+        raise FormatRefused(
+            f"give the release or --feature {METADATA_VERSION}, not both: they say the same"
+        )
+    level = _metadata_version(asked.get(METADATA_VERSION), release, supported)
+    levels = {METADATA_VERSION: level}
+    for name, feature in sorted(FEATURES_BY_NAME.items()):
+        if name != KRAFT_VERSION and name in supported:
+            levels[name] = min(feature.default_level(level), supported[name].max_level)
+    for name, wanted in asked.items():
+        if name not in supported:
+            raise FormatRefused(
+                f"feature {name} is not supported; supported are {', '.join(sorted(supported))}"
+            )
+        low, high = supported[name]
+        if not low <= wanted <= high:
+            raise FormatRefused(f"{name} can be {low} to {high}, not {wanted}")
+        if name not in (METADATA_VERSION, KRAFT_VERSION):
+            levels[name] = wanted
+    _check_dependencies(levels)
+    return {name: level for name, level in levels.items() if level}
+
+
+def feature_records(levels: Mapping[str, int]) -> list[MetadataRecord]:
+    """The metadata version first, the others by name."""
+    names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
+    return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names]
+
+
+def _metadata_version(
+    asked: int | None, release: str | None, supported: Mapping[str, VersionRange]
+) -> int:
+    low, high = supported[METADATA_VERSION]
+    try:
+        if release is not None:
+            level = metadata_version_of(release).level
+        else:
+            level = metadata_version_at(high if asked is None else asked).level
+    except UnknownVersion as error:
+        raise FormatRefused(str(error)) from None
+    if not low <= level <= high:
+        raise FormatRefused(
+            f"{METADATA_VERSION} can be {low} ({metadata_version_at(low).name}) to {high} "
+            f"({metadata_version_at(high).name}), not {level}"
+        )
+    return level
+
+
+def _check_dependencies(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        if name == METADATA_VERSION:
+            continue
+        for other, least in FEATURES_BY_NAME[name].needs.get(level, {}).items():
+            if levels.get(other, 0) < least:
+                raise FormatRefused(f"{name}={level} needs {other} of at least {least}")
+
+
+def _check_cluster_id(cluster_id: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9._=+/-]{1,255}", cluster_id):
+        raise FormatRefused(f"{cluster_id!r} is no cluster id: letters, digits and ._=+/- only")
+
+
+def _kraft_version(request: FormatRequest) -> int:
+    """0 for static voters, 1 for a quorum whose voters are in the log."""
+    ways = {
+        "--standalone": request.standalone,
+        "--initial-controllers": request.initial_controllers is not None,
+        "--no-initial-controllers": request.no_initial_controllers,
+    }
+    chosen = [name for name, given in ways.items() if given]
+    if len(chosen) > 1:
+        raise FormatRefused(f"only one of {' and '.join(chosen)} can be given")
+    if request.standalone and not request.is_controller:
+        raise FormatRefused("only a controller can be formatted with --standalone")
+    asked = request.features.get(KRAFT_VERSION)
+    if request.has_static_voters:
+        if request.standalone or request.initial_controllers is not None:
+            raise FormatRefused(
+                f"{chosen[0]} makes a dynamic quorum, but controller.quorum.voters is set: remove "
+                f"it and set controller.quorum.bootstrap.servers, or format without {chosen[0]}"
+            )
+        if asked:
+            raise FormatRefused(
+                f"{KRAFT_VERSION}={asked} needs a dynamic quorum, but controller.quorum.voters "
+                f"is set"
+            )
+        return 0
+    if request.is_controller and not chosen:
+        raise FormatRefused(
+            "controller.quorum.voters is not set: format this controller with one of "
+            + ", ".join(ways)
+        )
+    if asked == 0 and chosen:
+        raise FormatRefused(f"{KRAFT_VERSION}=0 has static voters; {chosen[0]} makes a dynamic one")
+    if asked is not None and asked > KRAFT_VERSION_MAX:
+        raise FormatRefused(f"{KRAFT_VERSION} can be 0 to {KRAFT_VERSION_MAX}, not {asked}")
+    return 1 if chosen else 0
+
+
+def _unformatted(request: FormatRequest, files: Files) -> tuple[list[str], list[str]]:
+    fresh: list[str] = []
+    skipped: list[str] = []
+    for directory in request.log_dirs:
+        try:
+            meta = read_meta(files, directory)
+        except BadLogDirectory as error:
+            raise FormatRefused(str(error)) from error
+        if meta is None:
+            fresh.append(directory)
+            continue
+        if meta.cluster_id != request.cluster_id or meta.node_id != request.node_id:
+            raise FormatRefused(
+                f"{directory} is formatted for node {meta.node_id} of cluster {meta.cluster_id}, "
+                f"not for node {request.node_id} of {request.cluster_id}"
+            )
+        if not request.ignore_formatted:
+            raise FormatRefused(
+                f"{directory} is formatted already; with --ignore-formatted it is left alone"
+            )
+        skipped.append(directory)
+    return fresh, skipped
+
+
+def _voters(request: FormatRequest, directory_id: DirectoryId) -> VoterSet:
+    if request.standalone:
+        key = ReplicaKey(request.node_id, directory_id)
+        return VoterSet([Voter(key, request.endpoints[:1], 0, KRAFT_VERSION_MAX)])
+    if request.initial_controllers is None:
+        return VoterSet()
+    return parse_initial_controllers(request.initial_controllers, request.listener_name)
+
+
+_INITIAL_CONTROLLER = re.compile(r"(\d+)@\[?([^\]]+?)\]?:(\d+):(.+)")
+
+
+def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
+    """`id@host:port:directory-id,...` as voters. Raises `FormatRefused`."""
+    voters: list[Voter] = []
+    for entry in (part.strip() for part in text.split(",")):
+        match = _INITIAL_CONTROLLER.fullmatch(entry)
+        if match is None or int(match[3]) > 65535:
+            raise FormatRefused(f"{entry!r} is not id@host:port:directory-id")
+        try:
+            directory_id = uuid_from_text(match[4])
+        except ValueError as error:
+            raise FormatRefused(f"{entry!r}: {error}") from None
+        if directory_id in RESERVED_UUIDS:
+            raise FormatRefused(f"{entry!r}: that directory id is reserved")
+        key = ReplicaKey(int(match[1]), directory_id)
+        for other in voters:
+            if key.id == other.id or directory_id == other.key.directory_id:
+                raise FormatRefused(f"{entry!r} repeats the id or directory id of {other.key}")
+        endpoint = Endpoint(match[2], int(match[3]))
+        voters.append(Voter(key, ((listener_name, endpoint),), 0, KRAFT_VERSION_MAX))
+    return VoterSet(voters)
+
+
+def _write_metadata(
+    files: Files,
+    clock: Clock,
+    directory: str,
+    features: Mapping[str, int],
+    kraft_version: int,
+    voters: VoterSet,
+) -> None:
+    now_ms = clock.now_ms()
+    if voters:
+        folder = posixpath.join(directory, DIRECTORY_NAME)
+        files.mkdirs(folder)
+        parts = snapshot_parts(
+            FIRST_SNAPSHOT,
+            (),
+            last_contained_timestamp_ms=now_ms,
+            timestamp_ms=now_ms,
+            voters=voters,
+            kraft_version=kraft_version,
+        )
+        write_snapshot(files, posixpath.join(folder, snapshot_name(FIRST_SNAPSHOT)), parts)
+    parts = snapshot_parts(
+        FIRST_SNAPSHOT,
+        [(record, 0) for record in feature_records(features)],
+        last_contained_timestamp_ms=0,
+        timestamp_ms=now_ms,
+    )
+    write_snapshot(files, posixpath.join(directory, BOOTSTRAP_FILE), parts)
