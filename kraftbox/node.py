@@ -4,20 +4,253 @@ A node is the same object in a process on uvloop with real files and in a simula
 loop with files in memory; everything it needs from outside is an argument of `build_node`.
 
 Start: lock the directory and read who we are; open the metadata log; listen as a controller; open
-the partitions, listen and register as a broker. Stop is the reverse: the broker leaves while the
-controller can still answer it.
+the partitions, listen and register as a broker. Stop is the reverse: the broker leaves while a
+controller can still answer it. A failure that must not happen resolves `failed`; whoever runs the
+node stops it then.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING
 
+from metalog.loader import MetadataLoader
+from metalog.quorum.config import QuorumConfig
+from metalog.quorum.driver import QuorumNode
+from runtime.clock import Clock
+from runtime.config import HostPort, NodeConfig
+from runtime.config.listeners import parse_host_ports
+from runtime.errors import StartupRefused
+from runtime.http import HttpServer, Response, text_response
 from runtime.log import get_logger
+from runtime.loop_lag import LoopLag
+from runtime.metrics import CONTENT_TYPE, Metrics
+from runtime.tasks import Supervisor
+from storage.files import Files, LossyFiles
+from storage.log.directory import MetaProperties, check_meta, lock_directory
+from storage.log.errors import BadLogDirectory, CorruptLog
 
 if TYPE_CHECKING:
-    pass
+    from broker.server import BrokerServer
+    from controller.server import ControllerServer
 
 _log = get_logger("kraftbox.node")
 
-HTTP_DEFAULT_IS_A_WISH = "kraftbox.http.listener"
-"""Unless this key was given, a taken port is replaced by one of the kernel's."""
+RECOVERED = "Transitioning from RECOVERY to RUNNING"
+"""The sentence that container test libraries wait for in Kafka's log."""
+
+
+def build_node(config: NodeConfig, *, clock: Clock, rng: random.Random, files: Files) -> Node:
+    """A node that is not started. Must be called on the loop that will run it.
+
+    With `kraftbox.fault.files=lossy` it loses at its death whatever it had not flushed.
+    """
+    if config["kraftbox.fault.files"] == "lossy":
+        files = LossyFiles(files, now_ms=clock.now_ms)
+    return Node(config, clock=clock, rng=rng, files=files)
+
+
+class Node:
+    """One node with its roles. `build_node` makes it."""
+
+    def __init__(
+        self, config: NodeConfig, *, clock: Clock, rng: random.Random, files: Files
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.rng = rng
+        self.files = files
+        self.metrics = Metrics()
+        self.supervisor = Supervisor(self._on_fatal)
+        self.failed: asyncio.Future[tuple[str, BaseException]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self.cluster_id = ""
+        self.quorum: QuorumNode | None = None
+        self.loader: MetadataLoader | None = None
+        self.controller: ControllerServer | None = None
+        self.broker: BrokerServer | None = None
+        self.http_address: str | None = None
+        self._http: HttpServer | None = None
+        self._lag = LoopLag()
+        self._releases: list[Callable[[], None]] = []
+        self._stopped = False
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Until every role serves. `stop` must follow, whether this raises or not.
+
+        Raises StartupRefused for what an operator can remove.
+        """
+        try:
+            await self._start()
+        except (BadLogDirectory, CorruptLog, OSError) as error:
+            raise StartupRefused(str(error)) from error
+
+    async def stop(self) -> None:
+        """Stop in order; harmless on a node that did not get far, and the second time."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._lag.stop()
+        if self.broker is not None:
+            await self.broker.stop()
+        if self.controller is not None:
+            await self.controller.stop()
+        if self.quorum is not None:
+            await self.quorum.stop()
+        if self._http is not None:
+            await self._http.close()
+        await self.supervisor.close()
+        while self._releases:
+            self._releases.pop()()
+        _log.info("Stopped", node_id=self.config.node_id)
+
+    async def _start(self) -> None:
+        config = self.config
+        meta = self._take_directories()
+        self.cluster_id = meta.cluster_id
+        self._lag.start()
+        self.metrics.register(self._lag.collect)
+        await self._start_http()
+        self.quorum = QuorumNode(
+            QuorumConfig.from_node_config(
+                config, cluster_id=meta.cluster_id, directory_id=meta.directory_id or bytes(16)
+            ),
+            files=self.files,
+            clock=self.clock,
+            rng=self.rng,
+            supervisor=self.supervisor,
+        )
+        self.loader = MetadataLoader(self.quorum, self.supervisor)
+        if config.is_controller:
+            self.controller = self._build_controller(self.quorum)
+            await self.controller.start()
+        await self.quorum.start()
+        if config.is_broker:
+            self.broker = self._build_broker(self.loader, self.quorum)
+            await self.broker.start()
+        _log.info(RECOVERED, node_id=config.node_id, cluster_id=self.cluster_id)
+
+    def _take_directories(self) -> MetaProperties:
+        """Lock the directories; the identity of the one with the metadata log."""
+        config = self.config
+        metas: list[MetaProperties] = []
+        for directory in dict.fromkeys([config.metadata_log_dir, config.log_dir]):
+            meta = check_meta(
+                self.files,
+                directory,
+                node_id=config.node_id,
+                cluster_id=metas[0].cluster_id if metas else None,
+            )
+            self._releases.append(lock_directory(self.files, directory))
+            metas.append(meta)
+        return metas[0]
+
+    def _build_controller(self, quorum: QuorumNode) -> ControllerServer:
+        from controller.server import ControllerServer
+
+        return ControllerServer(
+            self.config,
+            clock=self.clock,
+            rng=self.rng,
+            files=self.files,
+            quorum=quorum,
+            supervisor=self.supervisor,
+            metrics=self.metrics,
+        )
+
+    def _build_broker(self, loader: MetadataLoader, quorum: QuorumNode) -> BrokerServer:
+        from broker.server import BrokerServer
+
+        return BrokerServer(
+            self.config,
+            clock=self.clock,
+            rng=self.rng,
+            files=self.files,
+            cluster_id=self.cluster_id,
+            loader=loader,
+            controller_endpoint=quorum.leader_endpoint,
+            supervisor=self.supervisor,
+            metrics=self.metrics,
+        )
+
+    def _on_fatal(self, name: str, error: BaseException) -> None:
+        _log.error("The node must stop", task=name, error=repr(error), exc_info=error)
+        if not self.failed.done():
+            self.failed.set_result((name, error))
+
+    # --- what others ask ----------------------------------------------------------------------
+
+    def not_ready(self) -> Iterable[str]:
+        """Why this node does not serve; nothing when every role does."""
+        if self.quorum is None or self.quorum.high_watermark is None:
+            yield "the metadata log is not open yet"
+            return
+        if self.quorum.leader()[0] is None:
+            yield "the metadata quorum has no leader"
+        if self.config.is_broker and (self.broker is None or not self.broker.ready):
+            yield "the broker is not registered, caught up and unfenced"
+
+    @property
+    def ready(self) -> bool:
+        return not any(self.not_ready())
+
+    def bound_port(self, listener: str) -> int:
+        """The port that a broker listener is bound to; KeyError for another name."""
+        assert self.broker is not None, "only a broker has client listeners"
+        return self.broker.bound_listeners[listener][1]
+
+    def client_addresses(self) -> list[str]:
+        """host:port of the listeners that clients are told."""
+        addresses = []
+        for listener in self.config.advertised_listeners:
+            host = f"[{listener.host}]" if ":" in listener.host else listener.host
+            addresses.append(f"{host}:{listener.port or self.bound_port(listener.name)}")
+        return addresses
+
+    # --- health and metrics -------------------------------------------------------------------
+
+    async def _start_http(self) -> None:
+        address = self._http_listener()
+        if address is None:
+            return
+        self._http = HttpServer(
+            {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics},
+            self.supervisor,
+        )
+        try:
+            bound = await self._http.start(*address)
+        except OSError as error:
+            if self.config.is_set("kraftbox.http.listener"):
+                raise
+            # Nobody asked for the default port: several nodes of one machine share the default.
+            _log.warning("the default port for health and metrics is taken", error=str(error))
+            bound = await self._http.start(address.host, 0)
+        self.http_address = f"{bound[0]}:{bound[1]}"
+        _log.info("Serving health and metrics", address=self.http_address)
+
+    def _http_listener(self) -> HostPort | None:
+        text: str = self.config["kraftbox.http.listener"]
+        return parse_host_ports("kraftbox.http.listener", [text])[0] if text else None
+
+    def _healthz(self) -> Response:
+        if self.failed.done():
+            return text_response(503, f"failed: {self.failed.result()[0]}\n")
+        return text_response(200, "ok\n")
+
+    def _readyz(self) -> Response:
+        reasons = list(self.not_ready())
+        if reasons:
+            return text_response(503, "".join(f"{reason}\n" for reason in reasons))
+        return text_response(200, "ready\n")
+
+    def _metrics(self) -> Response:
+        return Response(200, CONTENT_TYPE, self._metrics_pieces())
+
+    async def _metrics_pieces(self) -> AsyncIterator[bytes]:
+        for piece in self.metrics.exposition():
+            yield piece

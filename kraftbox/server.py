@@ -92,25 +92,29 @@ async def _serve(
     for warning in config.warnings:
         _log.warning(warning)
     node = build_node(config, clock=SystemClock(), rng=rng, files=files)
-    stopping = asyncio.ensure_future(stop.wait())
+    starting = asyncio.ensure_future(_start(node, on_ready))
+    ending = asyncio.ensure_future(_wait(stop))
+    node.failed.add_done_callback(lambda _failed: stop.set())
     try:
-        starting = asyncio.ensure_future(_start(node, on_ready))
-        await asyncio.wait({starting, stopping, node.failed}, return_when="FIRST_COMPLETED")
+        await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
             # Everything made so far stays: the collector need not look at it again.
             gc.collect()
             gc.freeze()
-            await asyncio.wait({stopping, node.failed}, return_when="FIRST_COMPLETED")
-        else:
-            starting.cancel()
-            await asyncio.wait({starting})
+        await ending
     finally:
-        stopping.cancel()
+        for task in (starting, ending):
+            task.cancel()
+        await asyncio.wait([starting, ending])
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         await _stop(node)
     return 1 if node.failed.done() else 0
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def _start(node: Node, on_ready: OnReady | None) -> None:

@@ -9,6 +9,7 @@ cluster of one needs differ from Kafka's defaults, and they are printed.
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 from collections.abc import Mapping
@@ -16,12 +17,17 @@ from pathlib import Path
 
 from kraftbox import server
 from kraftbox.node import Node
-from kraftbox.storage_format import format_directory, is_formatted
+from metalog.format import FormatRefused, FormatRequest, format_directories
+from protocol.ids import random_uuid, uuid_to_text
 from runtime import log
+from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.config.properties import format_properties
 from runtime.config.tables import NODE_KEYS
 from runtime.errors import StartupRefused
+from storage.files import RealFiles
+from storage.log.directory import META_PROPERTIES, read_meta
+from storage.log.errors import BadLogDirectory
 
 HOST = "127.0.0.1"
 NODE_ID = "1"
@@ -101,17 +107,19 @@ def run(directory: str, port: int | None, settings: Mapping[str, str]) -> int:
     begun = time.monotonic()
     place = Place(directory)
     fresh = not place.properties.exists()
-    if fresh and place.root.exists() and is_formatted(str(place.root)):
+    if fresh and (place.root / META_PROPERTIES).exists():
         raise StartupRefused(
             f"{place.root} is a log directory of another node: use `kraftbox server`"
         )
     props = properties(place, port, settings)
     config = NodeConfig.parse(props)
-    place.root.mkdir(parents=True, exist_ok=True)
-    log_fd = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        place.root.mkdir(parents=True, exist_ok=True)
+        log_fd = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise StartupRefused(f"cannot use {place.root}: {error.strerror}") from error
     server.configure_log(config, log.sink_for(log_fd))
-    if not is_formatted(config.log_dir):
-        format_directory(config)
+    format_if_new(config)
     if fresh:
         place.remember(props)
 
@@ -122,6 +130,23 @@ def run(directory: str, port: int | None, settings: Mapping[str, str]) -> int:
         report(place, node, config, begun)
 
     return server.run(config, on_ready=ready)
+
+
+def format_if_new(config: NodeConfig) -> None:
+    """Format what has no identity yet, under the cluster id of what has; raises StartupRefused."""
+    files = RealFiles()
+    rng = random.Random(random.SystemRandom().getrandbits(128))
+    try:
+        meta = read_meta(files, config.log_dir)
+        cluster_id = uuid_to_text(random_uuid(rng)) if meta is None else meta.cluster_id
+        request = FormatRequest.from_node_config(config, cluster_id)
+        format_directories(
+            request._replace(ignore_formatted=True), files=files, clock=SystemClock(), rng=rng
+        )
+    except (FormatRefused, BadLogDirectory, OSError) as error:
+        raise StartupRefused(str(error)) from error
+    finally:
+        files.close()
 
 
 def _with_bound_ports(config: NodeConfig, node: Node) -> str:

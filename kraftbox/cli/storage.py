@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json
+from runtime.config import ConfigError, NodeConfig
 
 app = typer.Typer(help="Format log directories and look at them.", no_args_is_help=True)
 
@@ -107,3 +108,119 @@ def feature_dependencies(wanted: FeatureOption, as_json: JsonFlag = False) -> No
         say(f"{name}={level} requires:")
         for other, least in needs.items():
             say(f"    {other}={least}")
+
+
+@app.command("format")
+def format_storage(
+    config_file: ConfigOption,
+    cluster_id: Annotated[str, typer.Option("--cluster-id", "-t", help="See random-uuid.")],
+    ignore_formatted: Annotated[
+        bool, typer.Option("--ignore-formatted", "-g", help="Leave formatted directories alone.")
+    ] = False,
+    release: ReleaseOption = None,
+    asked: FeatureOption = [],
+    standalone: Annotated[
+        bool, typer.Option("--standalone", "-s", help="This controller is the only voter.")
+    ] = False,
+    no_initial_controllers: Annotated[
+        bool, typer.Option("--no-initial-controllers", "-N", help="Join a quorum that exists.")
+    ] = False,
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option("--initial-controllers", "-I", metavar="ID@HOST:PORT:DIRECTORY[,...]"),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Format the log directories of a node. A formatted one is refused and left as it is."""
+    from metalog.format import FormatRefused, FormatRequest, format_directories
+    from metalog.image.features import METADATA_VERSION, metadata_version_at
+    from protocol.ids import uuid_to_text
+    from runtime.clock import SystemClock
+    from storage.files import RealFiles
+    from storage.log.errors import BadLogDirectory
+
+    request = FormatRequest.from_node_config(_node_config(config_file), cluster_id)._replace(
+        ignore_formatted=ignore_formatted,
+        release_version=release,
+        features=features(asked),
+        standalone=standalone,
+        no_initial_controllers=no_initial_controllers,
+        initial_controllers=initial_controllers,
+    )
+    files = RealFiles()
+    try:
+        rng = random.Random(random.SystemRandom().getrandbits(128))
+        result = format_directories(request, files=files, clock=SystemClock(), rng=rng)
+    except (FormatRefused, BadLogDirectory) as error:
+        raise CommandFailed(str(error)) from None
+    except OSError as error:
+        raise CommandFailed(f"{error.filename}: {error.strerror}") from None
+    finally:
+        files.close()
+    if as_json:
+        say_json(
+            {
+                "formatted": {d: uuid_to_text(i) for d, i in result.formatted.items()},
+                "skipped": list(result.skipped),
+                "features": dict(result.features),
+                "kraftVersion": result.kraft_version,
+            }
+        )
+        return
+    version = metadata_version_at(result.features[METADATA_VERSION]).name
+    for directory in result.formatted:
+        say(f"Formatted {directory} with {METADATA_VERSION} {version}.")
+    for directory in result.skipped:
+        say(f"{directory} was formatted before and is left alone.")
+
+
+@app.command()
+def info(config_file: ConfigOption, as_json: JsonFlag = False) -> None:
+    """Say whose the log directories are. The exit code is 1 when one is not formatted."""
+    from protocol.ids import uuid_to_text
+    from storage.files import RealFiles
+    from storage.log.directory import read_meta
+    from storage.log.errors import BadLogDirectory
+
+    config = _node_config(config_file)
+    files = RealFiles()
+    found = []
+    problems = []
+    for directory in dict.fromkeys([config.log_dir, config.metadata_log_dir]):
+        try:
+            meta = read_meta(files, directory)
+        except (BadLogDirectory, OSError) as error:
+            problems.append(str(error))
+            continue
+        if meta is None:
+            problems.append(f"{directory} is not formatted")
+            continue
+        if meta.node_id != config.node_id:
+            problems.append(
+                f"{directory} belongs to node {meta.node_id}, not node {config.node_id}"
+            )
+        found.append(
+            {
+                "directory": directory,
+                "clusterId": meta.cluster_id,
+                "nodeId": meta.node_id,
+                "directoryId": uuid_to_text(meta.directory_id) if meta.directory_id else None,
+            }
+        )
+    files.close()
+    if as_json:
+        say_json({"directories": found, "problems": problems})
+    else:
+        for entry in found:
+            say(" ".join(f"{name}={value}" for name, value in entry.items()))
+    if problems:
+        raise CommandFailed("\n".join(problems))
+
+
+def _node_config(path: Path) -> NodeConfig:
+    from runtime.config.properties import PropertiesError, parse_properties
+
+    try:
+        return NodeConfig.parse(parse_properties(path.read_text(encoding="utf-8")))
+    except (ConfigError, PropertiesError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{path}: {error}") from None
