@@ -85,6 +85,8 @@ class Log:
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = loaded.log_start_offset
         self.recovery_point = loaded.log_end_offset if loaded.report.clean else 0
+        self.checkpointed_recovery_point = 0
+        """What the checkpoint on disk says; whoever writes it sets this."""
         self.snapshots = loaded.snapshots
         self._clock = clock
         self._failure: BaseException | None = None
@@ -135,6 +137,7 @@ class Log:
         log = cls(files, directory, config, clock, recovery.load_log(request), hooks or LogHooks())
         if not log.recovery_report.clean:
             log.recovery_point = min(recovery_point, log.log_end_offset)
+        log.checkpointed_recovery_point = recovery_point
         log._load_topic_id(topic_id)
         return log
 
@@ -349,6 +352,10 @@ class Log:
         if active.base_offset == base and active.size_bytes == 0:
             return active
         active.seal()
+        if self.checkpointed_recovery_point > self.recovery_point:
+            # After a truncation the checkpoint is too high for a while. Recovery believes closed
+            # segments below it, so they must be flushed before they are closed.
+            self.flush_blocking()
         self.snapshots.take(base, self.producers)
         segment = self.segments.begin(base, self.config, self._clock.now_ms())
         self._jitter_ms = self._draw_jitter()
@@ -603,7 +610,6 @@ class Log:
         self.recovery_point = min(self.recovery_point, end)
         self.high_watermark = min(self.high_watermark, end)
         self.epochs.truncate_from_end(end)
-        self.write_epochs()
         problems: list[str] = []
         recovery.load_producers(
             self.snapshots, self.producers, self.segments, end, self._clock.now_ms(), problems

@@ -405,7 +405,15 @@ class LogManager:
 
     async def checkpoint_recovery_points(self) -> None:
         self._recovery_points_due = False
-        await self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, self.recovery_points())
+        points = self.recovery_points()
+        for key, point in points.items():
+            # Either value may be on the disk until the write is done.
+            log = self.logs[key]
+            log.checkpointed_recovery_point = max(log.checkpointed_recovery_point, point)
+        await self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, points)
+        for key, point in points.items():
+            if key in self.logs:
+                self.logs[key].checkpointed_recovery_point = point
 
     async def checkpoint_log_starts(self) -> None:
         await self._write_checkpoint(LOG_START_CHECKPOINT, self.log_starts())

@@ -10,6 +10,8 @@ What else a crash can leave behind, and what becomes of it:
 * `.deleted`, `.cleaned`, `.tmp`: unfinished work, removed. `.swap`: compaction had decided; the
   segments it replaces are removed and the swap finished.
 * Indexes without a .log: removed. A missing index: rebuilt when first needed.
+* A segment that reaches into the next one: its cut (a truncation) did not survive, but what was
+  written afterwards did; cut again.
 * A hole between a segment that lost its tail and the next one: the later segments go (compacted
   logs have legal holes, so there it cannot be told).
 * leader-epoch-checkpoint missing, broken, or contradicting the batches: rebuilt from the batches.
@@ -248,13 +250,13 @@ def _recover(
     report: RecoveryReport,
     transitions: list[tuple[int, int]],
 ) -> int:
-    recovery_point = request.recovery_point
+    """Read the segments above the recovery point in full; returns where the log then ends."""
     end = segments[0].base_offset
     at = 0
     while at < len(segments):
         segment = segments[at]
-        following = segments[at + 1].base_offset if at + 1 < len(segments) else MAX_INT64
-        if following <= recovery_point:
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
+        if following is not None and following <= request.recovery_point:
             end = following
             at += 1
             continue
@@ -262,22 +264,35 @@ def _recover(
             report.problems.append(f"offsets {end} to {segment.base_offset} are missing")
             _delete_from_end(request.files, request.directory, segments, at, report)
             break
-        segment.txn_index.reset()
-        scan = segment.rebuild(check_crc=True, visit=_note_transitions(transitions))
-        report.recovered_segments += 1
-        if report.recovered_from is None:
-            report.recovered_from = segment.base_offset
-        end = scan.next_offset
         at += 1
-        if scan.problem is not None:
-            report.problems.append(f"{segment.prefix} at {scan.position}: {scan.problem}")
-            if end < recovery_point:
-                report.corrupt_below_recovery_point = True
+        scan = _read_anew(segment, following, report, transitions)
+        end = scan.next_offset
+        if scan.problem is None:
+            continue
+        report.corrupt_below_recovery_point |= end < request.recovery_point
+        if not scan.overlapped:
             _delete_from_end(request.files, request.directory, segments, at, report)
-            report.truncated_bytes += segment.size_bytes - scan.position
-            segment.cut_at(scan.position)
-            break
+        report.truncated_bytes += segment.size_bytes - scan.position
+        segment.cut_at(scan.position)
     return end
+
+
+def _read_anew(
+    segment: Segment,
+    following: int | None,
+    report: RecoveryReport,
+    transitions: list[tuple[int, int]],
+) -> BatchScan:
+    segment.txn_index.reset()
+    scan = segment.rebuild(
+        check_crc=True, end_offset=following, visit=_note_transitions(transitions)
+    )
+    report.recovered_segments += 1
+    if report.recovered_from is None:
+        report.recovered_from = segment.base_offset
+    if scan.problem is not None:
+        report.problems.append(f"{segment.prefix} at {scan.position}: {scan.problem}")
+    return scan
 
 
 def _is_hole(request: LoadRequest, segment: Segment, end: int) -> bool:

@@ -29,16 +29,34 @@ class BatchScan:
     Args:
         check_crc: read every byte and verify each batch.
         next_offset: no batch may begin below it, nor below the end of the batch before.
+        end_offset: no batch may reach it (the next segment begins there); None for no limit.
 
     After the walk `position` is where the last whole batch ends, and `problem` says why the walk
-    ended before `end` (None: it did not).
+    ended before `end` (None: it did not); `overlapped` that it was because of `end_offset`.
     """
 
-    __slots__ = ("_data", "_data_at", "_file", "check_crc", "end", "next_offset", "position",
-                 "problem")  # fmt: skip
+    __slots__ = (
+        "_data",
+        "_data_at",
+        "_file",
+        "check_crc",
+        "end",
+        "end_offset",
+        "next_offset",
+        "overlapped",
+        "position",
+        "problem",
+    )
 
     def __init__(
-        self, file: File, start: int, end: int, *, check_crc: bool = False, next_offset: int = 0
+        self,
+        file: File,
+        start: int,
+        end: int,
+        *,
+        check_crc: bool = False,
+        next_offset: int = 0,
+        end_offset: int | None = None,
     ) -> None:
         self._file = file
         self._data = b""
@@ -47,7 +65,9 @@ class BatchScan:
         self.end = end
         self.check_crc = check_crc
         self.next_offset = next_offset
+        self.end_offset = end_offset
         self.problem: str | None = None
+        self.overlapped = False
 
     def __iter__(self) -> Iterator[tuple[BatchHeader, int]]:
         unpack = HEADER.unpack_from
@@ -75,6 +95,9 @@ class BatchScan:
             return f"a cut batch: {header.size_bytes} bytes announced, {self.end - position} left"
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             return f"offset {header.base_offset} where {self.next_offset} or later is expected"
+        if self.end_offset is not None and header.next_offset > self.end_offset:
+            self.overlapped = True
+            return f"offset {header.last_offset} where the next segment begins at {self.end_offset}"
         if self.check_crc:
             self._window(position, header.size_bytes)
             if not crc_ok(self._data, position - self._data_at, header.size_bytes):

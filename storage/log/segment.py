@@ -301,12 +301,16 @@ class Segment:
         return min(offset, header.base_offset)
 
     def rebuild(
-        self, *, check_crc: bool, visit: Callable[[BatchHeader], None] | None = None
+        self,
+        *,
+        check_crc: bool,
+        end_offset: int | None = None,
+        visit: Callable[[BatchHeader], None] | None = None,
     ) -> BatchScan:
         """Read the segment and write its indexes anew; returns the finished walk.
 
-        `check_crc` is recovery: the caller cuts the .log where the walk ended. `visit` sees each
-        batch that the walk accepts.
+        `check_crc` is recovery: the caller cuts the .log where the walk ended. `end_offset` is
+        where the next segment begins; `visit` sees each batch that the walk accepts.
         """
         self.offset_index.close_file()
         self.time_index.close_file()
@@ -316,7 +320,14 @@ class Segment:
         self._since_index_bytes = 0
         self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
         size = self.size_bytes
-        scan = BatchScan(self.log, 0, size, check_crc=check_crc, next_offset=self.base_offset)
+        scan = BatchScan(
+            self.log,
+            0,
+            size,
+            check_crc=check_crc,
+            next_offset=self.base_offset,
+            end_offset=end_offset,
+        )
         for header, position in scan:
             if not self.fits_relative(header.last_offset):
                 scan.problem = f"offset {header.last_offset} is too far from the segment's base"

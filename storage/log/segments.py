@@ -134,7 +134,8 @@ class Segments:
     def unflushed_files(self, recovery_point: int) -> list[File]:
         """The open files that may hold unflushed bytes of offsets above the recovery point."""
         files: list[File] = []
-        for segment in self.holding(recovery_point):
+        # From one offset earlier on: a truncation to a segment's end must become durable too.
+        for segment in self.holding(recovery_point - 1):
             if segment is not self.active:
                 segment.seal()
             files += segment.open_files()
