@@ -263,6 +263,8 @@ class BrokerServer:
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.metadata.publish(delta, image)
+        if self.coordinator is not None and (gone := delta.deleted_topics):
+            self.coordinator.topics_deleted({topic.name: topic.id for topic in gone})
         changed = self.settings.publish(delta, image)
         registered = image.cluster.brokers.get(self.config.node_id)
         ours = registered is not None and registered.incarnation_id == self._incarnation_id

@@ -69,9 +69,18 @@ _log = get_logger("broker.coordinators.group")
 
 class _InFlight:
     """A decision whose records are appended and not yet committed. `state` is hard state after it;
-    `reply` is done with the caller's response."""
+    `reply` is done with the caller's response; `settled` once it is known how the append ended and
+    everything before it is settled too."""
 
-    __slots__ = ("appended", "deadline_ms", "decision", "reply", "state", "timed_out")
+    __slots__ = (
+        "appended",
+        "deadline_ms",
+        "decision",
+        "reply",
+        "settled",
+        "state",
+        "timed_out",
+    )
 
     def __init__(
         self,
@@ -85,19 +94,30 @@ class _InFlight:
         self.state = state
         self.deadline_ms = deadline_ms
         self.reply: asyncio.Future[Response] | None = None
+        self.settled = False
         self.timed_out = False
 
 
 class _Slot:
-    """A partition this broker leads. `shard` is None while it is being loaded."""
+    """A partition this broker leads. `shard` is None while it is being loaded; `topics_deleted` are
+    those deleted meanwhile."""
 
-    __slots__ = ("epoch", "in_flight", "partition", "shard", "wake", "wake_ms")
+    __slots__ = (
+        "epoch",
+        "in_flight",
+        "partition",
+        "shard",
+        "topics_deleted",
+        "wake",
+        "wake_ms",
+    )
 
     def __init__(self, partition: int, epoch: int) -> None:
         self.partition = partition
         self.epoch = epoch
         self.shard: GroupShard | None = None
         self.in_flight: deque[_InFlight] = deque()
+        self.topics_deleted: dict[str, bytes] = {}
         self.wake: asyncio.TimerHandle | None = None
         self.wake_ms = 0.0
 
@@ -149,7 +169,7 @@ class GroupCoordinator:
         slot = self._slots.get(partition)
         if self._closed or (slot is not None and slot.epoch >= leader_epoch):
             return
-        if slot is not None:
+        if slot is not None and slot.shard is not None:
             # The same leader in a newer epoch: nobody else wrote in between.
             slot.epoch = leader_epoch
             return
@@ -166,9 +186,15 @@ class GroupCoordinator:
     def topics_deleted(self, deleted: Mapping[str, bytes]) -> None:
         """Topics (name -> id) have been deleted: offsets of them go too."""
         for slot in list(self._slots.values()):
-            if slot.shard is not None:
-                for decision in slot.shard.decide_topics_deleted(deleted):
-                    self._carry_out(slot, decision)
+            if slot.shard is None:
+                slot.topics_deleted.update(deleted)
+            else:
+                self._forget_topics(slot, slot.shard, deleted)
+
+    def _forget_topics(self, slot: _Slot, shard: GroupShard, deleted: Mapping[str, bytes]) -> None:
+        for decision in shard.decide_topics_deleted(deleted):
+            if slot.shard is shard:
+                self._carry_out(slot, decision)
 
     def _begin_loading(self, partition: int, epoch: int) -> None:
         slot = self._slots[partition] = _Slot(partition, epoch)
@@ -200,6 +226,8 @@ class GroupCoordinator:
         slot.shard = shard
         shard.loaded(self._now())
         self._set_wake(slot)
+        if slot.topics_deleted:
+            self._forget_topics(slot, shard, slot.topics_deleted)
         _log.info(
             "loaded groups",
             partition=slot.partition,
@@ -217,6 +245,7 @@ class GroupCoordinator:
             self._send(slot.shard.abandon(code).answers)
         while slot.in_flight:
             self._fail_reply(slot.in_flight.popleft(), code)
+        slot.shard = None
 
     # -- carrying out decisions
 
@@ -242,13 +271,13 @@ class GroupCoordinator:
         slot.in_flight.append(entry)
         if appended.done():
             self._collect(slot)
-        if not appended.done() or slot.in_flight:
+        if not entry.settled:
             appended.add_done_callback(partial(self._on_appended, slot))
         self._set_wake(slot)
         return self._reply_of(entry)
 
     def _reply_of(self, entry: _InFlight) -> Response | asyncio.Future[Response] | None:
-        if entry.decision.reply is None or entry.appended.done():
+        if entry.decision.reply is None or entry.settled:
             return entry.decision.reply
         entry.reply = asyncio.get_running_loop().create_future()
         return entry.reply
@@ -261,7 +290,7 @@ class GroupCoordinator:
         return None if decision.on_failure is None else decision.on_failure(code)
 
     def _on_appended(self, slot: _Slot, _appended: asyncio.Future[None]) -> None:
-        if self._slots.get(slot.partition) is slot:
+        if slot.shard is not None:
             self._collect(slot)
             self._set_wake(slot)
         elif not _appended.cancelled():
@@ -271,6 +300,7 @@ class GroupCoordinator:
         """Takes over what is committed, in the order of appends."""
         while slot.in_flight and slot.in_flight[0].appended.done():
             entry = slot.in_flight.popleft()
+            entry.settled = True
             error = None if entry.appended.cancelled() else entry.appended.exception()
             if entry.appended.cancelled() or error is not None:
                 self._lost(slot, entry, error)
@@ -294,9 +324,6 @@ class GroupCoordinator:
             leader_epoch=slot.epoch,
             error=str(error),
         )
-        if entry.reply is None and entry.decision.on_failure is not None:
-            # The append failed while its reply was being made: `_reply_of` returns this.
-            entry.decision.reply = entry.decision.on_failure(code)
         self._fail_reply(entry, code)
         del self._slots[slot.partition]
         self._drop(slot, code)
@@ -306,9 +333,14 @@ class GroupCoordinator:
 
     @staticmethod
     def _fail_reply(entry: _InFlight, code: ErrorCode) -> None:
-        on_failure = entry.decision.on_failure
-        if entry.reply is not None and not entry.reply.done() and on_failure is not None:
-            entry.reply.set_result(on_failure(code))
+        entry.settled = True
+        if entry.decision.on_failure is None:
+            return
+        if entry.reply is None:
+            # The append failed while the request was being served: `_reply_of` returns this.
+            entry.decision.reply = entry.decision.on_failure(code)
+        elif not entry.reply.done():
+            entry.reply.set_result(entry.decision.on_failure(code))
 
     def _send(self, answers: Iterable[Answer]) -> None:
         for ticket, response in answers:
@@ -324,7 +356,7 @@ class GroupCoordinator:
     def _set_wake(self, slot: _Slot) -> None:
         """Makes sure that the slot is woken at its next deadline. One that is woken too early looks
         again, so that deadlines that move back cost nothing."""
-        if slot.shard is None or self._slots.get(slot.partition) is not slot:
+        if slot.shard is None:
             return
         due_ms = slot.shard.next_deadline_ms()
         for entry in slot.in_flight:
@@ -342,15 +374,14 @@ class GroupCoordinator:
     def _on_wake(self, slot: _Slot) -> None:
         slot.wake = None
         shard = slot.shard
-        if shard is None or self._slots.get(slot.partition) is not slot:
+        if shard is None:
             return
         now = self._now()
         while slot.shard is shard and (decision := shard.on_deadline(now)) is not None:
             self._carry_out(slot, decision)
-            if self._slots.get(slot.partition) is not slot:
-                return
         for entry in [each for each in slot.in_flight if each.deadline_ms <= now.monotonic_ms]:
-            self._time_out(slot, shard, entry, now)
+            if slot.shard is shard:
+                self._time_out(slot, shard, entry, now)
         self._set_wake(slot)
 
     def _time_out(self, slot: _Slot, shard: GroupShard, entry: _InFlight, now: Now) -> None:

@@ -1,0 +1,462 @@
+"""The driver: loading, appends that succeed, fail, or take too long, and leadership that moves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.coordinators.driver import GroupCoordinator
+from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group.records import (
+    CommittedOffset,
+    OffsetRecord,
+    Record,
+    TopicPartition,
+    encode_record,
+)
+from broker.coordinators.log import CoordinatorListener
+from broker.coordinators.partitioner import partition_for
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.sync_group import SyncGroupRequest
+from runtime.clock import ManualClock
+from runtime.tasks import Supervisor
+from tests.unit.broker.coordinators.shard_world import A_ID, TOPICS
+
+GROUP = "g"
+PARTITIONS = 4
+HOME = partition_for(GROUP, PARTITIONS)
+
+
+class FakeLog:
+    """A log per partition; futures are done at once unless `hold` is set."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, list[Record]] = {index: [] for index in range(PARTITIONS)}
+        self.pending: list[asyncio.Future[None]] = []
+        self.hold = False
+        self.refuse: ErrorCode | None = None
+        self.epochs: dict[int, int] = {}
+        self.count: int | None = PARTITIONS
+        self.gate: asyncio.Event | None = None
+        self.broken_read: Exception | None = None
+        self.listener: CoordinatorListener | None = None
+
+    def partition_count(self) -> int | None:
+        return self.count
+
+    async def ensure_topic(self) -> None:
+        raise AssertionError("not asked for here")
+
+    def append(
+        self, partition: int, records: Sequence[Record], timestamp_ms: int
+    ) -> asyncio.Future[None]:
+        if self.refuse is not None:
+            raise ApiError(self.refuse, None)
+        self.records[partition].extend(records)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.hold:
+            self.pending.append(future)
+        else:
+            future.set_result(None)
+        return future
+
+    def leader_epoch(self, partition: int) -> int | None:
+        return self.epochs.get(partition)
+
+    async def read_all(self, partition: int) -> AsyncIterator[tuple[int, bytes, bytes | None]]:
+        if self.gate is not None:
+            await self.gate.wait()
+        for offset, (key, value) in enumerate(list(self.records[partition])):
+            yield offset, key, value
+        if self.broken_read is not None:
+            raise self.broken_read
+
+    def add_listener(self, listener: CoordinatorListener) -> None:
+        self.listener = listener
+        for partition, epoch in self.epochs.items():
+            listener.elected(partition, epoch)
+
+
+class Driver:
+    """A coordinator with its surroundings; time is the loop's, shortened by the tests' numbers."""
+
+    def __init__(self, **config: Any) -> None:
+        self.log = FakeLog()
+        self.clock = ManualClock()
+        self.supervisor = Supervisor()
+        numbers = {"initial_rebalance_delay_ms": 0, **config}
+        self.coordinator = GroupCoordinator(
+            config=GroupConfig(**numbers),
+            clock=self.clock,
+            rng=random.Random(1),
+            log=self.log,
+            supervisor=self.supervisor,
+        )
+
+    async def start(self) -> Driver:
+        self.log.epochs[HOME] = 1
+        self.coordinator.start()
+        await settle()
+        return self
+
+    async def stop(self) -> None:
+        self.coordinator.close()
+        await self.supervisor.close()
+
+    def context(self, version: int) -> Any:
+        return SimpleNamespace(api_version=version, client_id="c", client_host="10.0.0.1")
+
+    def join(self, member_id: str = "", version: int = 9) -> Any:
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        return self.coordinator.ask_and_wait(
+            GROUP,
+            self.context(version),
+            lambda shard, caller, now: shard.decide_join(caller, request, now),
+            lambda code: code,  # type: ignore[arg-type,return-value]
+        )
+
+    def sync(self, member_id: str, generation: int) -> Any:
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            generation_id=generation,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"x")
+            ],
+        )
+        return self.coordinator.ask_and_wait(
+            GROUP,
+            self.context(5),
+            lambda shard, caller, now: shard.decide_sync(caller, request, now),
+            lambda code: code,  # type: ignore[arg-type,return-value]
+        )
+
+    def commit(self, offset: int) -> Any:
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset
+        )
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="a", partitions=[partition])],
+        )
+        caller = SimpleNamespace(version=9)
+        return self.coordinator.ask(
+            GROUP,
+            lambda shard, now: shard.decide_offset_commit(caller, request, TOPICS, now),  # type: ignore[arg-type]
+            lambda code: code,  # type: ignore[arg-type,return-value]
+        )
+
+    def heartbeat(self, member_id: str, generation: int) -> ErrorCode:
+        request = HeartbeatRequest(group_id=GROUP, member_id=member_id, generation_id=generation)
+        return ErrorCode(self.coordinator.heartbeat(request).error_code)
+
+    def fetch(self) -> int:
+        shard = self.coordinator.view(GROUP)
+        assert not isinstance(shard, ErrorCode)
+        (topic,) = shard.fetch_offsets(GROUP, [("a", bytes(16), [0])])
+        return topic.partitions[0].offset
+
+    async def member(self) -> str:
+        """The one member of a stable group of generation 1."""
+        member_id: str = self.join().member_id
+        joined = await self.join(member_id)
+        assert joined.generation_id == 1
+        synced = self.sync(member_id, 1)
+        assert (await synced).assignment == b"x"
+        return member_id
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def commit_code(response: Any) -> ErrorCode:
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+@pytest.fixture
+async def driver() -> AsyncIterator[Driver]:
+    driver = await Driver().start()
+    yield driver
+    await driver.stop()
+
+
+async def test_a_commit_on_one_broker_is_answered_inline(driver: Driver) -> None:
+    assert commit_code(driver.commit(5)) is ErrorCode.NONE
+    assert driver.fetch() == 5
+
+
+async def test_a_commit_is_answered_when_its_record_is_committed(driver: Driver) -> None:
+    driver.log.hold = True
+    answer = driver.commit(5)
+    await settle()
+    assert not answer.done()
+    assert driver.fetch() == -1
+    driver.log.pending[0].set_result(None)
+    assert commit_code(await answer) is ErrorCode.NONE
+    assert driver.fetch() == 5
+
+
+async def test_an_append_that_is_done_before_an_earlier_one_waits_for_it(driver: Driver) -> None:
+    driver.log.hold = True
+    first = driver.commit(1)
+    driver.log.hold = False
+    second = driver.commit(2)
+    await settle()
+    assert not second.done()
+    driver.log.pending[0].set_result(None)
+    assert commit_code(await first) is commit_code(await second) is ErrorCode.NONE
+    assert driver.fetch() == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_a_refused_append(driver: Driver, code: ErrorCode, told: ErrorCode) -> None:
+    driver.commit(1)
+    driver.log.refuse = code
+    assert commit_code(driver.commit(2)) is told
+    assert driver.fetch() == 1
+
+
+async def test_a_refused_assignment_makes_members_join_again(driver: Driver) -> None:
+    member_id = driver.join().member_id
+    await driver.join(member_id)
+    driver.log.refuse = ErrorCode.MESSAGE_TOO_LARGE
+    synced = await driver.sync(member_id, 1)
+    assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert driver.heartbeat(member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+async def test_a_lost_append_reloads_the_groups(driver: Driver) -> None:
+    driver.commit(1)
+    driver.log.hold = True
+    answers = [driver.commit(2), driver.commit(3)]
+    driver.log.hold = False
+    # The second record is in the log whatever became of the first: only the log can tell.
+    driver.log.pending[0].set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, None))
+    for answer in answers:
+        assert commit_code(await answer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await settle()
+    assert driver.fetch() == 3
+    driver.log.pending[1].set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None))
+    await settle()
+    assert driver.fetch() == 3
+
+
+async def test_a_lost_append_without_leadership_ends_the_coordinator(driver: Driver) -> None:
+    driver.log.hold = True
+    answer = driver.commit(2)
+    driver.log.epochs.clear()
+    driver.log.pending[0].set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None))
+    assert commit_code(await answer) is ErrorCode.NOT_COORDINATOR
+    assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_an_append_lost_at_once(driver: Driver) -> None:
+    def lost(*_: Any) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None))
+        return future
+
+    driver.log.append = lost  # type: ignore[method-assign]
+    assert commit_code(driver.commit(1)) is ErrorCode.NOT_COORDINATOR
+    await settle()
+    assert driver.fetch() == -1
+
+
+async def test_a_commit_that_takes_too_long() -> None:
+    driver = await Driver(offsets_commit_timeout_ms=1).start()
+    driver.log.hold = True
+    answer = driver.commit(7)
+    driver.clock.advance(1)
+    assert commit_code(await answer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.fetch() == -1
+    # It is in the log: once it is committed it is shown.
+    driver.log.pending[0].set_result(None)
+    await settle()
+    assert driver.fetch() == 7
+    await driver.stop()
+
+
+async def test_an_assignment_that_takes_too_long() -> None:
+    driver = await Driver(offsets_commit_timeout_ms=1).start()
+    member_id = driver.join().member_id
+    await driver.join(member_id)
+    driver.log.hold = True
+    waiting = driver.sync(member_id, 1)
+    driver.clock.advance(1)
+    assert (await waiting).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    driver.log.pending[0].set_result(None)
+    await settle()
+    assert driver.heartbeat(member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    await driver.stop()
+
+
+async def test_loading() -> None:
+    driver = Driver()
+    at = TopicPartition("a", 0)
+    driver.log.records[HOME] = [
+        encode_record(OffsetRecord(GROUP, at, CommittedOffset(offset, -1, "", 0)))
+        for offset in range(450)
+    ]
+    driver.log.gate = asyncio.Event()
+    assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
+    await driver.start()
+    assert driver.coordinator.view(GROUP) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert driver.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert driver.join() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert driver.heartbeat("m", 1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert driver.coordinator.shards() == ([], True)
+    driver.coordinator.topics_deleted({"other": b"x" * 16})
+    driver.log.gate.set()
+    await settle()
+    await settle()
+    assert driver.fetch() == 449
+    await driver.stop()
+
+
+async def test_a_topic_that_is_deleted_while_loading() -> None:
+    driver = Driver()
+    at = TopicPartition("a", 0)
+    driver.log.records[HOME] = [
+        encode_record(OffsetRecord(GROUP, at, CommittedOffset(3, -1, "", 0, topic_id=A_ID)))
+    ]
+    driver.log.gate = asyncio.Event()
+    await driver.start()
+    driver.coordinator.topics_deleted({"a": A_ID})
+    driver.log.gate.set()
+    await settle()
+    assert driver.fetch() == -1
+    await driver.stop()
+
+
+@pytest.mark.parametrize("key", [b"\x00", b"\x00\x01broken"])
+async def test_records_that_cannot_be_read_end_the_loading(key: bytes) -> None:
+    driver = Driver()
+    driver.log.records[HOME] = [(key, b"")]
+    await driver.start()
+    assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
+    await driver.stop()
+
+
+async def test_a_newer_epoch_while_loading_loads_again() -> None:
+    driver = Driver()
+    driver.log.gate = asyncio.Event()
+    driver.log.broken_read = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    await driver.start()
+    driver.coordinator.elected(HOME, 2)
+    driver.log.gate.set()
+    driver.log.broken_read = None
+    await settle()
+    assert driver.fetch() == -1
+    await driver.stop()
+
+
+async def test_a_newer_epoch_of_a_leader_keeps_its_groups(driver: Driver) -> None:
+    member_id = await driver.member()
+    driver.coordinator.elected(HOME, 2)
+    driver.coordinator.resigned(HOME, 1)
+    assert driver.heartbeat(member_id, 1) is ErrorCode.NONE
+
+
+async def test_a_commit_under_way_is_told_when_the_coordinator_moves(driver: Driver) -> None:
+    driver.log.hold = True
+    answer = driver.commit(4)
+    driver.coordinator.resigned(HOME, 2)
+    assert commit_code(await answer) is ErrorCode.NOT_COORDINATOR
+    driver.log.pending[0].set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None))
+    await settle()
+
+
+async def test_whoever_waits_is_told_when_the_coordinator_moves(driver: Driver) -> None:
+    member_id = await driver.member()
+    waiting = driver.join()
+    assert waiting.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    waiting = driver.join(waiting.member_id)
+    driver.coordinator.resigned(HOME, 2)
+    assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+    assert driver.heartbeat(member_id, 1) is ErrorCode.NOT_COORDINATOR
+    # The next leader knows the group by its record.
+    driver.coordinator.elected(HOME, 3)
+    await settle()
+    assert driver.heartbeat(member_id, 1) is ErrorCode.NONE
+
+
+async def test_resigning_while_loading(driver: Driver) -> None:
+    other = (HOME + 1) % PARTITIONS
+    driver.log.gate = asyncio.Event()
+    driver.coordinator.elected(other, 1)
+    await settle()
+    driver.coordinator.resigned(other, None)
+    driver.log.gate.set()
+    await settle()
+    assert len(driver.coordinator.shards()[0]) == 1
+
+
+async def test_sessions_end_on_the_loops_time() -> None:
+    driver = await Driver(min_session_timeout_ms=0).start()
+    member_id = await driver.member()
+    handles = driver.coordinator._slots[HOME]
+    assert handles.wake is not None
+    driver.clock.advance(10_000)
+    handles.wake.cancel()
+    driver.coordinator._on_wake(handles)
+    assert driver.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    await driver.stop()
+
+
+async def test_offsets_expire_in_the_background() -> None:
+    driver = await Driver(offsets_retention_ms=1_000).start()
+    driver.commit(5)
+    driver.clock.advance(1_000)
+    await driver.coordinator.expire_offsets()
+    assert driver.fetch() == -1
+    await driver.stop()
+
+
+async def test_no_topic_no_coordinator(driver: Driver) -> None:
+    driver.log.count = None
+    assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_metrics(driver: Driver) -> None:
+    await driver.member()
+    values = {family.name: next(iter(family.samples))[1] for family in driver.coordinator.collect()}
+    prefix = "kafka_coordinator_group_groupmetadatamanager_num"
+    assert values[f"{prefix}groups"] == 1
+    assert values[f"{prefix}groupsstable"] == 1
+    assert values[f"{prefix}groupspreparingrebalance"] == 0
+    assert values[f"{prefix}offsets"] == 0
+    assert values["kafka_server_group_coordinator_metrics_group_completed_rebalance_count"] == 1
+
+
+async def test_after_close_nothing_is_taken_up(driver: Driver) -> None:
+    driver.coordinator.close()
+    driver.coordinator.elected(HOME, 9)
+    assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
