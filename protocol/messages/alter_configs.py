@@ -1,4 +1,15 @@
-"""AlterConfigs (API key 33), versions 0-2."""
+"""AlterConfigs (API key 33), versions 0-2.
+
+Replaces the whole dynamic configuration of a resource: keys that are not named return to their
+default. IncrementalAlterConfigs has taken its place; old clients still send it.
+
+Behaviour
+- Forwarded to the active controller; a broker's own resources are first checked by that broker.
+- Resources fail one by one. Authorisation: ALTER_CONFIGS on the topic, group or cluster.
+
+Versions
+- 2 flexible.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +35,9 @@ class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
     )
 
     class AlterConfigsResourceResponse(Struct):
+        # INVALID_CONFIG: unknown key, bad value, or one that cannot change at run time.
+        # INVALID_REQUEST: a resource or key named twice, or a null value.
+        # UNKNOWN_TOPIC_OR_PARTITION. POLICY_VIOLATION. NOT_CONTROLLER: forward again.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "0+", nullable="0+", default="")
         resource_type: int = field(int8, "0+", default=0)
@@ -43,6 +57,7 @@ class AlterConfigsRequest(
     validate_only: bool = field(boolean, "0+", default=False)
 
     class AlterConfigsResource(Struct):
+        # As in DescribeConfigs.
         resource_type: int = field(int8, "0+", default=0)
         resource_name: str = field(string, "0+", default="")
         configs: list[AlterConfigsRequest.AlterableConfig] = field(
@@ -51,4 +66,5 @@ class AlterConfigsRequest(
 
     class AlterableConfig(Struct):
         name: str = field(string, "0+", default="")
+        # Null is INVALID_REQUEST.
         value: str | None = field(string, "0+", nullable="0+", default="")

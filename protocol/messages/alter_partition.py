@@ -1,4 +1,18 @@
-"""AlterPartition (API key 56), versions 2-3."""
+"""AlterPartition (API key 56), versions 2-3.
+
+A partition's leader proposes another in-sync set; the active controller decides.
+
+Behaviour
+- A partition epoch makes every change a compare-and-set: the leader names the epoch it knows, the
+  answer carries the state that holds now, changed or not.
+- Brokers that are fenced, in controlled shutdown, or registered under another epoch may not enter.
+- One request per broker is in flight, for many partitions.
+- Authorisation: CLUSTER_ACTION on the cluster.
+
+Versions
+- 2 topic ids, INELIGIBLE_REPLICA, NEW_LEADER_ELECTED (KIP-841). 3 broker epochs of the members
+  (KIP-903).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +34,8 @@ from protocol.schema import (
 
 class AlterPartitionResponse(Response, api_key=56, versions="2-3", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
+    # STALE_BROKER_EPOCH: the sender must register first. NOT_CONTROLLER: find the active one.
+    # CLUSTER_AUTHORIZATION_FAILED.
     error_code: int = field(int16, "0+", default=0)
     topics: list[TopicData] = field(array("TopicData"), "0+", default=FRESH)
 
@@ -31,6 +47,13 @@ class AlterPartitionResponse(Response, api_key=56, versions="2-3", flexible="0+"
 
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
+        # INVALID_UPDATE_VERSION: the partition epoch is behind, wait for the metadata.
+        # FENCED_LEADER_EPOCH: so is the leader epoch. NOT_CONTROLLER: the controller is not
+        # active, or itself behind. INELIGIBLE_REPLICA: a member may not be in sync, drop it.
+        # NEW_LEADER_ELECTED: accepted, but the sender no longer leads. INVALID_REQUEST: members
+        # that are no replicas, or the leader left out. UNKNOWN_TOPIC_ID,
+        # UNKNOWN_TOPIC_OR_PARTITION: deleted; keep trying until the metadata says so.
+        # OPERATION_NOT_ATTEMPTED: ask again.
         error_code: int = field(int16, "0+", default=0)
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", default=0)
@@ -59,13 +82,17 @@ class AlterPartitionRequest(
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", default=0)
+        # Version 2; from 3 on new_isr_with_epochs.
         new_isr: list[int] = field(array(int32), "0-2", default=FRESH)
         new_isr_with_epochs: list[AlterPartitionRequest.BrokerState] = field(
             array("BrokerState"), "3+", default=FRESH
         )
+        # 0 recovered, 1 recovering after an unclean election; then the set holds the leader alone.
         leader_recovery_state: int = field(int8, "1+", default=0)
+        # The last the leader knows.
         partition_epoch: int = field(int32, "0+", default=0)
 
     class BrokerState(Struct):
         broker_id: int = field(int32, "3+", default=0)
+        # -1 if the leader does not know it: not checked.
         broker_epoch: int = field(int64, "3+", default=-1)

@@ -1,4 +1,19 @@
-"""ApiVersions (API key 18), versions 0-4."""
+"""ApiVersions (API key 18), versions 0-4.
+
+Asks which APIs, versions and features a node has. The first request on every connection.
+
+Behaviour
+- The answer's header is version 0 in every version. A request in a version we do not know is
+  answered in version 0 with UNSUPPORTED_VERSION and the range of this API, so that the client can
+  ask again.
+- The list is what the listener's handlers serve, never more, except Produce from 0 (KAFKA-18659).
+- Supported features whose minimum is 0 are left out before version 4: older Java clients fail on
+  them (KAFKA-17011).
+- Authorisation: none.
+
+Versions
+- 3 flexible; name and version of the client software (KIP-511); features (KIP-584). 4 see above.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +33,19 @@ from protocol.schema import (
 
 
 class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
+    # UNSUPPORTED_VERSION, INVALID_REQUEST.
     error_code: int = field(int16, "0+", default=0)
     api_keys: list[ApiVersion] = field(array("ApiVersion"), "0+", default=FRESH)
     throttle_time_ms: int = field(int32, "1+", ignorable=True, default=0)
     supported_features: list[SupportedFeatureKey] = field(
         array("SupportedFeatureKey"), "3+", tag=0, ignorable=True, default=FRESH
     )
+    # Metadata offset of the features below; -1 when unknown.
     finalized_features_epoch: int = field(int64, "3+", tag=1, ignorable=True, default=-1)
     finalized_features: list[FinalizedFeatureKey] = field(
         array("FinalizedFeatureKey"), "3+", tag=2, ignorable=True, default=FRESH
     )
+    # Of the past; always false.
     zk_migration_ready: bool = field(boolean, "3+", tag=3, ignorable=True, default=False)
 
     class ApiVersion(Struct):
@@ -53,5 +71,7 @@ class ApiVersionsRequest(
     flexible="3+",
     listeners=("broker", "controller"),
 ):
+    # Letters, digits, dots and dashes, beginning and ending with a letter or digit; else
+    # INVALID_REQUEST. Same for the version.
     client_software_name: str = field(string, "3+", ignorable=True, default="")
     client_software_version: str = field(string, "3+", ignorable=True, default="")

@@ -1,4 +1,15 @@
-"""CreatePartitions (API key 37), versions 0-3."""
+"""CreatePartitions (API key 37), versions 0-3.
+
+Adds partitions to topics; their number can only grow. Forwarded to the active controller.
+
+Behaviour
+- Topics fail one by one. Replicas as the controller places them, or as `assignments` say, one
+  entry per new partition, each with as many brokers as the topic's partitions have.
+- Authorisation: ALTER on the topic.
+
+Versions
+- 2 flexible. 3 THROTTLING_QUOTA_EXCEEDED (KIP-599).
+"""
 
 from __future__ import annotations
 
@@ -24,6 +35,10 @@ class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2
 
     class CreatePartitionsTopicResult(Struct):
         name: str = field(string, "0+", default="")
+        # UNKNOWN_TOPIC_OR_PARTITION. INVALID_PARTITIONS: not more than there are.
+        # INVALID_REPLICA_ASSIGNMENT: wrong number of entries or brokers, unknown brokers.
+        # INVALID_REPLICATION_FACTOR: too few unfenced brokers. INVALID_REQUEST: named twice.
+        # NOT_CONTROLLER: forward again.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "0+", nullable="0+", default=None)
 
@@ -41,7 +56,9 @@ class CreatePartitionsRequest(
 
     class CreatePartitionsTopic(Struct):
         name: str = field(string, "0+", default="")
+        # The new total.
         count: int = field(int32, "0+", default=0)
+        # Null: the controller places them.
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = field(
             array("CreatePartitionsAssignment"), "0+", nullable="0+", default=FRESH
         )

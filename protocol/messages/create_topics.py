@@ -1,4 +1,19 @@
-"""CreateTopics (API key 19), versions 2-7."""
+"""CreateTopics (API key 19), versions 2-7.
+
+Creates topics. A broker forwards it to the active controller; answered when the topics are
+committed.
+
+Behaviour
+- Each topic by itself succeeds or fails. Either counts (-1 takes the broker's defaults, 4+) or
+  explicit replica assignments, not both; assigned partitions are 0, 1, 2, ... without a gap.
+- `validate_only` checks everything and creates nothing.
+- Authorisation: CREATE on the cluster or the topic; DESCRIBE_CONFIGS to see the configs in the
+  answer.
+
+Versions
+- 4 default counts (KIP-464). 5 flexible; counts and configs in the answer (KIP-525).
+- 6 THROTTLING_QUOTA_EXCEEDED (KIP-599). 7 topic id in the answer.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +41,14 @@ class CreateTopicsResponse(Response, api_key=19, versions="2-7", flexible="5+"):
     class CreatableTopicResult(Struct):
         name: str = field(string, "0+", default="")
         topic_id: bytes = field(uuid, "7+", ignorable=True, default=ZERO_UUID)
+        # TOPIC_ALREADY_EXISTS. INVALID_TOPIC_EXCEPTION: name, or it collides with another where
+        # dots and underscores are the same. INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR:
+        # counts, too few unfenced brokers. INVALID_REPLICA_ASSIGNMENT. INVALID_CONFIG: unknown key
+        # or bad value. INVALID_REQUEST: named twice, or counts with assignments. POLICY_VIOLATION.
+        # REQUEST_TIMED_OUT: may still happen. NOT_CONTROLLER: forward again.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "1+", nullable="0+", ignorable=True, default="")
+        # TOPIC_AUTHORIZATION_FAILED when the configs may not be seen; then counts are -1.
         topic_config_error_code: int = field(int16, "5+", tag=0, ignorable=True, default=0)
         num_partitions: int = field(int32, "5+", ignorable=True, default=-1)
         replication_factor: int = field(int16, "5+", ignorable=True, default=-1)
@@ -39,6 +60,7 @@ class CreateTopicsResponse(Response, api_key=19, versions="2-7", flexible="5+"):
         name: str = field(string, "5+", default="")
         value: str | None = field(string, "5+", nullable="5+", default="")
         read_only: bool = field(boolean, "5+", default=False)
+        # As in DescribeConfigs.
         config_source: int = field(int8, "5+", ignorable=True, default=-1)
         is_sensitive: bool = field(boolean, "5+", default=False)
 
@@ -56,7 +78,9 @@ class CreateTopicsRequest(
 
     class CreatableTopic(Struct):
         name: str = field(string, "0+", default="")
+        # -1: num.partitions of the broker, or as assignments say.
         num_partitions: int = field(int32, "0+", default=0)
+        # -1: default.replication.factor, or as assignments say.
         replication_factor: int = field(int16, "0+", default=0)
         assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = field(
             array("CreatableReplicaAssignment"), "0+", default=FRESH
@@ -67,6 +91,7 @@ class CreateTopicsRequest(
 
     class CreatableReplicaAssignment(Struct):
         partition_index: int = field(int32, "0+", default=0)
+        # The first is the preferred leader.
         broker_ids: list[int] = field(array(int32), "0+", default=FRESH)
 
     class CreatableTopicConfig(Struct):

@@ -1,4 +1,13 @@
-"""DeleteGroups (API key 42), versions 0-2."""
+"""DeleteGroups (API key 42), versions 0-2.
+
+Deletes groups that have no members, with their offsets. Sent to each group's coordinator.
+
+Behaviour
+- Groups fail one by one. Authorisation: DELETE on the group.
+
+Versions
+- 2 flexible.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +20,9 @@ class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
 
     class DeletableGroupResult(Struct):
         group_id: str = field(string, "0+", default="")
+        # NON_EMPTY_GROUP: has members. GROUP_ID_NOT_FOUND. INVALID_GROUP_ID: empty.
+        # NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
+        # coordinator, or wait. GROUP_AUTHORIZATION_FAILED.
         error_code: int = field(int16, "0+", default=0)
 
 

@@ -1,4 +1,15 @@
-"""DeleteTopics (API key 20), versions 1-6."""
+"""DeleteTopics (API key 20), versions 1-6.
+
+Deletes topics by name or id. Forwarded to the active controller.
+
+Behaviour
+- Answered when the deletion is committed; brokers remove their files afterwards.
+- A name or id twice, or both for the same topic, fails those entries with INVALID_REQUEST.
+- Authorisation: DELETE on the topic, and DESCRIBE before its existence is told.
+
+Versions
+- 4 flexible. 5 error message, THROTTLING_QUOTA_EXCEEDED. 6 by id; entries instead of names.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +37,9 @@ class DeleteTopicsResponse(Response, api_key=20, versions="1-6", flexible="4+"):
     class DeletableTopicResult(Struct):
         name: str | None = field(string, "0+", nullable="6+", default="")
         topic_id: bytes = field(uuid, "6+", ignorable=True, default=ZERO_UUID)
+        # UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID. TOPIC_DELETION_DISABLED:
+        # delete.topic.enable=false. INVALID_REQUEST: see above. NOT_CONTROLLER: forward again.
+        # TOPIC_AUTHORIZATION_FAILED.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "5+", nullable="5+", ignorable=True, default=None)
 
@@ -42,5 +56,6 @@ class DeleteTopicsRequest(
     timeout_ms: int = field(int32, "0+", default=0)
 
     class DeleteTopicState(Struct):
+        # Null when the id is given.
         name: str | None = field(string, "6+", nullable="6+", default=None)
         topic_id: bytes = field(uuid, "6+", default=ZERO_UUID)

@@ -1,4 +1,16 @@
-"""DescribeConfigs (API key 32), versions 1-4."""
+"""DescribeConfigs (API key 32), versions 1-4.
+
+Shows the effective configuration of topics, brokers, groups and client-metrics resources, with
+where each value comes from.
+
+Behaviour
+- Topics and cluster defaults are answered by any broker; a broker's own configuration only by
+  itself.
+- Sensitive values are null. Authorisation: DESCRIBE_CONFIGS on the topic, group or cluster.
+
+Versions
+- 1 source and synonyms. 3 type and documentation (KIP-569). 4 flexible.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +36,9 @@ class DescribeConfigsResponse(Response, api_key=32, versions="1-4", flexible="4+
     )
 
     class DescribeConfigsResult(Struct):
+        # UNKNOWN_TOPIC_OR_PARTITION. INVALID_TOPIC_EXCEPTION. INVALID_REQUEST: a name that the
+        # type cannot have, or another broker's. TOPIC_AUTHORIZATION_FAILED,
+        # CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "0+", nullable="0+", default="")
         resource_type: int = field(int8, "0+", default=0)
@@ -36,11 +51,16 @@ class DescribeConfigsResponse(Response, api_key=32, versions="1-4", flexible="4+
         name: str = field(string, "0+", default="")
         value: str | None = field(string, "0+", nullable="0+", default="")
         read_only: bool = field(boolean, "0+", default=False)
+        # 1 topic, 2 this broker (dynamic), 3 all brokers (dynamic), 4 server.properties, 5 built-
+        # in default, 6 broker logger, 7 client metrics, 8 group.
         config_source: int = field(int8, "1+", ignorable=True, default=-1)
         is_sensitive: bool = field(boolean, "0+", default=False)
+        # Every place that could give the value, the one in force first.
         synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = field(
             array("DescribeConfigsSynonym"), "1+", ignorable=True, default=FRESH
         )
+        # 0 unknown, 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9
+        # password.
         config_type: int = field(int8, "3+", ignorable=True, default=0)
         documentation: str | None = field(string, "3+", nullable="0+", ignorable=True, default="")
 
@@ -64,8 +84,11 @@ class DescribeConfigsRequest(
     include_documentation: bool = field(boolean, "3+", default=False)
 
     class DescribeConfigsResource(Struct):
+        # 2 topic, 4 broker (an empty name: the cluster-wide default), 8 broker logger, 16 client
+        # metrics, 32 group.
         resource_type: int = field(int8, "0+", default=0)
         resource_name: str = field(string, "0+", default="")
+        # Null: all of them. Unknown names are left out of the answer.
         configuration_keys: list[str] | None = field(
             array(string), "0+", nullable="0+", default=FRESH
         )

@@ -1,4 +1,14 @@
-"""DescribeTopicPartitions (API key 75), version 0."""
+"""DescribeTopicPartitions (API key 75), version 0.
+
+Describes topics page by page, with eligible leader replicas (KIP-966). Answered by any broker.
+
+Behaviour
+- Topics come sorted by name; an empty list asks for all. At most `response_partition_limit`
+  partitions (and no more than max.request.partition.size.limit) per answer; `next_cursor` is where
+  the next page begins, null at the end.
+- A topic that does not exist carries its error and takes none of the limit.
+- Authorisation: DESCRIBE on each topic.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +37,7 @@ class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexib
     next_cursor: Cursor | None = field(struct("Cursor"), "0+", nullable="0+", default=None)
 
     class DescribeTopicPartitionsResponseTopic(Struct):
+        # UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED.
         error_code: int = field(int16, "0+", default=0)
         name: str | None = field(string, "0+", nullable="0+", default="")
         topic_id: bytes = field(uuid, "0+", ignorable=True, default=ZERO_UUID)
@@ -37,15 +48,18 @@ class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexib
         topic_authorized_operations: int = field(int32, "0+", default=-2147483648)
 
     class DescribeTopicPartitionsResponsePartition(Struct):
+        # LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND.
         error_code: int = field(int16, "0+", default=0)
         partition_index: int = field(int32, "0+", default=0)
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", ignorable=True, default=-1)
         replica_nodes: list[int] = field(array(int32), "0+", default=FRESH)
         isr_nodes: list[int] = field(array(int32), "0+", default=FRESH)
+        # Not in sync, yet sure to hold everything up to the high watermark.
         eligible_leader_replicas: list[int] | None = field(
             array(int32), "0+", nullable="0+", default=None
         )
+        # Who was eligible when the last of them was lost.
         last_known_elr: list[int] | None = field(array(int32), "0+", nullable="0+", default=None)
         offline_replicas: list[int] = field(array(int32), "0+", ignorable=True, default=FRESH)
 
@@ -63,6 +77,8 @@ class DescribeTopicPartitionsRequest(
 ):
     topics: list[TopicRequest] = field(array("TopicRequest"), "0+", default=FRESH)
     response_partition_limit: int = field(int32, "0+", default=2000)
+    # The first partition wanted. Topics before it in order are left out. A negative partition is
+    # INVALID_REQUEST.
     cursor: Cursor | None = field(struct("Cursor"), "0+", nullable="0+", default=None)
 
     class TopicRequest(Struct):

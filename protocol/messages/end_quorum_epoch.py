@@ -1,4 +1,15 @@
-"""EndQuorumEpoch (API key 54), versions 0-1."""
+"""EndQuorumEpoch (API key 54), versions 0-1.
+
+KRaft: a leader that stops tells the others, so that they need not wait for a timeout.
+
+Behaviour
+- The voters stand for election in the order of the list: the first at once, the others after a
+  while that grows with their place. Who has the longest log comes first.
+- Repeated until all have answered or the leader is gone.
+
+Versions
+- 1 flexible; candidates with directory ids (KIP-853).
+"""
 
 from __future__ import annotations
 
@@ -31,6 +42,8 @@ class EndQuorumEpochResponse(Response, api_key=54, versions="0-1", flexible="1+"
 
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
+        # FENCED_LEADER_EPOCH: the epoch is over already. INVALID_REQUEST: the sender does not lead
+        # in it. INVALID_VOTER_KEY.
         error_code: int = field(int16, "0+", default=0)
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", default=0)
@@ -65,6 +78,7 @@ class EndQuorumEpochRequest(
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", default=0)
         preferred_successors: list[int] = field(array(int32), "0", ignorable=True, default=FRESH)
+        # Most wanted first; preferred_successors in version 0.
         preferred_candidates: list[EndQuorumEpochRequest.ReplicaInfo] = field(
             array("ReplicaInfo"), "1+", ignorable=True, default=FRESH
         )

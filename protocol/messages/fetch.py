@@ -1,4 +1,28 @@
-"""Fetch (API key 1), versions 4-18."""
+"""Fetch (API key 1), versions 4-18.
+
+Reads batches. Consumers, followers (replica id of 0 or more) and KRaft voters and observers (topic
+`__cluster_metadata`) use the same request.
+
+Behaviour
+- Waits until `min_bytes` are there or `max_wait_ms` have passed; an error in any partition answers
+  at once. Consumers read up to the high watermark, with read_committed up to the last stable
+  offset, followers up to the log end.
+- `max_bytes` and `partition_max_bytes` are goals: the first batch of the first partition that has
+  data is sent whole, so that a reader of a large batch gets on. The last batch may be cut.
+- Sessions (KIP-227): a full request (epoch 0) opens one; later requests name only what changed and
+  the answer holds only partitions with news. Epoch -1 closes it and asks for no other.
+- A follower's fetch offset says what it has: it moves the high watermark and the in-sync set. With
+  `last_fetched_epoch` the leader finds the point of divergence itself (KIP-595).
+- Authorisation: READ on the topic; CLUSTER_ACTION for followers.
+
+Versions
+- 4 isolation level. 5 log start offset. 7 sessions. 9 leader epoch check (KIP-320). 10 zstd.
+- 11 rack and preferred replica (KIP-392). 12 flexible, divergence by epoch, cluster id.
+- 13 topic ids. 14 OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405). 15 replica state with broker epoch
+  (KIP-903). 16 endpoints of new leaders (KIP-951). 17 directory id of the fetching voter
+  (KIP-853).
+- 18 the follower says which high watermark it knows (KIP-1166).
+"""
 
 from __future__ import annotations
 
@@ -24,6 +48,8 @@ from protocol.schema import (
 
 class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
     throttle_time_ms: int = field(int32, "1+", ignorable=True, default=0)
+    # FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a
+    # new session. Between KRaft nodes also INCONSISTENT_CLUSTER_ID.
     error_code: int = field(int16, "7+", ignorable=True, default=0)
     session_id: int = field(int32, "7+", default=0)
     responses: list[FetchableTopicResponse] = field(
@@ -40,23 +66,37 @@ class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
 
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
+        # OFFSET_OUT_OF_RANGE: below the log start or above the end. NOT_LEADER_OR_FOLLOWER,
+        # FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID:
+        # look for the leader. REPLICA_NOT_AVAILABLE: not a replica yet.
+        # OFFSET_MOVED_TO_TIERED_STORAGE: to followers, build the state from the tier.
+        # UNSUPPORTED_COMPRESSION_TYPE: the version cannot carry zstd. KAFKA_STORAGE_ERROR: the log
+        # directory failed.
         error_code: int = field(int16, "0+", default=0)
+        # -1 with most errors.
         high_watermark: int = field(int64, "0+", default=0)
         last_stable_offset: int = field(int64, "4+", ignorable=True, default=-1)
         log_start_offset: int = field(int64, "5+", ignorable=True, default=-1)
+        # Set when the reader's log left the leader's: the largest epoch up to the reader's last
+        # one, and where it ends here. The reader truncates and asks again; there are no records.
         diverging_epoch: FetchResponse.EpochEndOffset = field(
             struct("EpochEndOffset"), "12+", tag=0, default=FRESH
         )
+        # Set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH.
         current_leader: FetchResponse.LeaderIdAndEpoch = field(
             struct("LeaderIdAndEpoch"), "12+", tag=1, default=FRESH
         )
+        # KRaft: the offset lies below the log start, fetch this snapshot.
         snapshot_id: FetchResponse.SnapshotId = field(
             struct("SnapshotId"), "12+", tag=2, default=FRESH
         )
+        # For read_committed, sorted by first offset; null when the isolation level does not ask.
         aborted_transactions: list[FetchResponse.AbortedTransaction] | None = field(
             array("AbortedTransaction"), "4+", nullable="4+", ignorable=True, default=FRESH
         )
+        # -1: go on reading here. Otherwise there are no records.
         preferred_read_replica: int = field(int32, "11+", default=-1)
+        # Offsets inside may begin below the one asked for: batches are sent whole.
         records: Records | None = field(records, "0+", nullable="0+", default=b"")
 
     class EpochEndOffset(Struct):
@@ -89,21 +129,29 @@ class FetchRequest(
     flexible="12+",
     listeners=("broker", "controller"),
 ):
+    # Only between KRaft nodes; another cluster's is INCONSISTENT_CLUSTER_ID.
     cluster_id: str | None = field(
         string, "12+", nullable="12+", tag=0, ignorable=True, default=None
     )
+    # -1 for consumers. From 15 on see replica_state.
     replica_id: int = field(int32, "0-14", default=-1)
     replica_state: ReplicaState = field(struct("ReplicaState"), "15+", tag=1, default=FRESH)
     max_wait_ms: int = field(int32, "0+", default=0)
     min_bytes: int = field(int32, "0+", default=0)
     max_bytes: int = field(int32, "3+", ignorable=True, default=2147483647)
+    # 0 read_uncommitted, 1 read_committed.
     isolation_level: int = field(int8, "4+", ignorable=True, default=0)
+    # 0 asks for a new session. An unknown one is FETCH_SESSION_ID_NOT_FOUND.
     session_id: int = field(int32, "7+", ignorable=True, default=0)
+    # -1 no session or its end, 0 a full request, then rising by one; a gap is
+    # INVALID_FETCH_SESSION_EPOCH.
     session_epoch: int = field(int32, "7+", ignorable=True, default=-1)
     topics: list[FetchTopic] = field(array("FetchTopic"), "0+", default=FRESH)
+    # Partitions that leave the session.
     forgotten_topics_data: list[ForgottenTopic] = field(
         array("ForgottenTopic"), "7+", default=FRESH
     )
+    # Lets the leader send a consumer to a replica in its rack.
     rack_id: str = field(string, "11+", ignorable=True, default="")
 
     class ReplicaState(Struct):
@@ -119,12 +167,17 @@ class FetchRequest(
 
     class FetchPartition(Struct):
         partition: int = field(int32, "0+", default=0)
+        # -1 skips the check. Older than the broker's: FENCED_LEADER_EPOCH, newer:
+        # UNKNOWN_LEADER_EPOCH.
         current_leader_epoch: int = field(int32, "9+", ignorable=True, default=-1)
         fetch_offset: int = field(int64, "0+", default=0)
+        # Epoch of the record before fetch_offset; -1 if unknown.
         last_fetched_epoch: int = field(int32, "12+", default=-1)
+        # The follower's; -1 from consumers. Its minimum over the replicas answers DeleteRecords.
         log_start_offset: int = field(int64, "5+", ignorable=True, default=-1)
         partition_max_bytes: int = field(int32, "0+", default=0)
         replica_directory_id: bytes = field(uuid, "17+", tag=0, ignorable=True, default=ZERO_UUID)
+        # What the sender knows; the default means that it does not say.
         high_watermark: int = field(
             int64, "18+", tag=1, ignorable=True, default=9223372036854775807
         )

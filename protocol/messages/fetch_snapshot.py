@@ -1,4 +1,16 @@
-"""FetchSnapshot (API key 59), versions 0-1."""
+"""FetchSnapshot (API key 59), versions 0-1.
+
+KRaft: reads a piece of a snapshot from the leader (KIP-630). A Fetch answered with a snapshot id
+comes before it.
+
+Behaviour
+- Piece by piece from `position` on, without regard to batch borders; done when position plus bytes
+  is `size`. The receiver checks it, renames it and goes on fetching at its end offset.
+- Authorisation: CLUSTER_ACTION on the cluster.
+
+Versions
+- 1 directory id (KIP-853).
+"""
 
 from __future__ import annotations
 
@@ -24,6 +36,7 @@ from protocol.schema import (
 
 class FetchSnapshotResponse(Response, api_key=59, versions="0-1", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", ignorable=True, default=0)
+    # INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.
     error_code: int = field(int16, "0+", default=0)
     topics: list[TopicSnapshot] = field(array("TopicSnapshot"), "0+", default=FRESH)
     node_endpoints: list[NodeEndpoint] = field(array("NodeEndpoint"), "1+", tag=0, default=FRESH)
@@ -36,6 +49,9 @@ class FetchSnapshotResponse(Response, api_key=59, versions="0-1", flexible="0+")
 
     class PartitionSnapshot(Struct):
         index: int = field(int32, "0+", default=0)
+        # SNAPSHOT_NOT_FOUND: begin again with Fetch. POSITION_OUT_OF_RANGE: beyond the size.
+        # NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: see current_leader.
+        # UNKNOWN_TOPIC_OR_PARTITION: not the metadata log.
         error_code: int = field(int16, "0+", default=0)
         snapshot_id: FetchSnapshotResponse.SnapshotId = field(
             struct("SnapshotId"), "0+", default=FRESH
@@ -45,6 +61,7 @@ class FetchSnapshotResponse(Response, api_key=59, versions="0-1", flexible="0+")
         )
         size: int = field(int64, "0+", default=0)
         position: int = field(int64, "0+", default=0)
+        # May begin and end inside a batch.
         unaligned_records: Records = field(records, "0+", default=b"")
 
     class SnapshotId(Struct):
@@ -89,5 +106,6 @@ class FetchSnapshotRequest(
         replica_directory_id: bytes = field(uuid, "1+", tag=0, ignorable=True, default=ZERO_UUID)
 
     class SnapshotId(Struct):
+        # The first offset the snapshot does not contain.
         end_offset: int = field(int64, "0+", default=0)
         epoch: int = field(int32, "0+", default=0)

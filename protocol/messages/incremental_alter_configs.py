@@ -1,4 +1,15 @@
-"""IncrementalAlterConfigs (API key 44), versions 0-1."""
+"""IncrementalAlterConfigs (API key 44), versions 0-1.
+
+Changes single keys of the dynamic configuration of resources (KIP-339).
+
+Behaviour
+- Forwarded to the active controller; all changes of a resource happen or none.
+- Lists (append, subtract) keep their order; appending what is there changes nothing.
+- Resources fail one by one. Authorisation: ALTER_CONFIGS on the topic, group or cluster.
+
+Versions
+- 1 flexible.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +35,9 @@ class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flex
     )
 
     class AlterConfigsResourceResponse(Struct):
+        # INVALID_CONFIG: unknown key, bad value, append to a key that is no list, or a key that
+        # cannot change at run time. INVALID_REQUEST: a resource or key named twice, an unknown
+        # operation. UNKNOWN_TOPIC_OR_PARTITION. POLICY_VIOLATION. NOT_CONTROLLER: forward again.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "0+", nullable="0+", default="")
         resource_type: int = field(int8, "0+", default=0)
@@ -43,6 +57,7 @@ class IncrementalAlterConfigsRequest(
     validate_only: bool = field(boolean, "0+", default=False)
 
     class AlterConfigsResource(Struct):
+        # As in DescribeConfigs.
         resource_type: int = field(int8, "0+", default=0)
         resource_name: str = field(string, "0+", default="")
         configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = field(
@@ -51,5 +66,8 @@ class IncrementalAlterConfigsRequest(
 
     class AlterableConfig(Struct):
         name: str = field(string, "0+", default="")
+        # 0 set, 1 delete (back to the default), 2 append, 3 subtract; the last two for keys that
+        # hold lists.
         config_operation: int = field(int8, "0+", default=0)
+        # Null only to delete.
         value: str | None = field(string, "0+", nullable="0+", default="")

@@ -1,4 +1,19 @@
-"""InitProducerId (API key 22), versions 0-6; version 6 is unstable."""
+"""InitProducerId (API key 22), versions 0-6; version 6 is unstable.
+
+Gives a producer its id and epoch, the identity that makes retries safe.
+
+Behaviour
+- Without a transactional id any broker answers, with an id from its block (AllocateProducerIds)
+  and epoch 0; nothing is stored.
+- With one it goes to the transaction coordinator, which fences older producers with the same id.
+- Given an id and epoch (3+), the coordinator raises the epoch instead of handing out a new id.
+- Authorisation: WRITE on the transactional id, or IDEMPOTENT_WRITE on the cluster or WRITE on any
+  topic.
+
+Versions
+- 2 flexible. 3 resume with id and epoch (KIP-360). 4 PRODUCER_FENCED. 5 TRANSACTION_ABORTABLE.
+- 6 two-phase commit (KIP-939), unstable in 4.3: not offered.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +22,12 @@ from protocol.schema import Request, Response, boolean, field, int16, int32, int
 
 class InitProducerIdResponse(Response, api_key=22, versions="0-6", flexible="2+"):
     throttle_time_ms: int = field(int32, "0+", ignorable=True, default=0)
+    # COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+    # CONCURRENT_TRANSACTIONS: ask again, here or elsewhere. INVALID_PRODUCER_EPOCH,
+    # PRODUCER_FENCED: a newer producer is there. TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    # CLUSTER_AUTHORIZATION_FAILED: fatal.
     error_code: int = field(int16, "0+", default=0)
+    # -1 with an error.
     producer_id: int = field(int64, "0+", default=-1)
     producer_epoch: int = field(int16, "0+", default=0)
     ongoing_txn_producer_id: int = field(int64, "6+", default=-1)
@@ -22,7 +42,10 @@ class InitProducerIdRequest(
     listeners=("broker",),
     unstable="6",
 ):
+    # Null for producers that are only idempotent; empty is INVALID_REQUEST.
     transactional_id: str | None = field(string, "0+", nullable="0+", default="")
+    # Above transaction.max.timeout.ms: INVALID_TRANSACTION_TIMEOUT. Without meaning for idempotent
+    # producers.
     transaction_timeout_ms: int = field(int32, "0+", default=0)
     producer_id: int = field(int64, "3+", default=-1)
     producer_epoch: int = field(int16, "3+", default=-1)

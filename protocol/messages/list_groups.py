@@ -1,4 +1,14 @@
-"""ListGroups (API key 16), versions 0-5."""
+"""ListGroups (API key 16), versions 0-5.
+
+Lists the groups that this broker coordinates; a client asks every broker.
+
+Behaviour
+- Filters are compared without regard to case; empty ones let everything through.
+- Authorisation: DESCRIBE on the cluster shows all, else DESCRIBE on each group.
+
+Versions
+- 3 flexible. 4 states (KIP-518). 5 types (KIP-848).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +17,8 @@ from protocol.schema import FRESH, Request, Response, Struct, array, field, int1
 
 class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
     throttle_time_ms: int = field(int32, "1+", ignorable=True, default=0)
+    # COORDINATOR_LOAD_IN_PROGRESS: some groups are not known yet, ask again.
+    # COORDINATOR_NOT_AVAILABLE: stopping.
     error_code: int = field(int16, "0+", default=0)
     groups: list[ListedGroup] = field(array("ListedGroup"), "0+", default=FRESH)
 
@@ -21,4 +33,5 @@ class ListGroupsRequest(
     Request[ListGroupsResponse], api_key=16, versions="0-5", flexible="3+", listeners=("broker",)
 ):
     states_filter: list[str] = field(array(string), "4+", default=FRESH)
+    # "classic", "consumer", "share" or "streams".
     types_filter: list[str] = field(array(string), "5+", default=FRESH)

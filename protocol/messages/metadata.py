@@ -1,4 +1,25 @@
-"""Metadata (API key 3), versions 0-13."""
+"""Metadata (API key 3), versions 0-13.
+
+Tells a client which brokers there are, which partitions topics have and who leads them. Any broker
+answers from its own copy of the metadata, which may be a little old.
+
+Behaviour
+- Topics by name or (12+) by id; null asks for all, an empty list for none. Asking for all leaves
+  out topics the caller may not see and never creates any.
+- A topic that does not exist is created if the request and `auto.create.topics.enable` allow it;
+  the answer is UNKNOWN_TOPIC_OR_PARTITION until it is there.
+- Brokers are given with the address of the listener the request came in on; a leader without that
+  listener is LISTENER_NOT_FOUND. Fenced brokers are not listed.
+- `controller_id` is a random living broker: clients send controller requests there and it
+  forwards.
+- Authorisation: DESCRIBE on each topic; CREATE where one is created.
+
+Versions
+- 0 an empty list means all. 1 racks, controller, internal flag. 2 cluster id. 4 auto creation can
+  be refused. 5 offline replicas. 7 leader epoch. 8 authorised operations. 9 flexible.
+- 10 topic ids in the answer; asking by id works from 12 on. 11 no cluster operations any more
+  (DescribeCluster has them). 13 an error code for the whole (KIP-1102).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +47,9 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
     cluster_id: str | None = field(string, "2+", nullable="2+", ignorable=True, default=None)
     controller_id: int = field(int32, "1+", ignorable=True, default=-1)
     topics: list[MetadataResponseTopic] = field(array("MetadataResponseTopic"), "0+", default=FRESH)
+    # A bit per operation; the smallest int32 when not asked for.
     cluster_authorized_operations: int = field(int32, "8-10", default=-2147483648)
+    # REBOOTSTRAP_REQUIRED: forget what is known and begin with bootstrap.servers.
     error_code: int = field(int16, "13+", ignorable=True, default=0)
 
     class MetadataResponseBroker(Struct):
@@ -36,6 +59,8 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
         rack: str | None = field(string, "1+", nullable="1+", ignorable=True, default=None)
 
     class MetadataResponseTopic(Struct):
+        # UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: not there (yet). INVALID_TOPIC_EXCEPTION:
+        # no legal name. TOPIC_AUTHORIZATION_FAILED. LEADER_NOT_AVAILABLE: being created.
         error_code: int = field(int16, "0+", default=0)
         name: str | None = field(string, "0+", nullable="12+", default="")
         topic_id: bytes = field(uuid, "10+", ignorable=True, default=ZERO_UUID)
@@ -46,8 +71,11 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
         topic_authorized_operations: int = field(int32, "8+", default=-2147483648)
 
     class MetadataResponsePartition(Struct):
+        # LEADER_NOT_AVAILABLE: no leader now. LISTENER_NOT_FOUND: the leader lacks this listener.
+        # REPLICA_NOT_AVAILABLE, in version 0 only: a replica or in-sync replica is not alive.
         error_code: int = field(int16, "0+", default=0)
         partition_index: int = field(int32, "0+", default=0)
+        # -1 when there is none.
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "7+", ignorable=True, default=-1)
         replica_nodes: list[int] = field(array(int32), "0+", default=FRESH)
@@ -58,6 +86,7 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
 class MetadataRequest(
     Request[MetadataResponse], api_key=3, versions="0-13", flexible="9+", listeners=("broker",)
 ):
+    # Null: all (version 0: empty means all).
     topics: list[MetadataRequestTopic] | None = field(
         array("MetadataRequestTopic"), "0+", nullable="1+", default=FRESH
     )
@@ -66,5 +95,6 @@ class MetadataRequest(
     include_topic_authorized_operations: bool = field(boolean, "8+", default=False)
 
     class MetadataRequestTopic(Struct):
+        # With an id the name is null. Ids before version 12 are INVALID_REQUEST.
         topic_id: bytes = field(uuid, "10+", ignorable=True, default=ZERO_UUID)
         name: str | None = field(string, "0+", nullable="10+", default="")

@@ -1,4 +1,20 @@
-"""OffsetFetch (API key 9), versions 1-10."""
+"""OffsetFetch (API key 9), versions 1-10.
+
+Reads committed offsets of groups from their coordinator.
+
+Behaviour
+- A partition without a commit has offset -1 and no error. Null topics ask for all that there are.
+- With `require_stable`, a partition with an offset of an open transaction is
+  UNSTABLE_OFFSET_COMMIT (KIP-447); the client asks again.
+- A group that does not exist has no offsets; that is no error.
+- Authorisation: DESCRIBE on the group and on each topic; topics that may not be seen are left out
+  of an answer for all.
+
+Versions
+- 2 error code for the whole, null topics. 5 leader epoch. 6 flexible. 7 require stable.
+- 8 several groups in a request: fields of one group end with 7. 9 member id and epoch (KIP-848).
+- 10 topic ids.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +40,8 @@ class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
     topics: list[OffsetFetchResponseTopic] = field(
         array("OffsetFetchResponseTopic"), "0-7", default=FRESH
     )
+    # NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS,
+    # GROUP_AUTHORIZATION_FAILED. In version 1, which lacks it, each partition carries the error.
     error_code: int = field(int16, "2-7", ignorable=True, default=0)
     groups: list[OffsetFetchResponseGroup] = field(
         array("OffsetFetchResponseGroup"), "8+", default=FRESH
@@ -47,6 +65,7 @@ class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = field(
             array("OffsetFetchResponseTopics"), "8+", default=FRESH
         )
+        # As above, for one group; also UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
         error_code: int = field(int16, "8+", default=0)
 
     class OffsetFetchResponseTopics(Struct):
@@ -58,9 +77,11 @@ class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
 
     class OffsetFetchResponsePartitions(Struct):
         partition_index: int = field(int32, "8+", default=0)
+        # -1: none.
         committed_offset: int = field(int64, "8+", default=0)
         committed_leader_epoch: int = field(int32, "8+", ignorable=True, default=-1)
         metadata: str | None = field(string, "8+", nullable="8+", default="")
+        # UNSTABLE_OFFSET_COMMIT: ask again. UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED.
         error_code: int = field(int16, "8+", default=0)
 
 
@@ -68,6 +89,7 @@ class OffsetFetchRequest(
     Request[OffsetFetchResponse], api_key=9, versions="1-10", flexible="6+", listeners=("broker",)
 ):
     group_id: str = field(string, "0-7", default="")
+    # Null from 2 on: all topics.
     topics: list[OffsetFetchRequestTopic] | None = field(
         array("OffsetFetchRequestTopic"), "0-7", nullable="2-7", default=FRESH
     )
@@ -83,6 +105,7 @@ class OffsetFetchRequest(
     class OffsetFetchRequestGroup(Struct):
         group_id: str = field(string, "8+", default="")
         member_id: str | None = field(string, "9+", nullable="9+", ignorable=True, default=None)
+        # -1 unless the sender is a member of the consumer protocol; checked if given.
         member_epoch: int = field(int32, "9+", ignorable=True, default=-1)
         topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = field(
             array("OffsetFetchRequestTopics"), "8+", nullable="8+", default=FRESH

@@ -1,4 +1,17 @@
-"""OffsetForLeaderEpoch (API key 23), versions 2-4."""
+"""OffsetForLeaderEpoch (API key 23), versions 2-4.
+
+Asks where a leader epoch ended in the leader's log. Consumers and followers use it to find where
+their log or position left the leader's (KIP-101, KIP-279, KIP-320).
+
+Behaviour
+- Answers the largest epoch up to the one asked for, and the first offset of the epoch after it;
+  for the present epoch the log end (for consumers: the high watermark). Epoch and offset -1 when
+  the epoch lies before all that is known.
+- Authorisation: DESCRIBE on the topic; CLUSTER_ACTION for followers.
+
+Versions
+- 2 check of the current leader epoch. 3 replica id. 4 flexible.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +42,9 @@ class OffsetForLeaderEpochResponse(Response, api_key=23, versions="2-4", flexibl
         )
 
     class EpochEndOffset(Struct):
+        # FENCED_LEADER_EPOCH: the asker is behind. UNKNOWN_LEADER_EPOCH: the broker is.
+        # NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION: look for the leader.
+        # OFFSET_NOT_AVAILABLE: a new leader does not know its high watermark yet.
         error_code: int = field(int16, "0+", default=0)
         partition: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "1+", ignorable=True, default=-1)
@@ -42,6 +58,7 @@ class OffsetForLeaderEpochRequest(
     flexible="4+",
     listeners=("broker",),
 ):
+    # -1 consumers, -2 tools that may see beyond the high watermark.
     replica_id: int = field(int32, "3+", ignorable=True, default=-2)
     topics: list[OffsetForLeaderTopic] = field(array("OffsetForLeaderTopic"), "0+", default=FRESH)
 
@@ -53,5 +70,6 @@ class OffsetForLeaderEpochRequest(
 
     class OffsetForLeaderPartition(Struct):
         partition: int = field(int32, "0+", default=0)
+        # -1 skips the check, see the errors.
         current_leader_epoch: int = field(int32, "2+", ignorable=True, default=-1)
         leader_epoch: int = field(int32, "0+", default=0)

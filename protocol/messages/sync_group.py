@@ -1,4 +1,16 @@
-"""SyncGroup (API key 14), versions 0-5."""
+"""SyncGroup (API key 14), versions 0-5.
+
+Hands out the assignment of a classic group. The leader brings it, everybody waits for it.
+
+Behaviour
+- Followers' requests wait until the leader's has come and was written to the offsets topic. A
+  leader that stays away for the rebalance timeout makes the group rebalance again.
+- In a stable group the present assignment is answered at once.
+- Authorisation: READ on the group.
+
+Versions
+- 3 static members. 4 flexible. 5 protocol type and name are checked and answered (KIP-559).
+"""
 
 from __future__ import annotations
 
@@ -18,6 +30,9 @@ from protocol.schema import (
 
 class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
     throttle_time_ms: int = field(int32, "1+", ignorable=True, default=0)
+    # REBALANCE_IN_PROGRESS: join again. ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID: join anew.
+    # INCONSISTENT_GROUP_PROTOCOL: type or name differ from the group's. FENCED_INSTANCE_ID: fatal.
+    # NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: as everywhere.
     error_code: int = field(int16, "0+", default=0)
     protocol_type: str | None = field(string, "5+", nullable="5+", ignorable=True, default=None)
     protocol_name: str | None = field(string, "5+", nullable="5+", ignorable=True, default=None)
@@ -33,6 +48,7 @@ class SyncGroupRequest(
     group_instance_id: str | None = field(string, "3+", nullable="3+", default=None)
     protocol_type: str | None = field(string, "5+", nullable="5+", ignorable=True, default=None)
     protocol_name: str | None = field(string, "5+", nullable="5+", ignorable=True, default=None)
+    # Only from the leader; a member without one gets an empty one.
     assignments: list[SyncGroupRequestAssignment] = field(
         array("SyncGroupRequestAssignment"), "0+", default=FRESH
     )

@@ -1,4 +1,11 @@
-"""UnregisterBroker (API key 64), version 0."""
+"""UnregisterBroker (API key 64), version 0.
+
+Forgets a broker that is gone for good. Forwarded to the active controller.
+
+Behaviour
+- Its replicas stay assigned; the broker registers again if it starts again.
+- Authorisation: ALTER on the cluster.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,7 @@ from protocol.schema import Request, Response, field, int16, int32, string
 
 class UnregisterBrokerResponse(Response, api_key=64, versions="0", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
+    # BROKER_ID_NOT_REGISTERED: no such broker. NOT_CONTROLLER: forward again. REQUEST_TIMED_OUT.
     error_code: int = field(int16, "0+", default=0)
     error_message: str | None = field(string, "0+", nullable="0+", default="")
 

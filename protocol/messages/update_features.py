@@ -1,4 +1,15 @@
-"""UpdateFeatures (API key 57), versions 0-2."""
+"""UpdateFeatures (API key 57), versions 0-2.
+
+Finalises feature levels of the whole cluster, `metadata.version` among them (KIP-584, KIP-778).
+
+Behaviour
+- All updates happen or none (2); each level must be supported by every registered node. Level 0
+  turns a feature off. Going back needs an upgrade type that allows it.
+- Forwarded to the active controller. Authorisation: ALTER on the cluster.
+
+Versions
+- 0 a flag allows going back. 1 upgrade type, validate only. 2 one error for all.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +30,9 @@ from protocol.schema import (
 
 class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
+    # INVALID_UPDATE_VERSION: not supported by a node, a forbidden step, or in conflict with
+    # another feature. FEATURE_UPDATE_FAILED. INVALID_REQUEST: named twice or no level.
+    # NOT_CONTROLLER: forward again.
     error_code: int = field(int16, "0+", default=0)
     error_message: str | None = field(string, "0+", nullable="0+", default="")
     results: list[UpdatableFeatureResult] = field(
@@ -27,6 +41,7 @@ class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"
 
     class UpdatableFeatureResult(Struct):
         feature: str = field(string, "0+", default="")
+        # As above, for one feature (0-1).
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "0+", nullable="0+", default="")
 
@@ -46,4 +61,5 @@ class UpdateFeaturesRequest(
         feature: str = field(string, "0+", default="")
         max_version_level: int = field(int16, "0+", default=0)
         allow_downgrade: bool = field(boolean, "0", default=False)
+        # 1 upgrade only, 2 going back without loss allowed, 3 going back with loss allowed.
         upgrade_type: int = field(int8, "1+", default=1)

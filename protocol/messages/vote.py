@@ -1,4 +1,18 @@
-"""Vote (API key 52), versions 0-2."""
+"""Vote (API key 52), versions 0-2.
+
+KRaft: a node asks a voter for its vote, or with `pre_vote` whether it would get one (KIP-595,
+KIP-996).
+
+Behaviour
+- One vote per epoch, remembered on disk before it is given. It is granted to a log that is at
+  least as up to date: larger last epoch, or the same and an end offset not smaller.
+- A pre-vote changes nothing: no epoch is raised, no vote is recorded; refused by who hears a
+  leader.
+- Whoever sees a larger epoch moves to it. Sent to every voter.
+
+Versions
+- 1 voter and directory ids (KIP-853). 2 pre-vote; the candidate is called replica.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +35,7 @@ from protocol.schema import (
 
 
 class VoteResponse(Response, api_key=52, versions="0-2", flexible="0+"):
+    # INCONSISTENT_CLUSTER_ID. INVALID_REQUEST: other topics than the metadata log.
     error_code: int = field(int16, "0+", default=0)
     topics: list[TopicData] = field(array("TopicData"), "0+", default=FRESH)
     node_endpoints: list[NodeEndpoint] = field(array("NodeEndpoint"), "1+", tag=0, default=FRESH)
@@ -33,7 +48,10 @@ class VoteResponse(Response, api_key=52, versions="0-2", flexible="0+"):
 
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
+        # FENCED_LEADER_EPOCH: the sender's epoch is old, see leader_epoch. INVALID_VOTER_KEY.
+        # INCONSISTENT_VOTER_SET: sender or receiver is no voter.
         error_code: int = field(int16, "0+", default=0)
+        # -1 if the receiver knows none in leader_epoch.
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", default=0)
         vote_granted: bool = field(boolean, "0+", default=False)
@@ -47,7 +65,9 @@ class VoteResponse(Response, api_key=52, versions="0-2", flexible="0+"):
 class VoteRequest(
     Request[VoteResponse], api_key=52, versions="0-2", flexible="0+", listeners=("controller",)
 ):
+    # Another cluster's is INCONSISTENT_CLUSTER_ID.
     cluster_id: str | None = field(string, "0+", nullable="0+", default=None)
+    # Who is asked; if it is not the receiver: INVALID_VOTER_KEY.
     voter_id: int = field(int32, "1+", ignorable=True, default=-1)
     topics: list[TopicData] = field(array("TopicData"), "0+", default=FRESH)
 
@@ -59,10 +79,12 @@ class VoteRequest(
 
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
+        # The epoch voted for; with pre_vote the sender's present one.
         replica_epoch: int = field(int32, "0+", default=0)
         replica_id: int = field(int32, "0+", default=0)
         replica_directory_id: bytes = field(uuid, "1+", ignorable=True, default=ZERO_UUID)
         voter_directory_id: bytes = field(uuid, "1+", ignorable=True, default=ZERO_UUID)
         last_offset_epoch: int = field(int32, "0+", default=0)
+        # The end of the sender's log, with the epoch of its last record.
         last_offset: int = field(int64, "0+", default=0)
         pre_vote: bool = field(boolean, "2+", default=False)

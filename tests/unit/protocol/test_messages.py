@@ -45,3 +45,18 @@ def test_removed_apis_have_none(key: ApiKey) -> None:
 
 def test_only_what_is_asked_for_is_imported() -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+
+
+def test_headings_say_the_versions() -> None:
+    """The first line of each module names API key and versions as the classes do."""
+    for key in ApiKey:
+        if key in REMOVED_APIS:
+            continue
+        request = request_class(key)
+        heading = (sys.modules[request.__module__].__doc__ or "").splitlines()[0]
+        plural = "" if len(request.VERSIONS.each()) == 1 else "s"
+        name = request.__name__.removesuffix("Request")
+        expected = f"{name} (API key {int(key)}), version{plural} {request.VERSIONS}"
+        if request.UNSTABLE:
+            expected += f"; version {request.UNSTABLE} is unstable"
+        assert heading == expected + "."
