@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping
 
 import uvloop
@@ -110,7 +111,11 @@ async def _serve(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         await _stop(node)
-    return 1 if node.failed.done() else 0
+    if not node.failed.done():
+        return 0
+    name, error = node.failed.result()
+    sys.stderr.write(f"kraftbox: the node had to stop: {name}: {error!r}\n")
+    return 1
 
 
 async def _wait(event: asyncio.Event) -> None:

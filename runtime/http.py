@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import h11
 
@@ -74,10 +74,10 @@ class _HttpConnection(asyncio.Protocol):
         self._idle: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not an isinstance check: uvloop's transports are no subclasses.
+        self._transport = cast(asyncio.Transport, transport)
         if len(self._server.connections) >= CONNECTIONS_MAX:
-            transport.abort()
+            self._transport.abort()
             return
         self._server.connections.add(self)
         self._arm_idle()

@@ -7,7 +7,7 @@ prints Kafka's error name and message, and exits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Annotated, TypeVar
 
 import typer
@@ -16,7 +16,7 @@ from kraftbox.cli.output import CommandFailed
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.schema import Request, Response
+from protocol.schema import Request, Response, Struct
 from protocol.transport.client import Connection
 
 T = TypeVar("T")
@@ -27,6 +27,14 @@ REQUEST_MS_MAX = 30_000
 CONNECT_MS_MAX = 5_000
 RETRIES_MAX = 50
 RETRY_MS = 100
+
+_MOVING = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
 
 BootstrapOption = Annotated[
     str,
@@ -161,6 +169,12 @@ class Client:
     async def ask_coordinator(
         self, group: str, request: Request[R], *, version: int | None = None
     ) -> R:
+        """Ask the node that coordinates a group; again while it moves or loads."""
+        for _ in range(RETRIES_MAX - 1):
+            reply = await self.send(request, node=await self.coordinator(group), version=version)
+            if not _MOVING & set(_error_codes(reply)):
+                return reply
+            await asyncio.sleep(RETRY_MS / 1000)
         return await self.send(request, node=await self.coordinator(group), version=version)
 
     async def _somebody(self) -> Connection:
@@ -188,3 +202,14 @@ class Client:
 
     async def _connect(self, host: str, port: int) -> Connection:
         return await Connection.connect(host, port, client_id=CLIENT_ID, timeout_ms=CONNECT_MS_MAX)
+
+
+def _error_codes(message: Struct) -> Iterator[int]:
+    """Every error code in a response, wherever it stands."""
+    for name, value in message.items():
+        if name == "error_code":
+            yield value
+        elif isinstance(value, list):
+            for entry in value:
+                if isinstance(entry, Struct):
+                    yield from _error_codes(entry)

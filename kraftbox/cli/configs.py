@@ -24,6 +24,7 @@ SOURCES = {
     7: "client metrics",
     8: "group",
 }
+DEFAULT = 5
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
@@ -51,7 +52,7 @@ def describe(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Show what was set, where it comes from, and with --all every default."""
+    """Show what differs from the defaults and where it comes from; with --all everything."""
     kind, name = resource(topic, broker, group)
     request = DescribeConfigsRequest(
         resources=[
@@ -66,7 +67,7 @@ def describe(
     node = int(name) if kind == BROKER and name.isdigit() else None
     result = run(bootstrap, lambda client: client.send(request, node=node)).results[0]
     check(result.error_code, name, result.error_message)
-    shown = [c for c in result.configs if everything or c.config_source not in (4, 5)]
+    shown = [c for c in result.configs if everything or c.config_source != DEFAULT]
     shown.sort(key=lambda config: config.name)
     if as_json:
         say_json([_config_json(config) for config in shown])

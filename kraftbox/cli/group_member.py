@@ -161,9 +161,6 @@ class GroupMember:
             if reply.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self._member_id = ""
                 continue
-            if reply.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                await asyncio.sleep(0.1)
-                continue
             check(reply.error_code, self._group)
             self._member_id, self._generation = reply.member_id, reply.generation_id
             return reply

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import uvloop
 
 from runtime.http import HttpServer, Response, text_response
 from runtime.tasks import Supervisor
@@ -45,6 +46,19 @@ async def exchange(address: tuple[str, int], data: bytes) -> bytes:
 def request(path: str, method: str = "GET", close: bool = True) -> bytes:
     connection = "Connection: close\r\n" if close else ""
     return f"{method} {path} HTTP/1.1\r\nHost: x\r\n{connection}\r\n".encode()
+
+
+def test_under_uvloop():
+    async def scenario() -> bytes:
+        supervisor = Supervisor()
+        server = HttpServer({"/x": lambda: Response(200, "text/plain", many())}, supervisor)
+        reply = await exchange(await server.start("127.0.0.1", 0), request("/x"))
+        await server.close()
+        await supervisor.close()
+        return reply
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert b"piece 2\n" in runner.run(scenario())
 
 
 async def test_fixed_body(address):
