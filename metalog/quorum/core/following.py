@@ -134,7 +134,7 @@ class FollowingReplica(Replica):
         """What is below the leader's mark and durable here is committed for this replica."""
         self._leader_high_watermark = max(self._leader_high_watermark, offset)
         committed = min(self._leader_high_watermark, self._flushed_end)
-        if committed > (-1 if self.high_watermark is None else self.high_watermark):
+        if committed > (self.high_watermark or 0):
             self.high_watermark = committed
             self._effects.append(HighWatermarkAdvanced(committed))
 

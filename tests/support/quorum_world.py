@@ -1,0 +1,442 @@
+"""A simulated world of quorum cores: network, disks, clients, crashes; one seed decides it all.
+
+The cores are the real ones. A message takes a while, may be lost, or finds the link cut. A disk
+forgets at a crash what was not flushed, except for a random part of it. After every event the
+world checks the promises of the quorum (M1-M10, M14); the first broken one raises `Broken`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from metalog.quorum.core import messages as m
+from metalog.quorum.core.quorum import QuorumCore
+from metalog.quorum.core.replica import Timing
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
+from protocol.errors import ErrorCode
+
+LEADER_CHANGE = "leader change"
+FETCH_RECORDS = 5
+CALL_TIMEOUT_MS = 500.0
+
+
+class Broken(AssertionError):
+    """A promise does not hold."""
+
+
+class Entry(NamedTuple):
+    epoch: int
+    value: Any
+
+
+class ModelLog:
+    """The log of one node in memory, one record per offset."""
+
+    start_offset = 0
+    start_epoch = 0
+    latest_snapshot = None
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.durable: list[Entry] = []
+        self.truncations = 0
+
+    @property
+    def end_offset(self) -> int:
+        return len(self.entries)
+
+    @property
+    def last_epoch(self) -> int:
+        return self.entries[-1].epoch if self.entries else 0
+
+    def end_offset_for_epoch(self, epoch: int) -> m.OffsetAndEpoch:
+        end = 0
+        found = 0
+        for offset, entry in enumerate(self.entries):
+            if entry.epoch > epoch:
+                break
+            end, found = offset + 1, entry.epoch
+        return m.OffsetAndEpoch(end, found)
+
+    def crash(self, rng: random.Random) -> None:
+        common = 0
+        for mine, safe in zip(self.entries, self.durable, strict=False):
+            if mine != safe:
+                break
+            common += 1
+        if common == len(self.durable):
+            keep = rng.randint(len(self.durable), max(len(self.durable), len(self.entries)))
+            self.entries = self.entries[:keep]
+        else:
+            self.entries = list(self.durable)
+        self.durable = list(self.entries)
+
+
+class Node:
+    """One replica: its core, its disk, and what would be its driver."""
+
+    def __init__(self, world: World, key: ReplicaKey) -> None:
+        self.world = world
+        self.key = key
+        self.log = ModelLog()
+        self.saved = m.QuorumState()
+        self.core: QuorumCore | None = None
+        self.life = 0
+        self.queue: list[Any] = []
+        self.draining = False
+        self.persisting = False
+        self.flushing = False
+        self.fetched: list[Entry] = []
+        self.answers: dict[int, Callable[[Any], None]] = {}
+        self.high_watermark = 0
+
+    def start(self) -> None:
+        world = self.world
+        self.life += 1
+        self.queue, self.answers = [], {}
+        self.draining = self.persisting = self.flushing = False
+        self.high_watermark = 0
+        self.core = world.make_core(
+            node=self.key,
+            log=self.log,
+            state=self.saved,
+            voters=world.voters,
+            voters_in_log=True,
+            timing=world.timing,
+            jitter=lambda bound: world.rng.randrange(bound),
+        )
+        self.step(m.Start())
+
+    def stop(self) -> None:
+        self.life += 1
+        self.core = None
+        self.log.crash(self.world.rng)
+
+    def wipe(self) -> None:
+        """A new disk: nothing is left, the directory has another id."""
+        self.log = ModelLog()
+        self.saved = m.QuorumState()
+        self.key = ReplicaKey(self.key.id, bytes([self.key.directory_id[0] + 1]) * 16)
+
+    def later(self, delay_ms: float, work: Callable[[], None]) -> None:
+        """Unless the node has died meanwhile."""
+        life = self.life
+        self.world.later(delay_ms, lambda: work() if self.life == life else None)
+
+    def step(self, event: m.Event) -> None:
+        core = self.core
+        assert core is not None
+        self.queue.extend(core.step(event, self.world.now_ms))
+        self.drain()
+        deadline_ms = core.next_deadline_ms()
+        if deadline_ms is not None:
+            self.later(max(0.1, deadline_ms - self.world.now_ms), self.tick)
+
+    def tick(self) -> None:
+        assert self.core is not None
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self.world.now_ms:
+            self.step(m.Tick())
+
+    def drain(self) -> None:
+        if self.draining:
+            return
+        self.draining = True
+        while self.queue and not self.persisting:
+            self.carry_out(self.queue.pop(0))
+        self.draining = False
+
+    def carry_out(self, effect: m.Effect) -> None:
+        world = self.world
+        match effect:
+            case m.PersistState():
+                self.persisting = True
+                self.later(world.disk_ms(), lambda: self.persisted(effect.state))
+            case m.AppendLeaderChange():
+                self.append(LEADER_CHANGE)
+            case m.AppendFetched():
+                self.log.entries += self.fetched
+                self.fetched = []
+                self.flush()
+            case m.TruncateLog():
+                world.truncated(self, effect.end_offset)
+                self.log.entries = self.log.entries[: effect.end_offset]
+                self.log.durable = self.log.durable[: effect.end_offset]
+                self.log.truncations += 1
+                self.step(m.LogTruncated())
+            case m.HighWatermarkAdvanced():
+                self.high_watermark = effect.offset
+                world.committed(self, effect.offset)
+            case m.ReplyVote() | m.ReplyEpoch() | m.ReplyFetch():
+                self.answers.pop(effect.token)(effect)
+            case m.SendVote() | m.SendBeginEpoch() | m.SendEndEpoch() | m.SendFetch():
+                world.send(self, effect)
+
+    def persisted(self, state: m.QuorumState) -> None:
+        if state.epoch < self.saved.epoch:
+            raise Broken(f"M2: the persisted epoch of {self.key.id} fell")
+        self.saved = state
+        self.persisting = False
+        self.drain()
+
+    def append(self, value: Any) -> None:
+        assert self.core is not None
+        self.log.entries.append(Entry(self.core.epoch, value))
+        self.flush()
+
+    def flush(self) -> None:
+        if self.flushing:
+            return
+        self.flushing = True
+        target, truncations = list(self.log.entries), self.log.truncations
+        self.later(self.world.disk_ms(), lambda: self.flushed(target, truncations))
+
+    def flushed(self, target: list[Entry], truncations: int) -> None:
+        self.flushing = False
+        if truncations == self.log.truncations:
+            self.log.durable = target
+            self.step(m.Flushed(len(target)))
+        if len(self.log.durable) < self.log.end_offset:
+            self.flush()
+
+    def ask(self, make: Callable[[int], m.Event], then: Callable[[Any], None]) -> None:
+        token = next(self.world.tokens)
+        self.answers[token] = then
+        self.step(make(token))
+
+
+class Call:
+    """One request on its way to another node, and its answer on the way back."""
+
+    def __init__(self, world: World, sender: Node, effect: Any) -> None:
+        to = effect.to
+        if to is None:
+            to = world.rng.choice([n for n in world.nodes if n != sender.key.id])
+        self.world = world
+        self.sender = sender
+        self.life = sender.life
+        self.effect = effect
+        self.asked = -1 if effect.to is None else effect.to
+        self.receiver = world.nodes[to]
+        self.over = False
+
+    def fail(self) -> None:
+        if not self.over:
+            self.over = True
+            self.sender.step(m.RequestFailed(self.asked, _KINDS[type(self.effect)]))
+
+    def deliver(self) -> None:
+        receiver = self.receiver
+        if receiver.core is not None:
+            make = self.world.request
+            receiver.ask(lambda token: make(self.sender, receiver, self.effect, token), self.answer)
+
+    def answer(self, reply: Any) -> None:
+        receiver, world = self.receiver, self.world
+        records: list[Entry] = []
+        if isinstance(reply, m.ReplyFetch) and not reply.error and reply.diverging is None:
+            records = receiver.log.entries[reply.fetch_offset :][:FETCH_RECORDS]
+        mark = receiver.core.high_watermark if receiver.core else None
+        if world.reaches(self.sender.key.id, receiver.key.id):
+            delay_ms = world.rng.uniform(1, 20)
+            world.later(delay_ms, lambda: self.arrive(reply, records, -1 if mark is None else mark))
+
+    def arrive(self, reply: Any, records: list[Entry], high_watermark: int) -> None:
+        sender, to = self.sender, self.receiver.key.id
+        if self.over or sender.life != self.life:
+            return
+        self.over = True
+        epoch, leader_id = reply.epoch, reply.leader_id
+        match reply:
+            case m.ReplyVote():
+                pre_vote = self.effect.pre_vote
+                sender.step(m.VoteAnswered(to, epoch, leader_id, reply.granted, pre_vote))
+            case m.ReplyEpoch():
+                begin = isinstance(self.effect, m.SendBeginEpoch)
+                ok = reply.error is ErrorCode.NONE
+                sender.step(m.EpochAnswered(to, epoch, leader_id, begin, ok))
+            case m.ReplyFetch():
+                sender.fetched = records
+                sender.step(
+                    m.FetchAnswered(
+                        self.asked,
+                        epoch,
+                        leader_id,
+                        reply.error,
+                        high_watermark,
+                        reply.diverging,
+                        reply.snapshot,
+                        len(records),
+                    )
+                )
+
+
+class World:
+    """`run` until a time; `invariants` hold after every event or `Broken` is raised."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        voters: int,
+        observers: int = 0,
+        make_core: Callable[..., QuorumCore] = QuorumCore,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.now_ms = 0.0
+        self.make_core = make_core
+        self.timing = Timing(
+            election_timeout_ms=1000, fetch_timeout_ms=2000, election_backoff_max_ms=500
+        )
+        self.loss = 0.0
+        self.cut: set[frozenset[int]] = set()
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = itertools.count()
+        self.tokens = itertools.count(1)
+        keys = [ReplicaKey(i, bytes([10 * i]) * 16) for i in range(1, voters + observers + 1)]
+        self.voters = VoterSet(Voter(key) for key in keys[:voters])
+        self.nodes = {key.id: Node(self, key) for key in keys}
+        self.leaders: dict[int, int] = {}
+        self.votes: dict[tuple[int, ReplicaKey], ReplicaKey] = {}
+        self.log: list[Entry] = []
+        self.values = itertools.count()
+        self.max_committed = 0
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+        self.later(0, self.client)
+
+    @property
+    def live(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.core is not None]
+
+    def leader(self) -> Node | None:
+        """The live leader of the highest epoch."""
+        leaders = [node for node in self.live if node.core is not None and node.core.is_leader]
+        return max(leaders, key=lambda node: node.core.epoch if node.core else 0, default=None)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def later(self, delay_ms: float, work: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.order), work))
+
+    def disk_ms(self) -> float:
+        return self.rng.uniform(0.1, 20)
+
+    def run(self, duration_ms: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Whether `until` came true within the time."""
+        end_ms = self.now_ms + duration_ms
+        while self.events and self.events[0][0] <= end_ms:
+            at_ms, _, work = heapq.heappop(self.events)
+            self.now_ms = at_ms
+            work()
+            self.check()
+            if until():
+                return True
+        self.now_ms = end_ms
+        return until()
+
+    # --- clients and network ------------------------------------------------------------------
+
+    def client(self) -> None:
+        for node in self.live:
+            core = node.core
+            if core is not None and core.is_leader and not node.queue and not node.persisting:
+                node.append(next(self.values))
+        self.later(self.rng.uniform(5, 50), self.client)
+
+    def reaches(self, a: int, b: int) -> bool:
+        return frozenset((a, b)) not in self.cut and self.rng.random() >= self.loss
+
+    def send(self, sender: Node, effect: Any) -> None:
+        call = Call(self, sender, effect)
+        sender.later(CALL_TIMEOUT_MS, call.fail)
+        if self.reaches(sender.key.id, call.receiver.key.id):
+            self.later(self.rng.uniform(1, 20), call.deliver)
+
+    def request(self, sender: Node, receiver: Node, effect: Any, token: int) -> Any:
+        voter = self.voters.get(receiver.key.id)
+        key = receiver.key if voter is None else voter.key
+        match effect:
+            case m.SendVote():
+                return m.VoteAsked(
+                    token, sender.key, effect.epoch, effect.last, effect.pre_vote, key
+                )
+            case m.SendBeginEpoch():
+                return m.BeginEpochAsked(token, sender.key.id, effect.epoch, voter=key)
+            case m.SendEndEpoch():
+                return m.EndEpochAsked(token, sender.key.id, effect.epoch, effect.preferred)
+            case m.SendFetch():
+                return m.FetchAsked(
+                    token, sender.key, effect.epoch, effect.fetch_offset, effect.last_epoch
+                )
+        raise TypeError(effect)
+
+    # --- promises -----------------------------------------------------------------------------
+
+    def truncated(self, node: Node, end_offset: int) -> None:
+        if end_offset < node.high_watermark:
+            raise Broken(f"M10: node {node.key.id} truncates below its high watermark")
+
+    def committed(self, node: Node, offset: int) -> None:
+        """M14: what is committed at an offset is the same everywhere and for ever."""
+        mine = node.log.entries[:offset]
+        if len(mine) < offset:
+            raise Broken(f"node {node.key.id} commits {offset}, its log ends at {len(mine)}")
+        known = min(len(self.log), offset)
+        if mine[:known] != self.log[:known]:
+            raise Broken(f"M14: node {node.key.id} commits another record below {known}")
+        self.log.extend(mine[known:])
+
+    def check(self) -> None:
+        for node in self.nodes.values():
+            states = [(node.saved.epoch, node.saved.leader_id)]
+            if node.core is not None:
+                states.append((node.core.epoch, node.core.leader_id))
+                node.core.validate()
+            for epoch, leader_id in states:
+                if leader_id is not None and self.leaders.setdefault(epoch, leader_id) != leader_id:
+                    raise Broken(f"M1: epoch {epoch} has two leaders")
+            voted = node.saved.voted
+            if voted is not None:
+                key = (node.saved.epoch, node.key)
+                if self.votes.setdefault(key, voted) != voted:
+                    raise Broken(f"M3: {node.key} voted twice in epoch {node.saved.epoch}")
+        leader = self.leader()
+        if leader is not None and leader.core is not None:
+            self.check_leader(leader, leader.core)
+
+    def check_leader(self, leader: Node, core: QuorumCore) -> None:
+        mark = core.high_watermark or 0
+        have = sum(self.nodes[v.id].log.entries[:mark] == self.log[:mark] for v in self.voters)
+        if len(self.log) >= mark and have < self.voters.majority:
+            raise Broken(f"M8: only {have} voters have what is committed below {mark}")
+        newest = core.epoch == max(self.leaders, default=0)
+        if newest and leader.log.entries[: len(self.log)] != self.log[: leader.log.end_offset]:
+            raise Broken("M4: the newest leader lacks committed records")
+
+    def settle(self, *, more: int = 10, within_ms: float = 30_000) -> None:
+        """Faults stopped, everyone alive: the quorum must commit `more` records everywhere."""
+        self.loss = 0.0
+        self.cut.clear()
+        for node in self.nodes.values():
+            if node.core is None:
+                node.start()
+        goal = len(self.log) + more
+        members = [n for n in self.nodes.values() if self.voters.is_voter(n.key)]
+        if not self.run(within_ms, lambda: all(n.high_watermark >= goal for n in members)):
+            roles = {n.key.id: (n.core.role, n.core.epoch) for n in self.live if n.core}
+            raise Broken(f"M20: no progress to {goal}; {roles}, committed {len(self.log)}")
+
+
+_KINDS = {
+    m.SendVote: m.RequestKind.VOTE,
+    m.SendBeginEpoch: m.RequestKind.BEGIN_EPOCH,
+    m.SendEndEpoch: m.RequestKind.END_EPOCH,
+    m.SendFetch: m.RequestKind.FETCH,
+}

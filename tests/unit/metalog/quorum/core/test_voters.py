@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+A, B, OTHER_A = ReplicaKey(1, b"a" * 16), ReplicaKey(2, b"b" * 16), ReplicaKey(1, b"x" * 16)
+VOTERS = VoterSet([Voter(B), Voter(A, (("C", Endpoint("h", 1)), ("D", Endpoint("h", 2))))])
+
+
+def test_an_id_with_another_directory_is_not_that_voter() -> None:
+    assert VOTERS.is_voter(A) and not VOTERS.is_voter(OTHER_A)
+    assert VOTERS.is_voter(ReplicaKey(1))
+    assert not VoterSet([Voter(A)]).is_only_voter(OTHER_A)
+
+
+def test_sets_compare_by_value_and_order_by_id() -> None:
+    assert VOTERS.ids == (1, 2)
+    assert VoterSet([*VOTERS]) == VOTERS and hash(VOTERS) == hash(VoterSet([*VOTERS]))
+    assert VOTERS.without(2) == VoterSet([v for v in VOTERS if v.id == 1])
+    assert VOTERS.with_voter(Voter(OTHER_A)).get(1) == Voter(OTHER_A)
+
+
+def test_majorities() -> None:
+    assert [VoterSet(Voter(ReplicaKey(i)) for i in range(n)).majority for n in (1, 2, 3, 4, 5)] == [
+        1,
+        2,
+        2,
+        3,
+        3,
+    ]
+
+
+def test_one_change_at_a_time_overlaps() -> None:
+    c = Voter(ReplicaKey(3, b"c" * 16))
+    assert VOTERS.overlaps_majority(VOTERS.with_voter(c))
+    assert VOTERS.overlaps_majority(VOTERS.without(1))
+    assert not VOTERS.overlaps_majority(VOTERS.without(1).with_voter(c))
+
+
+def test_endpoints_by_listener() -> None:
+    voter = VOTERS.get(1)
+    assert voter is not None
+    assert voter.endpoint("D") == Endpoint("h", 2) and voter.endpoint() == Endpoint("h", 1)
+    assert voter.endpoint("E") is None
