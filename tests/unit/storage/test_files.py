@@ -1,0 +1,526 @@
+"""The contract of the file port, held by all its implementations, and what each adds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import random
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from storage.files import Crashed, DirectoryLocked, LossyFiles, MemoryFiles, RealFiles
+from storage.files import real as real_module
+
+
+@pytest.fixture(params=["real", "memory", "lossy over memory", "lossy over real"])
+def disk(request, tmp_path):
+    """(files, a directory)"""
+    real = RealFiles()
+    kinds = {
+        "real": lambda: real,
+        "memory": MemoryFiles,
+        "lossy over memory": lambda: LossyFiles(MemoryFiles()),
+        "lossy over real": lambda: LossyFiles(real),
+    }
+    files = kinds[request.param]()
+    directory = str(tmp_path / "d")
+    files.mkdirs(directory)
+    yield files, directory
+    files.close()
+    real.close()
+
+
+def test_append_and_read(disk):
+    files, d = disk
+    file = files.open(f"{d}/a", create=True)
+    assert file.append(b"hello") == 0
+    assert file.append_many([b"wor", bytearray(b"ld"), memoryview(b"!")]) == 5
+    assert file.size() == files.size(f"{d}/a") == 11
+    assert file.pread(5, 3) == b"lowor"
+    assert file.pread(100, 9) == b"d!"
+    assert file.pread(5, 11) == file.pread(5, 99) == b""
+    assert files.read(f"{d}/a") == b"helloworld!"
+
+
+def test_pwrite_and_truncate(disk):
+    files, d = disk
+    file = files.open(f"{d}/a", create=True)
+    file.append(b"0123456789")
+    file.pwrite(b"xx", 3)
+    file.pwrite(b"yy", 9)
+    assert files.read(f"{d}/a") == b"012xx5678yy"
+    file.truncate(4)
+    assert file.append(b"!") == 4
+    assert files.read(f"{d}/a") == b"012x!"
+    file.truncate(7)
+    assert files.read(f"{d}/a") == b"012x!\0\0"
+    files.fsync(file)
+    file.pwrite(b"zz", 1)
+    file.truncate(3)
+    assert file.append(b"..") == 3
+    assert files.read(f"{d}/a") == b"0zz.."
+
+
+def test_missing_things(disk):
+    files, d = disk
+    for call in (files.open, files.read, files.size, files.unlink, files.listdir):
+        with pytest.raises(FileNotFoundError):
+            call(f"{d}/none")
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{d}/none/a", create=True)
+    with pytest.raises(FileNotFoundError):
+        files.rename(f"{d}/none", f"{d}/b")
+    files.rmtree(f"{d}/none")
+    assert not files.exists(f"{d}/none")
+    with pytest.raises(OSError):
+        files.open(d)
+
+
+def test_directories(disk):
+    files, d = disk
+    files.mkdirs(f"{d}/x/y")
+    files.mkdirs(f"{d}/x/y")
+    files.touch(f"{d}/x/y/f")
+    files.touch(f"{d}/x/a")
+    assert files.listdir(f"{d}/x") == ["a", "y"]
+    assert files.isdir(f"{d}/x/y") and not files.isdir(f"{d}/x/a")
+    assert files.exists(f"{d}/x/y") and files.exists(f"{d}/x/y/f")
+    files.rename(f"{d}/x", f"{d}/z")
+    assert files.listdir(d) == ["z"]
+    assert files.listdir(f"{d}/z/y") == ["f"]
+    files.rmtree(f"{d}/z")
+    assert files.listdir(d) == []
+
+
+def test_rename_replaces_and_open_files_stay_valid(disk):
+    files, d = disk
+    a, b = files.open(f"{d}/a", create=True), files.open(f"{d}/b", create=True)
+    a.append(b"aa")
+    b.append(b"bb")
+    files.rename(f"{d}/a", f"{d}/b")
+    assert files.listdir(d) == ["b"]
+    a.append(b"!")
+    assert files.read(f"{d}/b") == b"aa!"
+    files.unlink(f"{d}/b")
+    assert a.pread(9, 0) == b"aa!"
+
+
+def test_files_of_a_renamed_directory_stay_valid(disk):
+    files, d = disk
+    files.mkdirs(f"{d}/x")
+    file = files.open(f"{d}/x/f", create=True)
+    file.append(b"1")
+    files.rename(f"{d}/x", f"{d}/y")
+    file.append(b"2")
+    files.fsync(file)
+    assert files.read(f"{d}/y/f") == b"12"
+
+
+def test_write_atomic_and_touch(disk):
+    files, d = disk
+    files.write_atomic(f"{d}/a", b"one")
+    files.write_atomic(f"{d}/a", b"2")
+    files.touch(f"{d}/a")
+    files.touch(f"{d}/b")
+    assert files.read(f"{d}/a") == b"2"
+    assert files.read(f"{d}/b") == b""
+    assert files.listdir(d) == ["a", "b"]
+
+
+async def test_flush_run_and_pread(disk):
+    files, d = disk
+    one, two = (files.open(f"{d}/{name}", create=True) for name in "ab")
+    one.append(b"12345")
+    two.append(b"678")
+    await files.flush([one, two])
+    await files.flush([one, two])
+    assert await files.run(lambda a, b: a + b, 1, 2) == 3
+    assert await files.pread(one, 3, 1) == b"234"
+
+
+def test_one_lock_per_path(disk):
+    files, d = disk
+    release = files.lock(f"{d}/.lock")
+    with pytest.raises(DirectoryLocked):
+        files.lock(f"{d}/.lock")
+    release()
+    release()
+    files.lock(f"{d}/.lock")()
+    assert files.exists(f"{d}/.lock")
+
+
+def test_disk_usage(disk):
+    files, d = disk
+    total, usable = files.disk_usage(d)
+    assert total >= usable > 0
+
+
+# RealFiles -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real():
+    files = RealFiles(fd_budget=16)
+    yield files
+    files.close()
+
+
+def test_descriptors_stay_within_the_budget(real, tmp_path):
+    handles = [real.open(str(tmp_path / f"{at}"), create=True) for at in range(60)]
+    for turn in range(3):
+        for at, file in enumerate(handles):
+            assert file.append(b"%03d" % at) == turn * 3
+            assert real.open_descriptors <= 16
+    for at, file in enumerate(handles):
+        assert file.pread(99, 0) == b"%03d" % at * 3
+    for file in handles:
+        file.close()
+    assert real.open_descriptors == 0
+
+
+def test_a_reopened_file_is_found_where_it_was_renamed_to(real, tmp_path):
+    os.mkdir(tmp_path / "x")
+    file = real.open(str(tmp_path / "x/f"), create=True)
+    file.append(b"1")
+    file.release()
+    real.rename(str(tmp_path / "x"), str(tmp_path / "y"))
+    real.rename(str(tmp_path / "y/f"), str(tmp_path / "y/g"))
+    file.append(b"2")
+    assert (tmp_path / "y/g").read_bytes() == b"12"
+
+
+def test_a_closed_file_is_closed(real, tmp_path):
+    file = real.open(str(tmp_path / "a"), create=True)
+    file.close()
+    file.close()
+    with pytest.raises(OSError):
+        file.append(b"1")
+
+
+def test_a_read_only_file_can_be_read(real, tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"123")
+    actual = os.open
+
+    def refuse_writing(path, flags, mode=0o777):
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "no", path)
+        return actual(path, flags, mode)
+
+    monkeypatch.setattr(real_module.os, "open", refuse_writing)
+    file = real.open(str(tmp_path / "a"))
+    assert file.pread(9, 0) == b"123"
+    with pytest.raises(OSError):
+        file.append(b"4")
+
+
+@pytest.fixture
+def slow_sync(monkeypatch):
+    """fdatasync that waits for a gate and counts; `fail` makes it fail."""
+
+    class Sync:
+        gate = threading.Event()
+        calls = 0
+        fail = False
+
+        def __call__(self, fd):
+            self.calls += 1
+            assert self.gate.wait(10)
+            if self.fail:
+                raise OSError(errno.EIO, "broken")
+
+    sync = Sync()
+    sync.gate = threading.Event()
+    monkeypatch.setattr(real_module, "_fdatasync", sync)
+    return sync
+
+
+async def test_flushes_asked_for_meanwhile_are_one_batch(real, tmp_path, slow_sync):
+    file = real.open(str(tmp_path / "a"), create=True)
+    file.append(b"1")
+    first = asyncio.ensure_future(real.flush([file]))
+    await asyncio.sleep(0)
+    waiting = []
+    for _ in range(50):
+        file.append(b"2")
+        waiting.append(asyncio.ensure_future(real.flush([file])))
+    await asyncio.sleep(0)
+    assert not first.done()
+    slow_sync.gate.set()
+    await asyncio.gather(first, *waiting)
+    assert slow_sync.calls == 2
+
+
+async def test_a_flush_of_clean_bytes_waits_for_the_one_under_way(real, tmp_path, slow_sync):
+    file = real.open(str(tmp_path / "a"), create=True)
+    file.append(b"1")
+    first = asyncio.ensure_future(real.flush([file]))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(real.flush([file]))
+    await asyncio.sleep(0)
+    assert not second.done()
+    slow_sync.gate.set()
+    await asyncio.gather(first, second)
+    assert slow_sync.calls == 1
+
+
+async def test_a_failed_flush_poisons_the_file(real, tmp_path, slow_sync):
+    good, bad = (real.open(str(tmp_path / name), create=True) for name in "ab")
+    slow_sync.gate.set()
+    slow_sync.fail = True
+    bad.append(b"1")
+    with pytest.raises(OSError):
+        await real.flush([bad])
+    slow_sync.fail = False
+    good.append(b"1")
+    await real.flush([good])
+    for attempt in (lambda: bad.append(b"2"), lambda: real.fsync(bad)):
+        with pytest.raises(OSError):
+            attempt()
+    with pytest.raises(OSError):
+        await real.flush([good, bad])
+    assert bad.pread(9, 0) == b"1"
+
+
+async def test_a_file_closed_or_deleted_while_it_is_flushed(real, tmp_path, slow_sync):
+    one, two = (real.open(str(tmp_path / name), create=True) for name in "ab")
+    one.append(b"1")
+    two.append(b"1")
+    first = asyncio.ensure_future(real.flush([one]))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(real.flush([two]))
+    await asyncio.sleep(0)
+    one.close()
+    two.close()
+    real.unlink(str(tmp_path / "b"))
+    slow_sync.gate.set()
+    await asyncio.gather(first, second)
+    assert slow_sync.calls == 1
+
+
+async def test_flushing_pins_the_descriptor(real, tmp_path, slow_sync):
+    file = real.open(str(tmp_path / "a"), create=True)
+    file.append(b"1")
+    flushing = asyncio.ensure_future(real.flush([file]))
+    await asyncio.sleep(0)
+    for at in range(40):
+        real.open(str(tmp_path / f"{at}x"), create=True)
+    assert file.pinned
+    slow_sync.gate.set()
+    await flushing
+    assert not file.pinned
+
+
+def test_a_short_write_is_continued(real, tmp_path, monkeypatch):
+    file = real.open(str(tmp_path / "a"), create=True)
+    actual = os.pwrite
+    monkeypatch.setattr(
+        real_module.os, "pwrite", lambda fd, data, at: actual(fd, memoryview(data)[:3], at)
+    )
+    monkeypatch.setattr(
+        real_module.os, "pwritev", lambda fd, parts, at: actual(fd, memoryview(parts[0])[:1], at)
+    )
+    assert file.append(b"0123456789") == 0
+    assert file.append_many([b"abc", b"defgh"]) == 10
+    assert (tmp_path / "a").read_bytes() == b"0123456789abcdefgh"
+
+
+def test_a_failed_append_is_cut_back(real, tmp_path, monkeypatch):
+    file = real.open(str(tmp_path / "a"), create=True)
+    file.append(b"0123")
+    actual = os.pwrite
+    calls = []
+
+    def full(fd, data, at):
+        calls.append(at)
+        if len(calls) % 2 == 0:
+            raise OSError(errno.ENOSPC, "full")
+        return actual(fd, memoryview(data)[:2], at)
+
+    monkeypatch.setattr(real_module.os, "pwrite", full)
+    with pytest.raises(OSError):
+        file.append(b"4567")
+    assert (tmp_path / "a").read_bytes() == b"0123"
+    assert file.size() == 4
+
+
+def test_many_parts_are_written_in_pieces(real, tmp_path):
+    file = real.open(str(tmp_path / "a"), create=True)
+    file.append_many([b"%04d" % at for at in range(2000)])
+    assert file.size() == 8000
+    assert file.pread(4, 7996) == b"1999"
+
+
+def test_locks_exclude_other_processes(real, tmp_path):
+    release = real.lock(str(tmp_path / ".lock"))
+    program = (
+        "import sys; from storage.files import RealFiles, DirectoryLocked\n"
+        "try: RealFiles().lock(sys.argv[1])\n"
+        "except DirectoryLocked: print('locked')\n"
+        "else: print('free')"
+    )
+
+    def other():
+        command = [sys.executable, "-c", program, str(tmp_path / ".lock")]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert other() == "locked"
+    release()
+    assert other() == "free"
+
+
+# LossyFiles ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def backing():
+    files = MemoryFiles()
+    files.mkdirs("/d")
+    return files
+
+
+def survivors(files: LossyFiles, rng=None) -> dict[str, bytes]:
+    files.crash(rng)
+    again = LossyFiles(files.backing)
+    return {name: again.read(f"/d/{name}") for name in again.listdir("/d")}
+
+
+def test_what_was_not_flushed_is_gone(backing):
+    files = LossyFiles(backing)
+    file = files.open("/d/a", create=True)
+    file.append(b"kept")
+    files.fsync(file)
+    file.append(b"lost")
+    files.open("/d/b", create=True).append(b"lost")
+    assert files.read("/d/a") == b"keptlost"
+    assert survivors(files) == {"a": b"kept"}
+
+
+def test_an_entry_made_durable_by_its_directory_is_empty(backing):
+    files = LossyFiles(backing)
+    files.open("/d/a", create=True).append(b"lost")
+    files.fsync_dir("/d")
+    assert survivors(files) == {"a": b""}
+
+
+def test_cuts_and_overwrites_survive_only_when_flushed(backing):
+    backing.open("/d/a", create=True).append(b"0123456789")
+    files = LossyFiles(backing)
+    file = files.open("/d/a")
+    file.truncate(4)
+    file.append(b"xy")
+    assert file.pread(99, 2) == b"23xy"
+    assert backing.read("/d/a") == b"0123456789"
+    files.fsync(file)
+    file.pwrite(b"!!", 0)
+    assert files.read("/d/a") == b"!!23xy"
+    assert survivors(files) == {"a": b"0123xy"}
+
+
+def test_renames_and_unlinks_need_the_directory(backing):
+    for name in "abc":
+        backing.open(f"/d/{name}", create=True).append(name.encode())
+    files = LossyFiles(backing)
+    files.rename("/d/a", "/d/x")
+    files.unlink("/d/b")
+    assert files.listdir("/d") == ["c", "x"]
+    assert survivors(files) == {"a": b"a", "b": b"b", "c": b"c"}
+    files = LossyFiles(backing)
+    files.rename("/d/a", "/d/x")
+    files.unlink("/d/b")
+    files.fsync_dir("/d")
+    assert survivors(files) == {"x": b"a", "c": b"c"}
+
+
+def test_a_swap_of_names_settles(backing):
+    for name in "ab":
+        backing.open(f"/d/{name}", create=True).append(name.encode())
+    files = LossyFiles(backing)
+    files.rename("/d/a", "/d/t")
+    files.rename("/d/b", "/d/a")
+    files.rename("/d/t", "/d/b")
+    files.fsync_dir("/d")
+    assert survivors(files) == {"a": b"b", "b": b"a"}
+
+
+def test_write_atomic_is_old_or_new_at_every_operation(backing):
+    LossyFiles(backing).write_atomic("/d/a", b"old")
+    seen = set()
+    for crash_at in range(1, 10):
+        left = [crash_at]
+
+        def hook(kind, path, left=left):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Crashed(errno.EIO, "now")
+
+        copy = MemoryFiles()
+        copy.mkdirs("/d")
+        copy.write_atomic("/d/a", b"old")
+        files = LossyFiles(copy, on_op=hook)
+        with contextlib.suppress(Crashed):
+            files.write_atomic("/d/a", b"newer")
+        content = survivors(files, random.Random(crash_at))["a"]
+        assert content in (b"old", b"newer")
+        seen.add(content)
+    assert seen == {b"old", b"newer"}
+
+
+def test_a_torn_tail_is_a_prefix_perhaps_with_a_hole(backing):
+    lengths = set()
+    for seed in range(60):
+        disk = MemoryFiles()
+        disk.mkdirs("/d")
+        files = LossyFiles(disk)
+        file = files.open("/d/a", create=True)
+        file.append(b"k" * 100)
+        files.fsync(file)
+        file.append(b"t" * 3000)
+        content = survivors(files, random.Random(seed))["a"]
+        assert content[:100] == b"k" * 100
+        assert set(content[100:]) <= {ord("t"), 0}
+        lengths.add(len(content))
+    assert len(lengths) > 10 and 100 in lengths
+
+
+def test_after_the_crash_nothing_works_and_locks_are_free(backing):
+    files = LossyFiles(backing)
+    files.lock("/d/.lock")
+    file = files.open("/d/a", create=True)
+    files.crash()
+    for call in (lambda: file.append(b"1"), lambda: files.read("/d/a"), lambda: file.pread(1, 0)):
+        with pytest.raises(Crashed):
+            call()
+    LossyFiles(backing).lock("/d/.lock")
+
+
+def test_a_hook_can_fail_an_operation(backing):
+    def full(kind, path):
+        if kind == "append":
+            raise OSError(errno.ENOSPC, "full")
+
+    files = LossyFiles(backing, on_op=full)
+    file = files.open("/d/a", create=True)
+    with pytest.raises(OSError):
+        file.append(b"1")
+    assert file.size() == 0
+    files.on_op = None
+    file.append(b"2")
+    assert files.read("/d/a") == b"2"
+
+
+async def test_a_flush_can_take_time(backing):
+    gate = asyncio.Event()
+    files = LossyFiles(backing, before_flush=gate.wait)
+    file = files.open("/d/a", create=True)
+    file.append(b"1")
+    flushing = asyncio.ensure_future(files.flush([file]))
+    await asyncio.sleep(0)
+    assert not backing.exists("/d/a")
+    gate.set()
+    await flushing
+    assert backing.read("/d/a") == b"1"

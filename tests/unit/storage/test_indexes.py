@@ -1,0 +1,194 @@
+"""Sparse indexes: Kafka's bytes, searches against a linear one, cutting, files cut anywhere."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.files import MemoryFiles
+from storage.log.indexes import (
+    AbortedTxn,
+    CorruptIndex,
+    OffsetIndex,
+    TimeIndex,
+    TxnIndex,
+)
+
+BASE = 1000
+
+
+def fresh(kind, max_bytes=1 << 20):
+    files = MemoryFiles()
+    files.mkdirs("/d")
+    index = kind(files, "/d/index", BASE, max_bytes)
+    index.create()
+    return files, index
+
+
+def reopened(kind, files):
+    index = kind(files, "/d/index", BASE, 1 << 20)
+    index.load()
+    return index
+
+
+def test_the_bytes_are_kafkas():
+    files, index = fresh(OffsetIndex)
+    index.append(BASE + 5, 77)
+    index.close()
+    assert files.read("/d/index") == struct.pack(">ii", 5, 77)
+    files, index = fresh(TimeIndex)
+    index.maybe_append(123456789012, BASE + 5)
+    index.close()
+    assert files.read("/d/index") == struct.pack(">qi", 123456789012, 5)
+
+
+steps = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 90)), max_size=900)
+
+
+@settings(max_examples=30)
+@given(steps, st.integers(0, 900), st.booleans())
+def test_offset_lookup_equals_a_linear_search(deltas, written, again):
+    files, index = fresh(OffsetIndex)
+    entries = []
+    offset, position = BASE, 0
+    for at, (step, size) in enumerate(deltas):
+        offset, position = offset + step, position + size
+        index.append(offset, position)
+        entries.append((offset, position))
+        if at == written:
+            index.write_out()
+    if again:
+        index.close()
+        index = reopened(OffsetIndex, files)
+    assert index.entries() == entries
+    assert index.count == len(entries)
+    assert index.last() == (entries[-1] if entries else (BASE, 0))
+    for wanted in {
+        BASE,
+        offset,
+        offset + 1,
+        *[o for o, _ in entries[::7]],
+        *range(BASE, BASE + 50),
+    }:
+        expected = [entry for entry in entries if entry[0] <= wanted]
+        assert index.lookup(wanted) == (expected[-1] if expected else (BASE, 0))
+
+
+@settings(max_examples=30)
+@given(steps, st.integers(0, 900), st.integers(0, 20000))
+def test_truncation_keeps_what_is_below(deltas, written, cut):
+    files, index = fresh(OffsetIndex)
+    entries = []
+    offset, position = BASE, 0
+    for at, (step, size) in enumerate(deltas):
+        offset, position = offset + step, position + size
+        index.append(offset, position)
+        entries.append((offset, position))
+        if at == written:
+            index.write_out()
+    index.truncate_to(BASE + cut)
+    kept = [entry for entry in entries if entry[0] < BASE + cut]
+    assert index.entries() == kept
+    index.append(BASE + 40000, 1)
+    index.close()
+    assert reopened(OffsetIndex, files).entries() == [*kept, (BASE + 40000, 1)]
+
+
+@given(st.lists(st.tuples(st.integers(-1, 50), st.integers(1, 3)), max_size=60))
+def test_time_index_holds_rising_times(steps):
+    _, index = fresh(TimeIndex)
+    offset, highest, expected = BASE, -1, []
+    for timestamp, step in steps:
+        offset += step
+        if timestamp > highest:
+            highest = timestamp
+            expected.append((timestamp, offset))
+        index.maybe_append(timestamp, offset)
+    assert index.entries() == expected
+    assert index.last() == (expected[-1] if expected else (-1, BASE))
+    for wanted in range(-1, 52):
+        before = [entry for entry in expected if entry[0] <= wanted]
+        assert index.lookup(wanted) == (before[-1] if before else (-1, BASE))
+    index.truncate_to(BASE + 20)
+    assert index.entries() == [entry for entry in expected if entry[1] < BASE + 20]
+    assert index.last() == (index.entries()[-1] if index.count else (-1, BASE))
+
+
+def test_the_last_time_entry_has_a_place_of_its_own():
+    _, index = fresh(TimeIndex, max_bytes=12 * 3)
+    for at in range(1, 5):
+        index.maybe_append(at, BASE + at)
+    assert index.count == 2 and index.is_full
+    index.maybe_append(9, BASE + 9, final=True)
+    assert index.entries()[-1] == (9, BASE + 9)
+
+
+def test_fullness():
+    _, index = fresh(OffsetIndex, max_bytes=8 * 2 + 7)
+    index.append(BASE + 1, 1)
+    assert not index.is_full
+    index.append(BASE + 2, 2)
+    assert index.is_full
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_a_file_cut_at_any_byte_is_whole_entries_or_corrupt(kind):
+    files, index = fresh(kind)
+    for at in range(1, 6):
+        if kind is OffsetIndex:
+            index.append(BASE + at, at * 10)
+        else:
+            index.maybe_append(at, BASE + at)
+    index.close()
+    whole = files.read("/d/index")
+    for end in range(len(whole) + 1):
+        file = files.open("/d/index")
+        file.truncate(0)
+        file.append(whole[:end])
+        if end % kind.entry_bytes:
+            with pytest.raises(CorruptIndex):
+                reopened(kind, files)
+        else:
+            assert reopened(kind, files).count == end // kind.entry_bytes
+
+
+def test_impossible_last_entries():
+    files, index = fresh(OffsetIndex)
+    files.open("/d/index").append(struct.pack(">ii", -5, 3))
+    with pytest.raises(CorruptIndex):
+        reopened(OffsetIndex, files)
+    files, index = fresh(TimeIndex)
+    files.open("/d/index").append(struct.pack(">qiqi", 9, 1, 3, 2))
+    with pytest.raises(CorruptIndex):
+        reopened(TimeIndex, files)
+    with pytest.raises(FileNotFoundError):
+        OffsetIndex(files, "/d/none", 0, 99).load()
+
+
+def test_transactions():
+    files = MemoryFiles()
+    files.mkdirs("/d")
+    index = TxnIndex(files, "/d/x")
+    assert index.entries() == []
+    index.truncate_to(5)
+    index.reset()
+    assert not files.exists("/d/x")
+    first, second = AbortedTxn(7, 1, 5, 3), AbortedTxn(8, 2, 9, 10)
+    index.append(first)
+    index.append(second)
+    assert files.read("/d/x")[:34] == struct.pack(">hqqqq", 0, 7, 1, 5, 3)
+    index.close()
+    index = TxnIndex(files, "/d/x")
+    assert index.entries() == [first, second]
+    files.open("/d/x").append(b"torn")
+    assert index.entries() == [first, second]
+    index.truncate_to(9)
+    assert index.entries() == [first]
+    index.append(second)
+    assert TxnIndex(files, "/d/x").entries() == [first, second]
+    files.open("/d/x").pwrite(b"\x00\x01", 0)
+    with pytest.raises(CorruptIndex):
+        index.entries()

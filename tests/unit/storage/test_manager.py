@@ -1,0 +1,383 @@
+"""All logs of a directory: start, stop, checkpoints, deletion, retention, disk errors."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from protocol.ids import TopicId
+from runtime.clock import ManualClock
+from storage.files import LossyFiles, MemoryFiles, RealFiles
+from storage.log.config import LogConfig
+from storage.log.errors import BadLogDirectory, LogFailed
+from storage.log.manager import LogManager, LogManagerSettings
+from tests.unit.storage.logs import T0, append, batch, contents, facts, fill
+
+CONFIG = LogConfig(segment_bytes=400)
+ID, OTHER_ID = TopicId(b"\x01" * 16), TopicId(b"\x02" * 16)
+
+
+class World:
+    def __init__(self, files=None, config=CONFIG):
+        self.files = files or MemoryFiles()
+        self.files.mkdirs("/data")
+        self.clock = ManualClock(T0)
+        self.config = config
+        self.failures = []
+
+    def start(self, **options) -> LogManager:
+        manager = LogManager(
+            self.files,
+            "/data",
+            clock=self.clock,
+            rng=random.Random(4),
+            config_for=lambda topic: self.config,
+            on_failure=lambda log, error: self.failures.append(log),
+            **options,
+        )
+        manager.load()
+        return manager
+
+    def names(self, suffix=""):
+        return [name for name in self.files.listdir("/data") if name.endswith(suffix)]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def create(manager, topic="topic", partition=0, topic_id=ID):
+    return manager.get_or_create(topic, partition, topic_id, CONFIG)
+
+
+async def test_a_clean_restart_finds_everything_as_it_was(world):
+    manager = world.start()
+    before = {}
+    for topic in ("a", "b-c", "__consumer_offsets"):
+        for partition in (0, 11):
+            log = create(manager, topic, partition)
+            fill(log, 3 + partition, epoch=2, size=50)
+            log.update_high_watermark(2)
+            before[(topic, partition)] = facts(log)
+    manager.logs[("a", 0)].advance_log_start(2, "test")
+    before[("a", 0)] = facts(manager.logs[("a", 0)])
+    assert await manager.close(broker_epoch=42)
+    assert world.files.read("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":42}'
+
+    again = world.start()
+    assert again.report.clean and again.report.problems == []
+    assert again.previous_broker_epoch == 42
+    assert {key: facts(log) for key, log in again.logs.items()} == before
+    assert {log.high_watermark for log in again.logs.values()} == {2}
+    assert {log.topic_id for log in again.logs.values()} == {ID}
+    assert "/data/.kafka_cleanshutdown" not in world.names()
+
+
+async def test_the_marker_is_gone_before_the_first_log_is_opened(world):
+    manager = world.start()
+    create(manager)
+    await manager.close(7)
+    steps = world.start.__self__  # keep the world alive while the generator is half done
+    half = LogManager(
+        steps.files, "/data", clock=steps.clock, rng=random.Random(1), config_for=lambda t: CONFIG
+    )
+    next(half.load_steps())
+    third = world.start()
+    assert not third.report.clean
+    assert third.previous_broker_epoch == -1
+
+
+async def test_an_unclean_restart_uses_the_recovery_points(world):
+    manager = world.start()
+    log = create(manager)
+    fill(log, 10, size=50)
+    await log.flush()
+    await manager.checkpoint_recovery_points()
+    again = world.start()
+    assert not again.report.clean
+    assert again.logs[("topic", 0)].recovery_report.recovered_segments == 1
+    assert facts(again.logs[("topic", 0)]) == facts(log)
+
+
+async def test_checkpoints_are_kafkas_files(world):
+    manager = world.start()
+    log = create(manager)
+    fill(log, 5, size=50)
+    await log.flush()
+    log.update_high_watermark(4)
+    log.advance_log_start(3, "test")
+    await manager.checkpoint_recovery_points()
+    await manager.checkpoint_high_watermarks()
+    await manager.checkpoint_log_starts()
+    assert world.files.read("/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 5\n"
+    assert world.files.read("/data/replication-offset-checkpoint") == b"0\n1\ntopic 0 4\n"
+    assert world.files.read("/data/log-start-offset-checkpoint") == b"0\n1\ntopic 0 3\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    ],
+)
+@pytest.mark.parametrize("clean", [True, False])
+async def test_broken_checkpoints_are_reported_and_survived(world, name, clean):
+    manager = world.start()
+    log = create(manager)
+    fill(log, 5)
+    if clean:
+        await manager.close()
+    else:
+        await manager.checkpoint_recovery_points()
+    world.files.write_atomic(f"/data/{name}", b"0\n7\nhalf")
+    again = world.start()
+    assert any(name in problem for problem in again.report.problems)
+    assert contents(again.logs[("topic", 0)]) == contents(log)
+
+
+async def test_truncation_lowers_the_checkpoint(world):
+    manager = world.start()
+    log = create(manager)
+    fill(log, 6)
+    await log.flush()
+    await manager.maintain()
+    await manager.checkpoint_recovery_points()
+    log.truncate_to(2)
+    await manager.maintain()
+    assert world.files.read("/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 2\n"
+
+
+# Making and deleting -------------------------------------------------------------------------
+
+
+def test_get_or_create(world):
+    manager = world.start()
+    log = create(manager)
+    assert create(manager) is log is manager.get("topic", 0)
+    assert manager.get("topic", 1) is None
+    assert log.topic_id == ID
+    assert world.names() == ["topic-0"]
+    for topic, partition in (("../x", 0), ("", 0), ("..", 0), ("t", -1)):
+        with pytest.raises(ValueError):
+            create(manager, topic, partition)
+
+
+async def test_a_deleted_log_is_renamed_now_and_removed_later(world):
+    manager = world.start()
+    log = create(manager)
+    fill(log, 3)
+    assert manager.delete("topic", 0)
+    assert not manager.delete("topic", 0)
+    assert manager.get("topic", 0) is None
+    assert len(world.names("-delete")) == 1 and world.names("topic-0") == []
+    assert create(manager).log_end_offset == 0
+    await manager.remove_discarded()
+    assert len(world.names("-delete")) == 1
+    world.clock.advance(60_000)
+    await manager.maintain()
+    assert world.names() == ["topic-0"]
+    with pytest.raises(LogFailed):
+        log.read(0, 100, max_offset=3)
+    assert await log.flush() == 0
+
+
+async def test_leftovers_of_a_deletion_are_removed_after_a_restart(world):
+    manager = world.start()
+    fill(create(manager), 3)
+    manager.delete("topic", 0)
+    again = world.start()
+    assert len(again) == 0
+    assert await again.remove_discarded() == 1
+    assert world.names() == []
+
+
+def test_a_namesake_with_another_id_makes_room(world):
+    manager = world.start()
+    fill(create(manager), 3)
+    log = create(manager, topic_id=OTHER_ID)
+    assert (log.log_end_offset, log.topic_id) == (0, OTHER_ID)
+    assert len(world.names("-delete")) == 1
+
+
+async def test_strays_are_set_aside_and_stay(world):
+    manager = world.start()
+    fill(create(manager, "mine"), 2)
+    fill(create(manager, "stray", 3, OTHER_ID), 2)
+    strays = manager.find_strays(lambda topic, partition, topic_id: topic_id == ID)
+    assert [(log.topic, log.partition) for log in strays] == [("stray", 3)]
+    path = manager.set_aside("stray", 3)
+    assert path is not None and path.endswith("-stray") and world.files.isdir(path)
+    assert manager.set_aside("stray", 3) is None
+    again = world.start()
+    assert list(again.logs) == [("mine", 0)]
+    assert again.strays == [path]
+
+
+# Foreign content -----------------------------------------------------------------------------
+
+
+def test_what_is_not_ours_is_left_alone(world):
+    world.files.mkdirs("/data/__cluster_metadata-0")
+    world.files.touch("/data/bootstrap.checkpoint")
+    world.files.touch("/data/.lock")
+    manager = world.start()
+    assert len(manager) == 0
+    assert world.names() == [".lock", "__cluster_metadata-0", "bootstrap.checkpoint"]
+
+
+def test_a_future_folder_is_reported(world):
+    world.files.mkdirs(f"/data/t-0.{'0' * 32}-future")
+    assert "not supported" in world.start().report.problems[0]
+
+
+@pytest.mark.parametrize("name", ["lost+found", "..-0", "some where-0", "topic-x", "topic"])
+def test_a_strange_folder_stops_the_start(world, name):
+    world.files.mkdirs(f"/data/{name}")
+    with pytest.raises(BadLogDirectory, match="holds a folder that is no partition's"):
+        world.start()
+
+
+# Periodic work -------------------------------------------------------------------------------
+
+
+async def test_rolled_logs_are_flushed(world):
+    manager = world.start()
+    rolled, small = create(manager, "rolled"), create(manager, "small")
+    fill(rolled, 10, size=50)
+    fill(small, 2)
+    await manager.flush_due()
+    assert (rolled.recovery_point, small.recovery_point) == (10, 0)
+
+
+async def test_flush_ms():
+    world = World(config=LogConfig(flush_ms=1000))
+    manager = world.start()
+    log = manager.get_or_create("t", 0, ID, world.config)
+    fill(log, 2)
+    await manager.maintain()
+    world.clock.advance(999)
+    await manager.maintain()
+    assert log.recovery_point == 0
+    world.clock.advance(1001)
+    await manager.maintain()
+    assert log.recovery_point == 2
+
+
+async def test_maintenance_applies_retention_by_the_clock():
+    world = World(config=LogConfig(segment_bytes=400, retention_ms=1000))
+    manager = world.start(settings=LogManagerSettings(retention_check_interval_ms=5000))
+    logs = [manager.get_or_create("t", p, ID, world.config) for p in range(3)]
+    for log in logs:
+        fill(log, 5, size=50)
+        log.update_high_watermark(5)
+    await manager.maintain()
+    world.clock.advance(4999)
+    await manager.maintain()
+    assert {log.log_start_offset for log in logs} == {0}
+    world.clock.advance(1)
+    await manager.maintain()
+    assert {log.log_start_offset for log in logs} == {5}
+    assert any(name.endswith(".deleted") for name in world.files.listdir("/data/t-0"))
+    world.clock.advance(60_000)
+    await manager.maintain()
+    assert not any(name.endswith(".deleted") for name in world.files.listdir("/data/t-0"))
+
+
+def test_retention_and_rolling_of_all(world):
+    world.config = LogConfig(segment_bytes=400, retention_bytes=0, segment_ms=1000)
+    manager = world.start()
+    log = manager.get_or_create("t", 0, ID, world.config)
+    fill(log, 5, size=50)
+    log.update_high_watermark(5)
+    assert manager.roll_due() == 0
+    world.clock.advance(2000)
+    assert manager.roll_due() == 1
+    assert manager.retention() > 1
+    assert manager.expire_producers() == 0
+
+
+async def test_an_unchanged_checkpoint_is_not_written_again(world):
+    manager = world.start()
+    create(manager)
+    await manager.checkpoint_high_watermarks()
+    world.files.unlink("/data/replication-offset-checkpoint")
+    await manager.checkpoint_high_watermarks()
+    assert "replication-offset-checkpoint" not in world.names()
+
+
+# Disk errors ---------------------------------------------------------------------------------
+
+
+async def test_a_failed_log_makes_the_shutdown_unclean():
+    broken = []
+
+    def hook(kind, path):
+        if broken and kind == "append" and "bad-0" in path:
+            raise OSError(errno.EIO, "broken")
+
+    world = World(LossyFiles(MemoryFiles(), on_op=hook))
+    manager = world.start()
+    good, bad = create(manager, "good"), create(manager, "bad")
+    fill(good, 2)
+    fill(bad, 2)
+    broken.append(True)
+    with pytest.raises(LogFailed):
+        append(bad, batch())
+    fill(good, 1)
+    assert world.failures == [bad]
+    assert not await manager.close()
+    assert ".kafka_cleanshutdown" not in world.names()
+    broken.clear()
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    again = world.start()
+    assert again.logs[("good", 0)].log_end_offset == 3
+
+
+async def test_a_failed_flush_at_the_end_is_unclean_too():
+    failing = []
+
+    def hook(kind, path):
+        if failing and kind == "fsync" and path.endswith(".log"):
+            raise OSError(errno.EIO, "broken")
+
+    world = World(LossyFiles(MemoryFiles(), on_op=hook))
+    manager = world.start()
+    fill(create(manager), 2)
+    failing.append(True)
+    assert not await manager.close()
+    assert ".kafka_cleanshutdown" not in world.names()
+
+
+# Real files ----------------------------------------------------------------------------------
+
+
+async def test_many_logs_with_few_descriptors(tmp_path):
+    files = RealFiles(fd_budget=16)
+    clock = ManualClock(T0)
+
+    def start():
+        manager = LogManager(
+            files, str(tmp_path), clock=clock, rng=random.Random(1), config_for=lambda topic: CONFIG
+        )
+        manager.load()
+        return manager
+
+    manager = start()
+    logs = [create(manager, "t", partition) for partition in range(50)]
+    for turn in range(8):
+        for log in logs:
+            append(log, batch(2, size=40, tag=f"{turn}-"), turn // 4)
+            assert files.open_descriptors <= 16
+    expected = {log.partition: facts(log) for log in logs}
+    assert await manager.close(3)
+    again = start()
+    assert again.report.clean
+    assert {log.partition: facts(log) for log in again.logs.values()} == expected
+    await again.close()
+    files.close()
