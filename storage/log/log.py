@@ -592,6 +592,8 @@ class Log:
         producer state follow; the high watermark is lowered to the new end if it was above.
         """
         if offset >= self.log_end_offset:
+            # An epoch that this replica began as leader, without a batch, is not history.
+            self.epochs.truncate_from_end(self.log_end_offset)
             return False
         if offset < self.segments.first_base_offset:
             self.truncate_fully_and_start_at(offset)

@@ -434,6 +434,15 @@ def test_truncation_into_a_batch_drops_all_of_it():
     assert log.latest_epoch == 1
 
 
+def test_truncating_nothing_still_forgets_an_epoch_without_batches():
+    log = make_log()
+    append(log, batch(3), 1)
+    log.note_leader_epoch(4)
+    assert log.latest_epoch == 4
+    assert not log.truncate_to(3)
+    assert log.latest_epoch == 1
+
+
 def test_truncation_below_the_first_segment_begins_anew():
     log = make_log(segment_bytes=200)
     log.truncate_fully_and_start_at(100)
