@@ -125,6 +125,7 @@ class MetadataLog:
         except CorruptLog as error:
             raise StartupRefused(f"the metadata log cannot be read: {error}") from error
         opened = cls(files, directory, log, config, voters)
+        opened._drop_snapshots_below(log.log_start_offset)
         if log.log_end_offset < latest.offset:
             log.truncate_fully_and_start_at(latest.offset)
         opened._reload_voters()
@@ -195,6 +196,12 @@ class MetadataLog:
 
     def kraft_version_at(self, end_offset: int) -> int:
         return _value_before(self._kraft_versions, end_offset)
+
+    def _drop_snapshots_below(self, start_offset: int) -> None:
+        """Cleaning was cut short between the log and the snapshots."""
+        for snapshot_id in [s for s in self._snapshots if s.offset < start_offset]:
+            self._snapshots.remove(snapshot_id)
+            self.files.unlink(self.snapshot_path(snapshot_id))
 
     def _reload_voters(self) -> None:
         self._voters = [(-1, self._static_voters)]

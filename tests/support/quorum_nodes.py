@@ -1,0 +1,76 @@
+"""A QuorumNode on a file port, for tests that need a real driver and log."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from metalog.loader import MetadataLoader
+from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.driver import QuorumNode
+from metalog.quorum.log import MetadataLogConfig
+from runtime.clock import Clock, SystemClock
+from runtime.tasks import Supervisor
+from storage.files import Files
+
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+DIRECTORY_ID = b"D" * 16
+ENDPOINTS = (("CONTROLLER", Endpoint("localhost", 9093)),)
+
+
+def sole_voter(node_id: int = 1) -> VoterSet:
+    return VoterSet([Voter(ReplicaKey(node_id), ENDPOINTS)])
+
+
+def make_config(log_dir: str, **changes: Any) -> QuorumConfig:
+    """One static voter, node 1."""
+    config = QuorumConfig(
+        node=ReplicaKey(1, DIRECTORY_ID),
+        cluster_id=CLUSTER_ID,
+        log_dir=log_dir,
+        voters=sole_voter(),
+        endpoints=ENDPOINTS,
+    )
+    return config._replace(**changes)
+
+
+class RunningQuorum:
+    """`async with RunningQuorum(files) as q`: a started node with a loader."""
+
+    def __init__(
+        self,
+        files: Files,
+        log_dir: str = "/data",
+        *,
+        config: QuorumConfig | None = None,
+        clock: Clock | None = None,
+        limits: MetadataLogConfig | None = None,
+    ) -> None:
+        self.failures: list[tuple[str, BaseException]] = []
+        self.supervisor = Supervisor(lambda name, error: self.failures.append((name, error)))
+        config = config or make_config(log_dir)
+        if limits is not None:
+            config = config._replace(log=limits)
+        self.node = QuorumNode(
+            config,
+            files=files,
+            clock=clock or SystemClock(),
+            rng=random.Random(7),
+            supervisor=self.supervisor,
+        )
+        self.loader = MetadataLoader(self.node, self.supervisor)
+
+    async def __aenter__(self) -> RunningQuorum:
+        await self.node.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.node.stop()
+        await self.supervisor.close()
+
+    async def commit(self, *records: Any) -> int:
+        """Append one batch and wait until it is replayed; returns its last offset."""
+        offset = self.node.append(self.node.core.epoch, records)
+        await self.loader.wait_for_offset(offset)
+        return offset

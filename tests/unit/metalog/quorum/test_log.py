@@ -1,0 +1,232 @@
+"""The metadata log on disk: bounds, voters, snapshots, and what a crash leaves of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from metalog.quorum.batches import (
+    build_kraft_batch,
+    build_metadata_batch,
+    kraft_version_record,
+    leader_change,
+    read_batches,
+    voters_record,
+)
+from metalog.quorum.core.messages import OffsetAndEpoch
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
+from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
+from metalog.quorum.snapshots import snapshot_name, snapshot_parts, write_snapshot
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import METADATA_TOPIC_ID
+from protocol.metadata import NoOpRecord, TopicRecord
+from runtime.clock import ManualClock
+from runtime.errors import StartupRefused
+from storage.files import MemoryFiles
+
+FOLDER = f"/data/{DIRECTORY_NAME}"
+SMALL = MetadataLogConfig(segment_bytes=1024, retention_bytes=2000, retention_ms=-1)
+STATIC = VoterSet([Voter(ReplicaKey(1))])
+DYNAMIC = VoterSet([Voter(ReplicaKey(1, b"d" * 16)), Voter(ReplicaKey(2, b"e" * 16))])
+
+
+def open_log(
+    files: MemoryFiles, config: MetadataLogConfig = SMALL, voters: VoterSet = STATIC
+) -> MetadataLog:
+    return MetadataLog.open(files, "/data", ManualClock(), config, voters)
+
+
+def fill(log: MetadataLog, count: int, epoch: int = 1) -> None:
+    for _ in range(count):
+        log.append_records([(NoOpRecord(), 0)], epoch=epoch, timestamp_ms=5)
+
+
+def add_snapshot(
+    log: MetadataLog, offset: int, epoch: int = 1, voters: VoterSet | None = None
+) -> OffsetAndEpoch:
+    snapshot_id = OffsetAndEpoch(offset, epoch)
+    parts = snapshot_parts(
+        snapshot_id,
+        [],
+        last_contained_timestamp_ms=5,
+        timestamp_ms=5,
+        voters=voters,
+        kraft_version=int(voters is not None),
+    )
+    write_snapshot(log.files, log.snapshot_path(snapshot_id), parts)
+    log.snapshot_written(snapshot_id)
+    return snapshot_id
+
+
+def test_an_empty_log() -> None:
+    log = open_log(MemoryFiles())
+    assert (log.start_offset, log.end_offset, log.last_epoch, log.start_epoch) == (0, 0, 0, 0)
+    assert log.end_offset_for_epoch(5) == OffsetAndEpoch(0, 0)
+    assert log.latest_snapshot is None and log.voters == STATIC
+    assert log.files.read(f"{FOLDER}/partition.metadata").endswith(b"AAAAAAAAAAAAAAAAAAAAAQ")
+    assert bytes(15) + b"\x01" == METADATA_TOPIC_ID
+
+
+def test_records_come_back_with_offsets_and_epochs() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    batch = log.append_records(
+        [(NoOpRecord(), 0), (TopicRecord(name="t"), 0)], epoch=3, timestamp_ms=9
+    )
+    assert (batch.base_offset, batch.last_offset, batch.epoch) == (0, 1, 3)
+    log.close()
+    log = open_log(files)
+    assert list(read_batches(log.read(0, 4096))) == [batch]
+    assert (log.end_offset, log.last_epoch) == (2, 3)
+
+
+def test_epoch_ends() -> None:
+    log = open_log(MemoryFiles())
+    fill(log, 3, epoch=2)
+    fill(log, 2, epoch=4)
+    assert log.end_offset_for_epoch(1) == OffsetAndEpoch(0, 0)
+    assert log.end_offset_for_epoch(2) == OffsetAndEpoch(3, 2)
+    assert log.end_offset_for_epoch(3) == OffsetAndEpoch(3, 2)
+    assert log.end_offset_for_epoch(4) == OffsetAndEpoch(5, 4)
+    assert log.end_offset_for_epoch(9) == OffsetAndEpoch(5, 4)
+
+
+def test_too_large_a_batch_is_refused_whole() -> None:
+    log = open_log(MemoryFiles(), MetadataLogConfig())
+    records = [(TopicRecord(name="x" * 30_000), 0)] * 300
+    with pytest.raises(ApiError) as refused:
+        log.append_records(records, epoch=1, timestamp_ms=0)
+    assert refused.value.code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.end_offset == 0
+
+
+def test_voters_follow_the_log_and_its_truncation() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 2)
+    records = [leader_change(1, (1,), (1,)), kraft_version_record(1), voters_record(DYNAMIC)]
+    _, changed = log.append_control(records, epoch=1, timestamp_ms=5)
+    assert changed and log.voters == DYNAMIC and log.kraft_version == 1
+    assert log.voters_at(4) == STATIC and log.voters_at(5) == DYNAMIC
+    log.close()
+    log = open_log(files)
+    assert log.voters == DYNAMIC and log.voters_in_log
+    assert log.truncate_to(2)
+    assert log.voters == STATIC and log.kraft_version == 0
+
+
+def test_fetched_batches_bring_voters_too() -> None:
+    log = open_log(MemoryFiles())
+    data = build_metadata_batch([(NoOpRecord(), 0)], 0, epoch=1, timestamp_ms=1)
+    assert not log.append_fetched(data)
+    data = build_kraft_batch([voters_record(DYNAMIC)], 1, epoch=2, timestamp_ms=1)
+    assert log.append_fetched(data)
+    assert log.voters == DYNAMIC and log.last_epoch == 2
+
+
+def test_voters_of_the_first_snapshot_are_not_in_the_log() -> None:
+    files = MemoryFiles()
+    log = open_log(files, voters=VoterSet())
+    add_snapshot(log, 0, 0, DYNAMIC)
+    log.close()
+    log = open_log(files, voters=VoterSet())
+    assert log.voters == DYNAMIC and log.kraft_version == 1 and not log.voters_in_log
+
+
+def test_voters_of_a_later_snapshot_are() -> None:
+    files = MemoryFiles()
+    log = open_log(files, voters=VoterSet())
+    fill(log, 4)
+    add_snapshot(log, 4, voters=DYNAMIC)
+    log.close()
+    log = open_log(files, voters=VoterSet())
+    assert log.voters == DYNAMIC and log.voters_in_log
+
+
+def test_cleaning_drops_old_snapshots_and_the_log_below_the_next() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 60)
+    ids = [add_snapshot(log, offset) for offset in (10, 40, 50)]
+    log.update_high_watermark(60)
+    assert log.clean(0) == [ids[0], ids[1]]
+    assert log.start_offset == 50 and log.start_epoch == 1
+    assert log.snapshots == [ids[2]]
+    assert log.clean(0) == []
+    log.close()
+    log = open_log(files)
+    assert (log.start_offset, log.end_offset) == (50, 60)
+    assert log.end_offset_for_epoch(0) == OffsetAndEpoch(50, 1)
+
+
+def test_retention_by_time_uses_the_newest_record_of_a_snapshot() -> None:
+    log = open_log(MemoryFiles(), MetadataLogConfig(retention_bytes=-1, retention_ms=100))
+    fill(log, 10)
+    ids = [add_snapshot(log, offset) for offset in (5, 8)]
+    log.update_high_watermark(10)
+    assert log.clean(now_ms=105) == []
+    assert log.clean(now_ms=106) == [ids[0]]
+
+
+def test_a_log_that_ends_before_its_snapshot_begins_anew_there() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 10)
+    add_snapshot(log, 100, epoch=7)
+    log.close()
+    log = open_log(files)
+    assert (log.start_offset, log.end_offset) == (100, 100)
+    assert (log.start_epoch, log.last_epoch) == (7, 7)
+    fill(log, 1, epoch=8)
+    assert log.end_offset_for_epoch(7) == OffsetAndEpoch(100, 7)
+
+
+def test_installing_a_snapshot_replaces_the_log() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 10)
+    snapshot_id = add_snapshot(log, 30, epoch=3, voters=DYNAMIC)
+    log.install_snapshot(snapshot_id)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (30, 30, 3)
+    assert log.voters == DYNAMIC
+
+
+def test_snapshots_below_the_start_go_at_the_next_start() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 60)
+    old, new = add_snapshot(log, 10), add_snapshot(log, 50)
+    log.update_high_watermark(60)
+    data = files.read(log.snapshot_path(old))
+    log.clean(0)
+    files.write_atomic(log.snapshot_path(old), data)
+    log.close()
+    log = open_log(files)
+    assert log.snapshots == [new]
+    assert not files.exists(f"{FOLDER}/{snapshot_name(old)}")
+
+
+def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 60)
+    new = add_snapshot(log, 50)
+    log.update_high_watermark(60)
+    add_snapshot(log, 55)
+    log.clean(0)
+    log.close()
+    for snapshot_id in (new, OffsetAndEpoch(55, 1)):
+        if files.exists(f"{FOLDER}/{snapshot_name(snapshot_id)}"):
+            files.unlink(f"{FOLDER}/{snapshot_name(snapshot_id)}")
+    with pytest.raises(StartupRefused, match="no snapshot"):
+        open_log(files)
+
+
+def test_parts_of_snapshots() -> None:
+    log = open_log(MemoryFiles())
+    fill(log, 4)
+    snapshot_id = add_snapshot(log, 4)
+    size = log.snapshot_size(snapshot_id)
+    whole = log.files.read(log.snapshot_path(snapshot_id))
+    assert size == len(whole)
+    assert log.read_snapshot(snapshot_id, 10, 20) == whole[10:30]
+    assert log.snapshot_size(OffsetAndEpoch(3, 1)) is None
