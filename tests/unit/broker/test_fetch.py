@@ -1,0 +1,356 @@
+"""Fetch: what may be seen, how much, when, and what a session leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.batch.header import iter_batches
+from protocol.batch.records import read_records
+from protocol.compression import Codec
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest
+from tests.unit.broker.harness import (
+    NODE,
+    OTHER,
+    Harness,
+    Peer,
+    batch,
+    fetch_request,
+    settle,
+    topic_id,
+)
+
+
+def values(data: Any) -> list[bytes | None]:
+    return [record.value for record in read_records(bytes(data.records))]
+
+
+def fill(h: Harness, *batches: bytes, **fields: Any) -> None:
+    for records in batches:
+        assert h.produce(records, **fields).error_code == 0
+
+
+async def test_a_fetch_returns_batches_with_their_offsets_and_bounds() -> None:
+    h = Harness()
+    h.create_topic()
+    fill(h, batch(b"a", b"b"), batch(b"c"))
+    data = h.fetch(0)
+    assert values(data) == [b"a", b"b", b"c"]
+    assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (3, 3, 0)
+    assert [header.base_offset for header, _ in iter_batches(bytes(data.records))] == [0, 2]
+    assert data.aborted_transactions is None
+    assert h.fetch(0, isolation_level=1).aborted_transactions == []
+    # The middle of a batch is answered with the whole batch.
+    assert values(h.fetch(1)) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 2**62])
+async def test_offsets_outside_of_the_log(offset: int) -> None:
+    h = Harness()
+    h.create_topic()
+    fill(h, batch(b"a", b"b", b"c"))
+    data = h.fetch(offset)
+    assert (data.error_code, data.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+async def test_at_least_one_batch_whatever_the_limits() -> None:
+    h = Harness()
+    h.create_topic(partitions=2)
+    fill(h, batch(b"a" * 500), batch(b"b" * 500))
+    fill(h, batch(b"c" * 500), index=1)
+    for max_bytes in (0, -5, 1, 600):
+        request = fetch_request(0, partition_max_bytes=max_bytes, max_bytes=max_bytes)
+        request.topics[0].partitions.append(
+            FetchRequest.FetchPartition(partition=1, partition_max_bytes=max_bytes)
+        )
+        first, second = h.call(request, 12).responses[0].partitions
+        assert values(first) == [b"a" * 500]
+        assert not second.records
+    both = fetch_request(0)
+    both.topics[0].partitions.append(
+        FetchRequest.FetchPartition(partition=1, partition_max_bytes=1 << 20)
+    )
+    first, second = h.call(both, 12).responses[0].partitions
+    assert (len(values(first)), len(values(second))) == (2, 1)
+
+
+async def test_a_consumer_does_not_see_what_is_not_committed() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.produce(batch(b"a"), acks=1)
+    assert (h.fetch(0).records, h.fetch(0).error_code) == (b"", 0)
+    assert values(follower(h, 0)) == [b"a"]
+
+
+# --- fencing --------------------------------------------------------------------------------------
+
+
+async def test_leader_epochs_fence_the_reader() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(leader=OTHER)
+    h.change(leader=NODE)
+    assert h.fetch(0, current_leader_epoch=1).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert h.fetch(0, current_leader_epoch=2).error_code == 0
+    assert h.fetch(0, current_leader_epoch=3).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+async def test_the_new_leader_is_told_from_version_16_on_and_never_an_older_one() -> None:
+    h = Harness()
+    h.create_topic(replicas=[OTHER], leader=OTHER)
+
+    def ask(version: int, epoch: int) -> Any:
+        request = fetch_request(0, topic="", current_leader_epoch=epoch)
+        request.topics[0].topic_id = topic_id(1)
+        return h.call(request, version)
+
+    response = ask(16, 0)
+    data = response.responses[0].partitions[0]
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (OTHER, 0)
+    assert [(e.node_id, e.host, e.port) for e in response.node_endpoints] == [
+        (OTHER, "host2", 9092)
+    ]
+    for version, epoch in ((15, 0), (16, 1)):
+        response = ask(version, epoch)
+        assert response.responses[0].partitions[0].current_leader.leader_id == -1
+        assert response.node_endpoints == []
+
+
+async def test_a_diverged_reader_is_told_where() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.produce(batch(b"a", b"b"), acks=1)
+    h.change(leader=OTHER)
+    h.change(leader=NODE)
+    h.produce(batch(b"c"), acks=1)
+    data = h.fetch(5, last_fetched_epoch=1, version=12)
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
+    assert h.fetch(2, last_fetched_epoch=0).error_code == 0
+    assert h.fetch(0, last_fetched_epoch=9).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_zstd_is_not_sent_to_clients_that_cannot_read_it() -> None:
+    h = Harness()
+    h.create_topic()
+    fill(h, batch(b"a" * 100, compression=Codec.ZSTD))
+    assert h.fetch(0, version=9).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert h.fetch(0, version=10).error_code == 0
+
+
+# --- followers and those who pretend to be (B32) -------------------------------------------------
+
+
+def follower(
+    h: Harness, offset: int, *, replica_id: int = OTHER, epoch: int = 100 + OTHER, **fields: Any
+) -> Any:
+    request = fetch_request(offset, topic="", **fields)
+    request.topics[0].topic_id = topic_id(1)
+    request.replica_state = FetchRequest.ReplicaState(replica_id=replica_id, replica_epoch=epoch)
+    return h.call(request, 17).responses[0].partitions[0]
+
+
+async def test_a_followers_fetch_moves_its_state_and_the_high_watermark() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.produce(batch(b"a"), acks=1)
+    follower(h, 0)
+    assert h.partition().remote[OTHER].log_end == 0
+    follower(h, 1)
+    assert h.partition().log.high_watermark == 1
+
+
+@pytest.mark.parametrize("replica_id", [3, NODE, 2**31 - 1])
+async def test_a_replica_id_that_is_no_replica_is_refused(replica_id: int) -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.produce(batch(b"a"), acks=1)
+    data = follower(h, 1, replica_id=replica_id)
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert h.partition().log.high_watermark == 0
+
+
+@pytest.mark.parametrize("epoch", [-1, 101, 103])
+async def test_another_broker_epoch_moves_nothing(epoch: int) -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.produce(batch(b"a"), acks=1)
+    assert follower(h, 1, epoch=epoch).error_code == 0
+    assert h.partition().remote[OTHER].log_end == -1
+    assert h.partition().log.high_watermark == 0
+
+
+async def test_a_replica_id_of_the_old_versions_has_no_epoch_and_moves_nothing() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.produce(batch(b"a"), acks=1)
+    h.fetch(1, version=12, replica_id=OTHER)
+    assert h.partition().log.high_watermark == 0
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+async def test_a_fetch_waits_for_bytes() -> None:
+    h = Harness()
+    h.create_topic()
+    waiting = h.fetch(0, max_wait_ms=500)
+    assert not waiting.done()
+    fill(h, batch(b"a"))
+    response = await waiting
+    assert values(response.responses[0].partitions[0]) == [b"a"]
+    assert len(h.waits.purgatory) == 0
+
+
+async def test_appends_of_one_turn_are_answered_together() -> None:
+    h = Harness()
+    h.create_topic()
+    waiting = h.fetch(0, max_wait_ms=500)
+    fill(h, batch(b"a"), batch(b"b"), batch(b"c"))
+    response = await waiting
+    assert values(response.responses[0].partitions[0]) == [b"a", b"b", b"c"]
+
+
+async def test_too_few_bytes_wait_for_more_or_for_the_time() -> None:
+    h = Harness()
+    h.create_topic()
+    waiting = h.fetch(0, max_wait_ms=500, min_bytes=1000)
+    fill(h, batch(b"a"))
+    await settle()
+    assert not waiting.done()
+    fill(h, batch(b"b" * 1000))
+    assert len(values((await waiting).responses[0].partitions[0])) == 2
+    waiting = h.fetch(2, max_wait_ms=500, min_bytes=1000)
+    fill(h, batch(b"c"))
+    await settle()
+    assert not waiting.done()
+    h.clock.advance(505)
+    h.waits.purgatory.expire(h.clock.monotonic_ms())
+    assert values((await waiting).responses[0].partitions[0]) == [b"c"]
+
+
+async def test_a_wait_that_ends_without_bytes_is_answered_empty() -> None:
+    h = Harness()
+    h.create_topic()
+    waiting = h.fetch(0, max_wait_ms=2**31 - 1)
+    h.clock.advance(2**31 + 5)
+    h.waits.purgatory.expire(h.clock.monotonic_ms())
+    assert (await waiting).responses[0].partitions[0].records == b""
+
+
+async def test_uncommitted_bytes_do_not_wake_a_consumer() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    waiting = h.fetch(0, max_wait_ms=500)
+    h.produce(batch(b"a"), acks=1)
+    await settle()
+    assert not waiting.done()
+    follower(h, 1)
+    assert values((await waiting).responses[0].partitions[0]) == [b"a"]
+
+
+async def test_losing_leadership_or_the_topic_ends_the_wait_with_an_error() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    waiting = h.fetch(0, max_wait_ms=500)
+    h.change(leader=OTHER)
+    data = (await waiting).responses[0].partitions[0]
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    h.change(leader=NODE)
+    waiting = h.fetch(0, max_wait_ms=500)
+    h.delete_topic()
+    data = (await waiting).responses[0].partitions[0]
+    assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_closed_connection_takes_its_waits_with_it() -> None:
+    h = Harness()
+    h.create_topic()
+    peer = Peer(9)
+    waiting = h.fetch(0, max_wait_ms=500, peer=peer)
+    peer.close("gone")
+    assert len(h.waits.purgatory) == 0
+    fill(h, batch(b"a"))
+    await settle()
+    assert not waiting.done()
+
+
+async def test_any_error_answers_at_once() -> None:
+    h = Harness()
+    h.create_topic()
+    request = fetch_request(0, max_wait_ms=500)
+    request.topics.append(
+        FetchRequest.FetchTopic(topic="nope", partitions=[FetchRequest.FetchPartition()])
+    )
+    response = h.call(request, 12)
+    codes = [topic.partitions[0].error_code for topic in response.responses]
+    assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_unknown_topic_ids() -> None:
+    h = Harness()
+    h.create_topic()
+    request = fetch_request(0, topic="")
+    request.topics[0].topic_id = topic_id(9)
+    data = h.call(request, 13).responses[0].partitions[0]
+    assert data.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_nothing_wanted_is_answered_at_once() -> None:
+    h = Harness()
+    assert h.call(FetchRequest(max_wait_ms=500, min_bytes=1), 12).responses == []
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+async def test_an_incremental_fetch_answers_only_news() -> None:
+    h = Harness()
+    h.create_topic(partitions=2)
+    opening = fetch_request(0)
+    opening.topics[0].partitions.append(
+        FetchRequest.FetchPartition(partition=1, partition_max_bytes=1 << 20)
+    )
+    opening.session_epoch = 0
+    opened = h.call(opening, 12)
+    assert opened.session_id > 0
+    assert len(opened.responses[0].partitions) == 2
+    quiet = h.call(FetchRequest(session_id=opened.session_id, session_epoch=1), 12)
+    assert (quiet.session_id, quiet.responses) == (opened.session_id, [])
+    fill(h, batch(b"a"), index=1)
+    news = h.call(FetchRequest(session_id=opened.session_id, session_epoch=2), 12)
+    assert [p.partition_index for p in news.responses[0].partitions] == [1]
+    assert values(news.responses[0].partitions[0]) == [b"a"]
+    # Records are sent again as long as the client does not move its offset.
+    again = h.call(FetchRequest(session_id=opened.session_id, session_epoch=3), 12)
+    assert values(again.responses[0].partitions[0]) == [b"a"]
+
+
+async def test_a_moved_log_start_is_news() -> None:
+    h = Harness()
+    h.create_topic()
+    fill(h, batch(b"a"))
+    opening = fetch_request(1)
+    opening.session_epoch = 0
+    opened = h.call(opening, 12)
+    h.partition().log.advance_log_start(1, "test")
+    news = h.call(FetchRequest(session_id=opened.session_id, session_epoch=1), 12)
+    assert news.responses[0].partitions[0].log_start_offset == 1
+
+
+async def test_session_errors_stand_at_the_top() -> None:
+    h = Harness()
+    response = h.call(FetchRequest(session_id=5, session_epoch=1), 12)
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_reads_are_counted() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER], isr=[NODE])
+    fill(h, batch(b"a"))
+    size = len(h.fetch(0).records)
+    follower(h, 0)
+    counters = h.partition().counters
+    assert (counters.bytes_out, counters.replication_bytes_out, counters.fetches) == (size, size, 2)

@@ -1,0 +1,315 @@
+"""Produce: what is appended, what is answered, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.batch.records import Producer
+from protocol.compression import Codec
+from protocol.errors import ErrorCode
+from protocol.ids import ZERO_UUID
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.transport.dispatch import CloseConnection
+from tests.unit.broker.harness import (
+    NODE,
+    OTHER,
+    Harness,
+    Peer,
+    batch,
+    fetch_request,
+    produce_request,
+    settle,
+    topic_id,
+)
+
+
+async def test_acks_all_with_one_replica_is_answered_at_once() -> None:
+    h = Harness()
+    h.create_topic()
+    first = h.produce(batch(b"a", b"b"))
+    second = h.produce(batch(b"c"))
+    assert (first.error_code, first.base_offset, first.log_append_time_ms) == (0, 0, -1)
+    assert (second.error_code, second.base_offset, second.log_start_offset) == (0, 2, 0)
+    partition = h.partition()
+    assert partition.log.high_watermark == 3
+    assert partition.counters.messages_in == 3
+    partition.validate()
+
+
+async def test_topics_are_named_by_id_from_version_13() -> None:
+    h = Harness()
+    tid = h.create_topic()
+    request = produce_request(batch(b"a"), topic="")
+    request.topic_data[0].topic_id = tid
+    assert h.call(request, 13).responses[0].partition_responses[0].error_code == 0
+    request.topic_data[0].topic_id = topic_id(99)
+    result = h.call(request, 13).responses[0].partition_responses[0]
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    request.topic_data[0].topic_id = ZERO_UUID
+    result = h.call(request, 13).responses[0].partition_responses[0]
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    ("topic", "index", "code"),
+    [
+        ("nope", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 2**31 - 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("elsewhere", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("../../etc/x", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_partitions_that_are_not_led_here(topic: str, index: int, code: ErrorCode) -> None:
+    h = Harness()
+    h.create_topic()
+    h.create_topic("elsewhere", number=2, replicas=[OTHER], leader=OTHER)
+    result = h.produce(batch(b"a"), topic=topic, index=index)
+    assert (result.error_code, result.base_offset, result.log_start_offset) == (code, -1, -1)
+
+
+async def test_the_new_leader_is_told_from_version_10_on() -> None:
+    h = Harness()
+    h.create_topic(replicas=[OTHER], leader=OTHER)
+    response = h.call(produce_request(batch(b"a")), 10)
+    told = response.responses[0].partition_responses[0].current_leader
+    assert (told.leader_id, told.leader_epoch) == (OTHER, 0)
+    assert [(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints] == [
+        (OTHER, "host2", 9092, "rack2")
+    ]
+    older = h.call(produce_request(batch(b"a")), 9)
+    assert older.responses[0].partition_responses[0].current_leader.leader_id == -1
+    assert older.node_endpoints == []
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+async def test_acks_that_do_not_exist_append_nothing(acks: int) -> None:
+    h = Harness()
+    h.create_topic()
+    assert h.produce(batch(b"a"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert h.partition().log.log_end_offset == 0
+
+
+async def test_acks_zero_is_silent_and_closes_on_error() -> None:
+    h = Harness()
+    h.create_topic()
+    assert h.produce(batch(b"a"), acks=0) is None
+    assert h.partition().log.log_end_offset == 1
+    with pytest.raises(CloseConnection, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        h.produce(batch(b"a"), acks=0, topic="nope")
+
+
+async def test_a_corrupt_batch_does_not_stop_the_others() -> None:
+    h = Harness()
+    h.create_topic(partitions=2)
+    broken = bytearray(batch(b"a"))
+    broken[-1] ^= 1
+    request = produce_request(bytes(broken))
+    request.topic_data[0].partition_data.append(
+        ProduceRequest.PartitionProduceData(index=1, records=batch(b"b"))
+    )
+    results = h.call(request, 12).responses[0].partition_responses
+    assert [r.error_code for r in results] == [ErrorCode.CORRUPT_MESSAGE, 0]
+    assert h.partition().counters.failed_produces == 1
+    assert h.partition().counters.bytes_rejected == len(broken)
+
+
+async def test_a_partition_named_twice_is_appended_once() -> None:
+    h = Harness()
+    h.create_topic()
+    request = produce_request(batch(b"a"))
+    request.topic_data[0].partition_data *= 2
+    results = h.call(request, 12).responses[0].partition_responses
+    assert len(results) == 1
+    assert h.partition().log.log_end_offset == 1
+
+
+async def test_record_errors_name_the_records() -> None:
+    h = Harness()
+    h.create_topic(configs={"cleanup.policy": "compact"})
+    result = h.produce(batch(b"a", b"b"))
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [e.batch_index for e in result.record_errors] == [0, 1]
+    assert h.produce(batch(b"a", key=b"k")).error_code == 0
+
+
+async def test_log_append_time_is_told_and_stored() -> None:
+    h = Harness()
+    h.create_topic(configs={"message.timestamp.type": "LogAppendTime"})
+    result = h.produce(batch(b"a"))
+    assert result.log_append_time_ms == h.clock.now_ms()
+
+
+async def test_a_batch_over_max_message_bytes() -> None:
+    h = Harness()
+    h.create_topic(configs={"max.message.bytes": "200"})
+    assert h.produce(batch(b"x" * 300)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_settings_follow_the_metadata_log() -> None:
+    h = Harness()
+    h.create_topic()
+    h.set_config("t", "max.message.bytes", "200")
+    assert h.produce(batch(b"x" * 300)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    h.set_config("t", "max.message.bytes", None)
+    assert h.produce(batch(b"x" * 300)).error_code == 0
+    h.set_config("", "message.max.bytes", "200", resource_type=4)
+    assert h.produce(batch(b"x" * 300)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_internal_topics_are_for_brokers_only() -> None:
+    h = Harness()
+    h.create_topic("__consumer_offsets")
+    result = h.produce(batch(b"a", key=b"k"), topic="__consumer_offsets")
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_transactional_produce_is_refused_as_not_authorised() -> None:
+    h = Harness()
+    h.create_topic()
+    request = produce_request(batch(b"a"))
+    request.transactional_id = "tx"
+    result = h.call(request, 12).responses[0].partition_responses[0]
+    assert result.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+async def test_a_retry_of_an_idempotent_batch_gets_its_first_offset() -> None:
+    h = Harness()
+    h.create_topic()
+    first = batch(b"a", b"b", producer=Producer(5, 0, 0))
+    h.produce(first)
+    h.produce(batch(b"c", producer=Producer(5, 0, 2)))
+    again = h.produce(first)
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert h.partition().log.log_end_offset == 3
+    assert h.partition().counters.messages_in == 3
+    ahead = h.produce(batch(b"z", producer=Producer(5, 0, 9)))
+    assert ahead.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_zstd_needs_version_7() -> None:
+    h = Harness()
+    h.create_topic()
+    data = batch(b"a" * 100, compression=Codec.ZSTD)
+    assert h.produce(data, version=6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert h.produce(data, version=7).error_code == 0
+
+
+# --- waiting for followers ------------------------------------------------------------------------
+
+
+def follower_fetch(h: Harness, offset: int, **fields: Any) -> Any:
+    request = fetch_request(offset, topic="", **fields)
+    request.topics[0].topic_id = topic_id(1)
+    request.replica_state = FetchRequest.ReplicaState(replica_id=OTHER, replica_epoch=102)
+    return h.call(request, 17)
+
+
+async def test_acks_all_waits_for_the_in_sync_follower() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    waiting = h.produce(batch(b"a"))
+    assert not waiting.done()
+    assert h.partition().log.high_watermark == 0
+    follower_fetch(h, 0)
+    assert not waiting.done()
+    follower_fetch(h, 1)
+    assert h.partition().log.high_watermark == 1
+    result = (await waiting).responses[0].partition_responses[0]
+    assert (result.error_code, result.base_offset) == (0, 0)
+    assert len(h.waits.purgatory) == 0
+
+
+async def test_acks_one_does_not_wait() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    assert h.produce(batch(b"a"), acks=1).base_offset == 0
+    assert h.partition().log.high_watermark == 0
+
+
+async def test_what_is_not_committed_in_time_is_timed_out() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    waiting = h.produce(batch(b"a"), timeout_ms=500)
+    h.clock.advance(499)
+    h.waits.purgatory.expire(h.clock.monotonic_ms())
+    assert not waiting.done()
+    h.clock.advance(10)
+    h.waits.purgatory.expire(h.clock.monotonic_ms())
+    result = (await waiting).responses[0].partition_responses[0]
+    assert (result.error_code, result.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    follower_fetch(h, 1)  # the late commit finds nobody
+
+
+async def test_losing_leadership_fails_the_waiting_produce_and_names_the_new_leader() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    waiting = h.produce(batch(b"a"))
+    h.change(leader=OTHER)
+    response = await waiting
+    result = response.responses[0].partition_responses[0]
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (result.current_leader.leader_id, result.current_leader.leader_epoch) == (OTHER, 1)
+
+
+async def test_deleting_the_topic_fails_the_waiting_produce() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    waiting = h.produce(batch(b"a"))
+    h.delete_topic()
+    result = (await waiting).responses[0].partition_responses[0]
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_closed_connection_takes_its_waiting_produce_with_it() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    peer = Peer(5)
+    waiting = h.produce(batch(b"a"), peer=peer)
+    peer.close("gone")
+    assert len(h.waits.purgatory) == 0
+    follower_fetch(h, 1)
+    await settle()
+    assert not waiting.done()
+
+
+async def test_too_few_in_sync_replicas_before_and_after_the_append() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER], configs={"min.insync.replicas": "2"})
+    waiting = h.produce(batch(b"a"))
+    h.change(isr=[NODE])
+    # Below the minimum the high watermark stands still, although every ISR member has the record.
+    assert not waiting.done()
+    assert h.partition().log.high_watermark == 0
+    refused = h.produce(batch(b"b"))
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert h.partition().log.log_end_offset == 1
+    assert h.produce(batch(b"c"), acks=1).error_code == 0
+    h.change(isr=[NODE, OTHER])
+    follower_fetch(h, 2)
+    assert (await waiting).responses[0].partition_responses[0].error_code == 0
+
+
+async def test_the_minimum_is_never_above_the_number_of_replicas() -> None:
+    h = Harness()
+    h.create_topic(configs={"min.insync.replicas": "2"})
+    assert h.produce(batch(b"a")).error_code == 0
+
+
+async def test_flush_messages_holds_the_answer_back_until_the_disk_has_it() -> None:
+    h = Harness()
+    h.create_topic(configs={"flush.messages": "2"})
+    log = h.partition().log
+    assert h.produce(batch(b"a"), acks=1).error_code == 0
+    assert log.recovery_point == 0
+    waiting = h.produce(batch(b"b"), acks=1)
+    assert not waiting.done()
+    response = await waiting
+    assert response.responses[0].partition_responses[0].base_offset == 1
+    assert log.recovery_point == 2
+    await settle()
+    await h.supervisor.close()
