@@ -187,7 +187,7 @@ class QuorumNode:
 
     def leader(self) -> tuple[int | None, int]:
         """(leader id or None, epoch)."""
-        return self.core.leader_id, self.core.epoch
+        return self.core.active_leader_id, self.core.epoch
 
     @property
     def is_started(self) -> bool:
@@ -221,7 +221,7 @@ class QuorumNode:
 
     def leader_endpoint(self) -> Endpoint | None:
         """Where the leader's controller listener is; None while nobody leads or it is unknown."""
-        leader_id = self.core.leader_id
+        leader_id = self.core.active_leader_id
         return None if leader_id is None else self.endpoint_of(leader_id)
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
@@ -265,7 +265,7 @@ class QuorumNode:
         """
         core = self.core
         if not core.is_leader or core.epoch != epoch:
-            raise NotLeader(epoch, core.leader_id)
+            raise NotLeader(epoch, core.active_leader_id)
         versioned: list[VersionedRecord] = []
         for record in records:
             version = record_version(type(record).__name__, metadata_version)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Callable
 from typing import Any
 
 from metalog.loader import MetadataLoader
@@ -68,6 +70,22 @@ class RunningQuorum:
     async def __aexit__(self, *exc: object) -> None:
         await self.node.stop()
         await self.supervisor.close()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Give the loop turns until something holds."""
+        for _ in range(100_000):
+            if holds():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("it did not come true")
+
+    async def replayed_or_failed(self, offset: int) -> bool:
+        """True once the record at `offset` is replayed, False if the node failed first."""
+        waiter = asyncio.ensure_future(self.loader.wait_for_offset(offset))
+        await self.until(lambda: waiter.done() or bool(self.failures))
+        done = waiter.done()
+        waiter.cancel()
+        return done
 
     async def commit(self, *records: Any) -> int:
         """Append one batch and wait until it is replayed; returns its last offset."""

@@ -93,6 +93,11 @@ class Replica:
         return self._leader_id
 
     @property
+    def active_leader_id(self) -> int | None:
+        """Who leads now: as `leader_id`, but None once this node itself has resigned."""
+        return None if isinstance(self._state, Resigned) else self._leader_id
+
+    @property
     def voted(self) -> ReplicaKey | None:
         return self._voted
 
@@ -133,8 +138,7 @@ class Replica:
             self._effects.append(PersistState(state))
         # A leader that resigned keeps its own id on disk, so that it never votes in that epoch
         # again, but to everybody else the epoch has no leader any more.
-        resigned = isinstance(self._state, Resigned)
-        told = LeaderChanged(None if resigned else self._leader_id, self._epoch)
+        told = LeaderChanged(self.active_leader_id, self._epoch)
         if told != self._told and not isinstance(self._state, Election):
             self._told = told
             self._effects.append(told)

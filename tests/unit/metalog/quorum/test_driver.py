@@ -1,0 +1,262 @@
+"""A sole voter at work over the file port: order on disk, group commit, failing disks, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from metalog.quorum.batches import read_batches
+from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
+from metalog.quorum.delivery import CommittedBatch
+from metalog.quorum.driver import NotLeader
+from metalog.quorum.log import DIRECTORY_NAME, MetadataLogConfig
+from metalog.quorum.snapshots import SnapshotReader
+from metalog.quorum.state_file import read_quorum_state
+from protocol.control import LeaderChangeMessage
+from protocol.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
+from runtime.clock import ManualClock
+from runtime.errors import StartupRefused
+from storage.files import File, LossyFiles, MemoryFiles
+from tests.support.quorum_nodes import RunningQuorum
+
+FOLDER = f"/data/{DIRECTORY_NAME}"
+
+
+def topic(n: int) -> TopicRecord:
+    return TopicRecord(name=f"t{n}", topic_id=n.to_bytes(16, "big"))
+
+
+class Heard:
+    """A listener that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
+        self.told.append(("leader", leader_id, epoch))
+
+    def handle_commit(self, batch: CommittedBatch) -> None:
+        self.told.append((batch.base_offset, batch.last_offset, len(batch.records)))
+
+    def handle_snapshot(self, snapshot: SnapshotReader) -> None:
+        self.told.append(("snapshot", snapshot.id))
+
+
+async def test_a_sole_voter_leads_when_start_returns_and_the_state_is_on_disk() -> None:
+    files = MemoryFiles()
+    async with RunningQuorum(files) as q:
+        assert q.node.leader() == (1, 1) and q.node.is_leader
+        assert read_quorum_state(files, f"{FOLDER}/quorum-state") == QuorumState(1, 1)
+        first = next(read_batches(q.node.log.read(0, 4096)))
+        assert isinstance(first.control[0], LeaderChangeMessage)
+        assert q.node.leader_endpoint() == ("localhost", 9093)
+
+
+async def test_each_start_is_a_new_epoch_and_nothing_is_lost() -> None:
+    files = MemoryFiles()
+    for epoch in (1, 2, 3):
+        async with RunningQuorum(files) as q:
+            assert q.node.leader() == (1, epoch)
+            await q.commit(topic(epoch))
+            assert len(q.loader.image.topics.by_id) == epoch
+
+
+async def test_a_listener_hears_of_leadership_after_all_that_was_committed_before() -> None:
+    files = MemoryFiles()
+    async with RunningQuorum(files) as q:
+        await q.commit(topic(1), topic(2))
+    q = RunningQuorum(files)
+    heard = Heard()
+    q.node.register(heard)
+    async with q:
+        await q.commit(topic(3))
+        assert heard.told == [(0, 0, 0), (1, 2, 2), (3, 3, 0), ("leader", 1, 2), (4, 4, 1)]
+        late = Heard()
+        q.node.register(late)
+        await q.commit(topic(4))
+        assert late.told == [*heard.told[:3], *heard.told[3:4], *heard.told[4:]] or late.told == [
+            e for e in heard.told if e[0] != "leader"
+        ]
+
+
+async def test_appends_of_one_flush_share_the_next() -> None:
+    flushes = 0
+
+    class Counting(MemoryFiles):
+        async def flush(self, files: Sequence[File]) -> None:
+            nonlocal flushes
+            flushes += 1
+            await asyncio.sleep(0)
+            await super().flush(files)
+
+    async with RunningQuorum(Counting()) as q:
+        await q.commit(NoOpRecord())
+        before = flushes
+        offsets = [q.node.append(1, [NoOpRecord()]) for _ in range(50)]
+        await q.loader.wait_for_offset(offsets[-1])
+        assert flushes - before <= 2
+        assert q.node.high_watermark == offsets[-1] + 1
+
+
+async def test_nothing_is_committed_before_it_is_flushed() -> None:
+    gate = asyncio.Event()
+
+    class Slow(MemoryFiles):
+        async def flush(self, files: Sequence[File]) -> None:
+            await gate.wait()
+            await super().flush(files)
+
+    async with RunningQuorum(Slow()) as q:
+        offset = q.node.append(1, [topic(1)])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert q.node.high_watermark is None and not q.loader.image.topics.by_id
+        gate.set()
+        await q.loader.wait_for_offset(offset)
+        assert q.loader.image.topics.by_id
+
+
+async def test_a_failed_flush_stops_the_node_and_is_not_tried_again() -> None:
+    tries = 0
+
+    class Failing(MemoryFiles):
+        broken = False
+
+        async def flush(self, files: Sequence[File]) -> None:
+            nonlocal tries
+            if self.broken:
+                tries += 1
+                raise OSError(5, "Input/output error")
+            await super().flush(files)
+
+    files = Failing()
+    async with RunningQuorum(files) as q:
+        await q.commit(topic(1))
+        files.broken = True
+        offset = q.node.append(1, [topic(2)])
+        await q.until(lambda: bool(q.failures))
+        assert "Input/output error" in str(q.failures[0][1])
+        files.broken = False
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert tries == 1
+        assert q.node.high_watermark is not None and q.node.high_watermark <= offset
+
+
+async def test_only_the_leader_of_the_epoch_appends() -> None:
+    async with RunningQuorum(MemoryFiles()) as q:
+        with pytest.raises(NotLeader):
+            q.node.append(0, [topic(1)])
+        q.node.resign(1)
+        assert q.node.leader() == (None, 1)
+        with pytest.raises(NotLeader):
+            q.node.append(1, [topic(1)])
+
+
+async def test_records_are_written_in_versions_of_the_metadata_level() -> None:
+    from protocol.metadata import PartitionRecord
+
+    record = PartitionRecord(
+        topic_id=b"t" * 16, replicas=[1], isr=[1], leader=1, directories=[b"d" * 16]
+    )
+    async with RunningQuorum(MemoryFiles()) as q:
+        await q.commit(TopicRecord(name="t", topic_id=b"t" * 16))
+        offset = q.node.append(1, [record], metadata_version=7)
+        await q.loader.wait_for_offset(offset)
+        (old,) = [b for b in read_batches(q.node.log.read(offset, 4096)) if b.records]
+        assert old.records[0].directories == []
+        assert record.directories == [b"d" * 16]
+
+
+async def test_snapshots_are_written_when_due_and_loaded_at_the_start() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    limits = MetadataLogConfig(max_bytes_between_snapshots=1000)
+    async with RunningQuorum(files, clock=clock, limits=limits) as q:
+        for n in range(20):
+            await q.commit(topic(n))
+        await q.until(lambda: q.node.log.latest_snapshot is not None)
+        latest = q.node.log.latest_snapshot
+        assert latest is not None and latest.offset < 21
+    q = RunningQuorum(files, clock=clock, limits=limits)
+    heard = Heard()
+    q.node.register(heard)
+    async with q:
+        await q.commit(NoOpRecord())
+        assert heard.told[0] == ("snapshot", latest)
+        assert len(q.loader.image.topics.by_id) == 20
+        assert heard.told[1][0] == latest.offset
+
+
+async def test_a_snapshot_by_time_needs_something_new() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    limits = MetadataLogConfig(max_snapshot_interval_ms=1000)
+    async with RunningQuorum(files, clock=clock, limits=limits) as q:
+        await q.commit(topic(1))
+        assert not q.node.snapshot_due(q.loader.image)
+        clock.advance(1000)
+        assert q.node.snapshot_due(q.loader.image)
+        assert await q.node.create_snapshot(q.loader.image) == OffsetAndEpoch(2, 1)
+        clock.advance(5000)
+        assert not q.node.snapshot_due(q.loader.image)
+        assert await q.node.create_snapshot(q.loader.image) is None
+
+
+async def test_a_corrupt_quorum_state_refuses_the_start() -> None:
+    files = MemoryFiles()
+    async with RunningQuorum(files):
+        pass
+    files.write_atomic(f"{FOLDER}/quorum-state", b"{")
+    with pytest.raises(StartupRefused):
+        await RunningQuorum(files).node.start()
+
+
+async def run_until_crash(files: LossyFiles, acknowledged: list[int]) -> None:
+    """Commit topics until the files refuse to work; what was committed is in `acknowledged`."""
+    q = RunningQuorum(files, limits=MetadataLogConfig(max_bytes_between_snapshots=400))
+    try:
+        await q.node.start()
+        for n in range(12):
+            if q.failures:
+                break
+            offset = q.node.append(q.node.core.epoch, [topic(n)])
+            if not await q.replayed_or_failed(offset):
+                break
+            acknowledged.append(n)
+    except Exception as error:  # noqa: BLE001 - whatever the crash point makes of it
+        q.failures.append(("run", error))
+    with contextlib.suppress(Exception):
+        await q.node.stop()
+    await q.supervisor.close()
+
+
+async def test_what_was_committed_survives_a_crash_at_any_file_operation() -> None:
+    at = 0
+    while True:
+        acknowledged: list[int] = []
+        left = at
+
+        def crash_there(kind: str, path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(5, f"crash at {kind} {path}")
+
+        backing = MemoryFiles()
+        files = LossyFiles(backing)
+        files.on_op = crash_there
+        await run_until_crash(files, acknowledged)
+        crashed = left < 0
+        files.on_op = lambda kind, path: None
+        files.crash()
+        async with RunningQuorum(backing) as q:
+            await q.commit(NoOpRecord(), FeatureLevelRecord(name="x.version", feature_level=1))
+            names = set(q.loader.image.topics.by_name)
+            assert {f"t{n}" for n in acknowledged} <= names, f"crash point {at}"
+        if not crashed:
+            break
+        at += 1
+    assert at > 50

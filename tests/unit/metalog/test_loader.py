@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import Any
+
+from metalog.image.delta import MetadataDelta
+from metalog.image.values import MetadataImage
+from protocol.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FenceBrokerRecord,
+    NoOpRecord,
+    TopicRecord,
+)
+from runtime.errors import InvariantViolated
+from storage.files import MemoryFiles
+from tests.support.quorum_nodes import RunningQuorum
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name=name, topic_id=name.encode().ljust(16, b"_"))
+
+
+async def test_publishers_get_deltas_after_whole_batches() -> None:
+    seen: list[Any] = []
+
+    def publisher(delta: MetadataDelta, image: MetadataImage) -> None:
+        seen.append((sorted(t.name for t in delta.created_topics), image.provenance.offset))
+
+    async with RunningQuorum(MemoryFiles()) as q:
+        q.loader.add_publisher(publisher)
+        await q.commit(topic("a"), topic("b"))
+        await q.commit(NoOpRecord())
+        assert [entry for entry in seen if entry[1] > 0] == [(["a", "b"], 2), ([], 3)]
+        late: list[Any] = []
+        q.loader.add_publisher(lambda delta, image: late.append(len(delta.created_topics)))
+        assert late == [2]
+
+
+async def test_a_transaction_is_published_when_it_ends() -> None:
+    async with RunningQuorum(MemoryFiles()) as q:
+        await q.commit(BeginTransactionRecord(name="x"), topic("a"))
+        assert not q.loader.image.topics.by_id
+        await q.commit(topic("b"))
+        assert not q.loader.image.topics.by_id
+        assert not q.node.snapshot_due(q.loader.image)
+        await q.commit(EndTransactionRecord())
+        assert set(q.loader.image.topics.by_name) == {"a", "b"}
+
+
+async def test_a_record_that_does_not_replay_stops_the_node() -> None:
+    async with RunningQuorum(MemoryFiles()) as q:
+        q.node.append(1, [FenceBrokerRecord(id=3, epoch=4)])
+        await q.until(lambda: bool(q.failures))
+        error = q.failures[0][1]
+        assert isinstance(error, InvariantViolated)
+        assert "offset 1" in str(error) and "FenceBrokerRecord(id=3, epoch=4)" in str(error)
+
+
+async def test_publishing_after_a_snapshot_says_all_of_it() -> None:
+    files = MemoryFiles()
+    async with RunningQuorum(files) as q:
+        await q.commit(topic("a"))
+        await q.node.create_snapshot(q.loader.image)
+    q = RunningQuorum(files)
+    created: list[str] = []
+    q.loader.add_publisher(lambda d, i: created.extend(t.name for t in d.created_topics))
+    async with q:
+        await q.commit(NoOpRecord())
+        assert created == ["a"]
