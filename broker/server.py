@@ -16,8 +16,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from metalog.loader import MetadataLoader
-
 from broker.api_table import build_table
 from broker.auto_topics import TopicCreator
 from broker.broker_metrics import BrokerMetrics
@@ -36,6 +34,7 @@ from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, VersionRange
+from metalog.loader import MetadataLoader
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.compression import Codec
 from protocol.ids import random_uuid
@@ -146,7 +145,7 @@ class BrokerServer:
         await self._open_logs()
         context = self.context = self._build_context()
         self.replicas.on_backlog(self._advance_soon)
-        self._follow_metadata()
+        self._loader.add_publisher(self._publish)
         creator = TopicCreator(
             config=self.config,
             metadata=self.metadata,
@@ -254,12 +253,6 @@ class BrokerServer:
             controller=channel("forwarding"),
             supervisor=self._supervisor,
         )
-
-    def _follow_metadata(self) -> None:
-        self._loader.add_publisher(self._publish)
-        image = self._loader.image
-        if self.metadata.image is EMPTY_IMAGE and image is not EMPTY_IMAGE:
-            self._publish(MetadataDelta(EMPTY_IMAGE, image), image)
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.metadata.publish(delta, image)
