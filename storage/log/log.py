@@ -604,9 +604,9 @@ class Log:
 
     def _truncate(self, offset: int) -> None:
         self._truncations += 1
-        end, removed = self.segments.cut(offset)
-        if self.snapshots.remove_above(end) or removed:
-            # Else a crash could bring them back, behind data that is written in their place.
+        end = self.segments.cut(offset)
+        if self.snapshots.remove_above(end):
+            # Else a crash could bring them back, beside batches that were written later.
             self.files.fsync_dir(self.directory)
         self.log_end_offset = end
         self.recovery_point = min(self.recovery_point, end)

@@ -105,14 +105,13 @@ class Segments:
     def knows_boundary(self, offset: int) -> bool:
         return offset in self._boundaries
 
-    def cut(self, offset: int) -> tuple[int, bool]:
-        """Drop `offset` and everything after it, whole batches.
-
-        Returns the next free offset and whether files were removed.
-        """
+    def cut(self, offset: int) -> int:
+        """Drop `offset` and everything after it, whole batches; returns the next free offset."""
         self._boundaries.clear()
-        removed = self.drop_from(bisect_right(self._bases, offset))
-        return self.active.truncate_to(offset), removed
+        if self.drop_from(bisect_right(self._bases, offset)):
+            # Durable before the cut, or a crash could leave a hole between two segments.
+            self.files.fsync_dir(self.directory)
+        return self.active.truncate_to(offset)
 
     def drop_from(self, keep: int) -> bool:
         """Remove the files of all segments but the first `keep`, the last one first."""
