@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from controller.decision import ControllerView, Decision
-from controller.elections.triggers import BrokerShift, records_for_shift
+from controller.elections.triggers import NONE, BrokerShift, records_for_shift
 from metalog.image.features import (
     CORDONED_DIRECTORIES_LEVEL,
     DIRECTORY_ASSIGNMENT_LEVEL,
@@ -273,7 +273,7 @@ def next_state(
     seen the new leaders, so that clients find them (KIP-841 keeps it out of the ISRs until then).
     """
     if broker.fenced:
-        return _next_when_fenced(request, caught_up)
+        return _next_when_fenced(broker, request, caught_up)
     if broker.in_controlled_shutdown:
         return _next_in_shutdown(view, broker)
     if request.want_fence:
@@ -285,8 +285,11 @@ def next_state(
     return BrokerState.UNFENCED
 
 
-def _next_when_fenced(request: BrokerHeartbeatRequest, caught_up: bool) -> BrokerState:
-    if request.want_shut_down:
+def _next_when_fenced(
+    broker: BrokerImage, request: BrokerHeartbeatRequest, caught_up: bool
+) -> BrokerState:
+    # Who began to shut down comes back under a new epoch or not at all.
+    if request.want_shut_down or broker.in_controlled_shutdown:
         return BrokerState.SHUTDOWN_NOW
     if request.want_fence or not caught_up:
         return BrokerState.FENCED
@@ -324,10 +327,12 @@ def _records_for_state(
     return [] if broker.fenced else fence_records(view, broker)
 
 
-def fence_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
+def fence_records(
+    view: ControllerView, broker: BrokerImage, *, doomed: frozenset[int] = NONE
+) -> list[MetadataRecord]:
     """Take the broker out of its ISRs and leaderships, then fence it."""
     return [
-        *records_for_shift(view, BrokerShift(leaving=frozenset({broker.id}))),
+        *records_for_shift(view, BrokerShift(leaving=frozenset({broker.id}), doomed=doomed)),
         _registration_change(broker, fenced=_FENCE),
     ]
 
@@ -365,13 +370,15 @@ def decide_fence_expired(view: ControllerView) -> Decision[int | None]:
     """Fence one broker that has not been heard of; the reply is its id, None if there is none.
 
     One at a time, so that the records of each stand in one batch; the others that are overdue are
-    already no candidates for its leaderships (Reason.SESSION_EXPIRED).
+    already no candidates for its leaderships (Reason.SESSION_EXPIRED), and the caller fences them
+    in the same turn.
     """
     brokers = view.image.cluster.brokers
-    for broker_id in sorted(view.expired_brokers()):
+    expired = view.expired_brokers()
+    for broker_id in sorted(expired):
         broker = brokers.get(broker_id)
         if broker is not None and not broker.fenced:
-            return Decision(tuple(fence_records(view, broker)), broker_id)
+            return Decision(tuple(fence_records(view, broker, doomed=expired)), broker_id)
     return Decision((), None)
 
 

@@ -9,10 +9,8 @@ connections are taken once the quorum has started too, before or after.
 from __future__ import annotations
 
 import asyncio
-import posixpath
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from controller.apis import (
     allocate_producer_ids,
@@ -37,21 +35,24 @@ from controller.driver import Controller
 from controller.registration_driver import ControllerRegistrar
 from controller.settings import ControllerSettings
 from controller.stats import image_families, stats_families
-from metalog.image.features import KRAFT_VERSION, METADATA_VERSION
+from metalog.format import bootstrap_records
+from metalog.image.features import KRAFT_VERSION
 from metalog.image.values import VersionRange
 from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.core.voters import Endpoint
 from metalog.quorum.driver import QuorumNode
-from metalog.quorum.snapshots import BOOTSTRAP_FILE, FIRST_SNAPSHOT, SnapshotReader
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.errors import ProtocolError
 from protocol.ids import random_uuid
 from protocol.messages.controller_registration import ControllerRegistrationRequest
 from protocol.metadata import FeatureLevelRecord
 from protocol.schema import MetadataRecord
+from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import Features, HandlerTable
-from protocol.transport.server import Server, ServerLimits
+from protocol.transport.memory import RequestMemory
+from protocol.transport.server import Server
+from protocol.transport.settings import connection_limits, server_limits
 from runtime.clock import Clock
 from runtime.config import Listener, NodeConfig
 from runtime.errors import StartupRefused
@@ -94,27 +95,21 @@ _APIS = (
 def read_bootstrap(
     files: Files, log_dir: str, features: Mapping[str, VersionRange]
 ) -> Sequence[MetadataRecord]:
-    """The records that an empty metadata log begins with: what formatting left in
-    `bootstrap.checkpoint`, else the newest metadata.version.
+    """The records that an empty metadata log begins with, as formatting left them.
 
     Raises StartupRefused for a file that is broken or asks for features that are not built.
     """
-    path = posixpath.join(log_dir, BOOTSTRAP_FILE)
-    if not files.exists(path):
-        level = features[METADATA_VERSION].max_level
-        return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)]
     try:
-        snapshot = SnapshotReader.open(files, path, FIRST_SNAPSHOT)
-        records = [cast(MetadataRecord, record) for record in snapshot.records()]
+        records = bootstrap_records(files, log_dir)
     except ProtocolError as error:
-        raise StartupRefused(f"{path}: {error}") from error
+        raise StartupRefused(str(error)) from error
     for record in records:
         if isinstance(record, FeatureLevelRecord):
             low, high = features.get(record.name, VersionRange(0, 0))
             if record.feature_level != 0 and not low <= record.feature_level <= high:
                 raise StartupRefused(
-                    f"{path} asks for {record.name} at level {record.feature_level}; this node "
-                    f"supports {low} to {high}"
+                    f"{log_dir} was formatted for {record.name} at level {record.feature_level}; "
+                    f"this node supports {low} to {high}"
                 )
     return records
 
@@ -166,13 +161,17 @@ class ControllerServer:
 
     async def start(self) -> None:
         """Listen on the controller listeners. Raises OSError for an address that is taken."""
+        memory = RequestMemory(self.config["queued.max.request.bytes"])
+        gate = ConnectionGate(connection_limits(self.config))
         for listener in self.config.controller_listeners:
             server = Server(
                 self.handlers,
                 clock=self._clock,
                 listener=listener.name,
-                limits=_limits(self.config),
+                limits=server_limits(self.config),
                 supervisor=self._supervisor,
+                gate=gate,
+                memory=memory,
                 on_admit=self._refusal,
             )
             self._servers.append(server)
@@ -283,12 +282,3 @@ class ControllerServer:
     def servers(self) -> Sequence[Server]:
         """The listeners, for metrics that join those of all roles."""
         return self._servers
-
-
-def _limits(config: NodeConfig) -> ServerLimits:
-    return ServerLimits(
-        request_bytes_max=config["socket.request.max.bytes"],
-        max_inflight=config["kraftbox.connection.max.inflight"],
-        idle_ms=config["connections.max.idle.ms"],
-        backlog=config["socket.listen.backlog.size"],
-    )

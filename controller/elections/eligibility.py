@@ -88,12 +88,12 @@ def broker_eligibility(
             return Ineligible(Reason.LEAVING)
         if broker_id in unclean:
             return Ineligible(Reason.UNCLEAN_SHUTDOWN)
+        if broker.in_controlled_shutdown:
+            return Ineligible(Reason.SHUTTING_DOWN)
         if broker_id in joining:
             return ELIGIBLE
         if broker.fenced:
             return Ineligible(Reason.FENCED)
-        if broker.in_controlled_shutdown:
-            return Ineligible(Reason.SHUTTING_DOWN)
         if broker_id in expired:
             return Ineligible(Reason.SESSION_EXPIRED)
         return ELIGIBLE

@@ -27,11 +27,17 @@ NONE: frozenset[int] = frozenset()
 
 
 class BrokerShift(NamedTuple):
-    """Brokers that leave the ISRs, that join the electable, and that lost unflushed data."""
+    """Brokers that leave the ISRs, that join the electable, and that lost unflushed data.
+
+    `doomed` are fenced by the decisions that follow in the same turn, so they get no leadership
+    now. Nothing else may count a silent broker out: if it is heard of again before it is fenced,
+    nobody would come back to the partitions it was passed over for.
+    """
 
     leaving: frozenset[int] = NONE
     joining: frozenset[int] = NONE
     unclean: frozenset[int] = NONE
+    doomed: frozenset[int] = NONE
 
 
 NO_SHIFT = BrokerShift()
@@ -43,7 +49,7 @@ def eligibility_in(view: ControllerView, shift: BrokerShift) -> EligibilityOf:
         view.image.cluster.brokers,
         leaving=shift.leaving,
         joining=shift.joining,
-        expired=view.expired_brokers() - shift.joining,
+        expired=shift.doomed,
         unclean=shift.unclean,
     )
 

@@ -199,6 +199,16 @@ class TestControlledShutdown:
         cluster.heartbeats.begin_shutdown(1, cluster.next_offset - 1)
         assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
+    def test_nobody_comes_back_from_it_in_the_same_life(self, cluster: Cluster) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        cluster.heartbeat(1, want_shut_down=True)
+        cluster.fence(1)
+        assert cluster.heartbeat(1).should_shut_down
+        assert cluster.image.cluster.brokers[1].fenced
+        cluster.register(1, life=2)
+        assert not cluster.heartbeat(1).is_fenced
+
     def test_a_fenced_broker_may_go(self, cluster: Cluster) -> None:
         cluster.register(1)
         assert cluster.heartbeat(1, want_shut_down=True).should_shut_down

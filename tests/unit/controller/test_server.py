@@ -11,9 +11,14 @@ from typing import Any
 import pytest
 
 from controller.server import ControllerServer, read_bootstrap
-from metalog.image.values import VersionRange
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.driver import QuorumNode
+from metalog.quorum.snapshots import (
+    BOOTSTRAP_FILE,
+    FIRST_SNAPSHOT,
+    snapshot_parts,
+    write_snapshot,
+)
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
@@ -27,6 +32,7 @@ from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.messages.envelope import EnvelopeRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.metadata import FeatureLevelRecord
 from protocol.schema import Request
 from protocol.transport.client import Connection
 from runtime.clock import LoopClock
@@ -395,7 +401,12 @@ class TestBootstrap:
             read_bootstrap(files, "/logs", SUPPORTED_FEATURES)
 
     def test_features_that_are_not_built(self) -> None:
-        from metalog.quorum.snapshots import BOOTSTRAP_FILE
-
-        assert BOOTSTRAP_FILE == "bootstrap.checkpoint"
-        assert SUPPORTED_FEATURES["metadata.version"] == VersionRange(7, 30)
+        files = MemoryFiles()
+        files.mkdirs("/logs")
+        record = FeatureLevelRecord(name="group.version", feature_level=1)
+        parts = snapshot_parts(
+            FIRST_SNAPSHOT, [(record, 0)], last_contained_timestamp_ms=0, timestamp_ms=0
+        )
+        write_snapshot(files, f"/logs/{BOOTSTRAP_FILE}", parts)
+        with pytest.raises(StartupRefused, match=r"group\.version at level 1"):
+            read_bootstrap(files, "/logs", SUPPORTED_FEATURES)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from controller.features import FeatureUpdate, UpgradeType, decide_update_features
+from metalog.image.features import ELR_VERSION, METADATA_VERSION
+from metalog.image.values import VersionRange
+from protocol.errors import ApiError, ErrorCode
+from tests.unit.controller.harness import FEATURES, Cluster, registration
+
+UP, DOWN, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
+
+
+def update(cluster: Cluster, *updates: FeatureUpdate, dry: bool = False) -> ErrorCode:
+    try:
+        cluster.run(lambda view: decide_update_features(view, updates, validate_only=dry))
+    except ApiError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def level(cluster: Cluster, name: str = METADATA_VERSION) -> int:
+    return cluster.image.features.get(name, 0)
+
+
+def test_upgrade() -> None:
+    cluster = Cluster(metadata_version=28)
+    cluster.start(1)
+    assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, UP), dry=True) == 0
+    assert level(cluster) == 28
+    assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, UP)) == 0
+    assert level(cluster) == 30
+    offset = cluster.next_offset
+    assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, UP)) == 0
+    assert cluster.next_offset == offset
+
+
+@pytest.mark.parametrize(
+    ("start", "to", "kind", "code"),
+    [
+        (29, 28, DOWN, ErrorCode.NONE),
+        (29, 23, DOWN, ErrorCode.NONE),
+        (29, 28, UP, ErrorCode.INVALID_UPDATE_VERSION),
+        (29, 22, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
+        (29, 22, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (30, 29, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
+        (30, 31, UP, ErrorCode.INVALID_UPDATE_VERSION),
+        (30, 6, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
+        (30, 0, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (30, -1, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (28, 29, UpgradeType.UNKNOWN, ErrorCode.INVALID_UPDATE_VERSION),
+        (28, 29, 9, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_metadata_version(start: int, to: int, kind: int, code: ErrorCode) -> None:
+    cluster = Cluster(metadata_version=start)
+    assert update(cluster, FeatureUpdate(METADATA_VERSION, to, kind)) is code
+    assert level(cluster) == (start if code else to)
+
+
+@pytest.mark.parametrize("name", ["group.version", "no.such.feature", "kraft.version"])
+def test_what_is_not_built_cannot_be_turned_on(name: str) -> None:
+    assert update(Cluster(), FeatureUpdate(name, 1, UP)) is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_turning_off_what_is_off() -> None:
+    assert update(Cluster(), FeatureUpdate("group.version", 0, DOWN)) is ErrorCode.NONE
+
+
+def test_every_registered_node_must_support_it() -> None:
+    cluster = Cluster(metadata_version=28)
+    old = registration(1).features
+    for feature in old:
+        feature.max_supported_version = min(feature.max_supported_version, 29)
+    cluster.register(1, features=old)
+    assert update(cluster, FeatureUpdate(METADATA_VERSION, 29, UP)) is ErrorCode.NONE
+    wanted = FeatureUpdate(METADATA_VERSION, 30, UP)
+    with pytest.raises(ApiError, match="broker 1 supports 7 to 29"):
+        cluster.run(lambda view: decide_update_features(view, [wanted], validate_only=False))
+
+
+def test_all_or_none() -> None:
+    cluster = Cluster(metadata_version=28)
+    good = FeatureUpdate(METADATA_VERSION, 29, UP)
+    bad = FeatureUpdate("no.such.feature", 1, UP)
+    assert update(cluster, good, bad) is ErrorCode.INVALID_UPDATE_VERSION
+    assert level(cluster) == 28
+    assert update(cluster, good, good) is ErrorCode.INVALID_REQUEST
+
+
+def test_dependencies_hold_afterwards() -> None:
+    cluster = Cluster(metadata_version=22)
+    cluster.set(features={**FEATURES, ELR_VERSION: VersionRange(0, 1)})
+    elr = FeatureUpdate(ELR_VERSION, 1, UP)
+    assert update(cluster, elr) is ErrorCode.INVALID_UPDATE_VERSION
+    assert update(cluster, elr, FeatureUpdate(METADATA_VERSION, 24, UP)) is ErrorCode.NONE
+    assert (level(cluster), level(cluster, ELR_VERSION)) == (24, 1)

@@ -1,0 +1,282 @@
+"""Random histories of a cluster; what must always hold is checked after every operation.
+
+Numbers are those of the project's list of invariants: P9 ISR and ELR, P10 nobody fenced in an ISR,
+P11 unclean shutdown, P15 epochs, P16 broker epochs.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from controller.assignment import is_active
+from controller.cluster import decide_unregister_broker
+from controller.elections.partition_change import effective_min_isr
+from controller.isr import decide_alter_partition
+from controller.leader_requests import decide_elect_leaders
+from controller.topic_changes import TopicKey, decide_delete_topics
+from controller.topic_settings import min_isr_of
+from metalog.image.features import ELR_VERSION
+from metalog.image.values import NO_LEADER, PartitionImage
+from protocol.errors import ApiError
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.metadata.feature_level_record import FeatureLevelRecord
+from tests.unit.controller.harness import SESSION_TIMEOUT_MS, Cluster, registration
+
+BROKERS = (1, 2, 3, 4)
+TOPICS = ("a", "b", "c")
+brokers = st.sampled_from(BROKERS)
+topics = st.sampled_from(TOPICS)
+replica_lists = st.lists(brokers, min_size=1, max_size=4, unique=True)
+
+PartitionKey = tuple[bytes, int]
+
+
+class ControllerMachine(RuleBasedStateMachine):
+    """Operations as brokers and operators send them, valid and not."""
+
+    elr = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.lives = dict.fromkeys(BROKERS, 0)
+        self.epochs: dict[int, int] = {}
+        self.seen: dict[PartitionKey, PartitionImage] = {}
+
+    @initialize(min_isr=st.sampled_from([1, 2, 3]), unclean=st.booleans())
+    def begin(self, min_isr: int, unclean: bool) -> None:
+        if self.elr:
+            self.cluster.apply([FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
+        self.cluster.set(min_insync_replicas=min_isr, unclean_election=unclean)
+        for broker in BROKERS[:3]:
+            self.register(broker, new_life=True, clean=True)
+            self.come_up(broker)
+        self.cluster.create_topic("a", [1, 2, 3], [2, 1, 3])
+        self.cluster.create_topic("b", [3, 2], [2, 3])
+
+    def features(self) -> list[BrokerRegistrationRequest.Feature]:
+        elr = BrokerRegistrationRequest.Feature(name=ELR_VERSION, max_supported_version=1)
+        return [*registration(1).features, *([elr] if self.elr else [])]
+
+    # --- brokers ---
+
+    @rule(broker=brokers, new_life=st.booleans(), clean=st.booleans())
+    def register(self, broker: int, new_life: bool, clean: bool) -> None:
+        existing = self.cluster.image.cluster.brokers.get(broker)
+        if new_life or self.lives[broker] == 0:
+            self.lives[broker] += 1
+        previous = existing.epoch if clean and existing is not None else -1
+        try:
+            epoch = self.cluster.register(
+                broker,
+                life=self.lives[broker],
+                previous_broker_epoch=previous,
+                features=self.features(),
+            )
+        except ApiError:
+            if new_life:
+                self.lives[broker] -= 1
+            return
+        if existing is not None and epoch == existing.epoch:
+            return
+        # P16
+        assert epoch > self.epochs.get(broker, -1)
+        self.epochs[broker] = epoch
+        if self.elr and existing is not None and not clean:
+            # P11
+            for partition in self.partitions().values():
+                assert broker not in partition.isr
+                assert broker not in partition.elr
+                assert partition.leader != broker
+
+    @rule(
+        broker=brokers,
+        want_fence=st.booleans(),
+        want_shut_down=st.booleans(),
+        behind=st.sampled_from([0, 0, 0, 5]),
+    )
+    def heartbeat(self, broker: int, want_fence: bool, want_shut_down: bool, behind: int) -> None:
+        if broker in self.cluster.image.cluster.brokers:
+            reply = self.cluster.heartbeat(
+                broker,
+                want_fence=want_fence and behind == 0,
+                want_shut_down=want_shut_down,
+                current_metadata_offset=self.cluster.next_offset - 1 - behind,
+            )
+            if not reply.is_fenced and want_shut_down:
+                self.cluster.heartbeats.begin_shutdown(broker, self.cluster.next_offset - 1)
+
+    @rule(broker=brokers)
+    def come_up(self, broker: int) -> None:
+        if broker in self.cluster.image.cluster.brokers:
+            self.cluster.heartbeat(broker)
+
+    @rule(silent=st.sets(brokers))
+    def pass_time(self, silent: set[int]) -> None:
+        for part in (1, 2):
+            self.cluster.advance(SESSION_TIMEOUT_MS / 2)
+            for broker in self.cluster.image.cluster.brokers:
+                if broker not in silent:
+                    self.cluster.touch(broker)
+            if part == 2:
+                self.cluster.fence_expired()
+
+    @rule()
+    def pass_time_unnoticed(self) -> None:
+        """Sessions are over, but the timer that sees to it has not fired yet."""
+        self.cluster.advance(SESSION_TIMEOUT_MS)
+
+    @rule(broker=brokers)
+    def unregister(self, broker: int) -> None:
+        try:
+            self.cluster.run(lambda view: decide_unregister_broker(view, broker))
+        except ApiError:
+            return
+
+    # --- topics ---
+
+    @rule(name=topics, first=replica_lists, second=replica_lists)
+    def create(self, name: str, first: list[int], second: list[int]) -> None:
+        try:
+            self.cluster.create_topic(name, first, (second * 4)[: len(first)])
+        except ApiError:
+            return
+
+    @rule(name=topics)
+    def delete(self, name: str) -> None:
+        self.cluster.run(lambda view: decide_delete_topics(view, [TopicKey(name)]))
+
+    @precondition(lambda self: self.partitions())
+    @rule(data=st.data(), behind=st.sampled_from([0, 0, 0, 0, 1]))
+    def alter_isr(self, data: st.DataObject, behind: int) -> None:
+        partitions = self.partitions()
+        topic_id, index = data.draw(st.sampled_from(sorted(partitions)))
+        partition = partitions[topic_id, index]
+        leader = self.cluster.image.cluster.brokers.get(partition.leader)
+        if leader is None:
+            return
+        members = data.draw(st.sets(st.sampled_from(partition.replicas)))
+        registered = self.cluster.image.cluster.brokers
+        request = AlterPartitionRequest(
+            broker_id=leader.id,
+            broker_epoch=leader.epoch,
+            topics=[
+                AlterPartitionRequest.TopicData(
+                    topic_id=topic_id,
+                    partitions=[
+                        AlterPartitionRequest.PartitionData(
+                            partition_index=index,
+                            leader_epoch=partition.leader_epoch,
+                            partition_epoch=partition.partition_epoch - behind,
+                            new_isr_with_epochs=[
+                                AlterPartitionRequest.BrokerState(
+                                    broker_id=member,
+                                    broker_epoch=registered[member].epoch
+                                    if member in registered
+                                    else -1,
+                                )
+                                for member in sorted(members | {leader.id})
+                            ],
+                        )
+                    ],
+                )
+            ],
+        )
+        self.cluster.run(lambda view: decide_alter_partition(view, request))
+
+    @rule(kind=st.sampled_from([0, 1]))
+    def elect(self, kind: int) -> None:
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
+        self.cluster.run(lambda view: decide_elect_leaders(view, request))
+
+    # --- what must hold ---
+
+    def partitions(self) -> dict[PartitionKey, PartitionImage]:
+        return {
+            (topic.id, index): partition
+            for topic in self.cluster.image.topics.by_id.values()
+            for index, partition in topic.partitions.items()
+        }
+
+    @invariant()
+    def epochs_only_grow(self) -> None:
+        """P15. Several records may change a partition between two looks."""
+        now = self.partitions()
+        for key, partition in now.items():
+            before = self.seen.get(key)
+            if before is None:
+                continue
+            assert partition.leader_epoch >= before.leader_epoch
+            assert partition.partition_epoch >= before.partition_epoch
+            if partition != before:
+                assert partition.partition_epoch > before.partition_epoch
+            if partition.leader != before.leader:
+                assert partition.leader_epoch > before.leader_epoch
+        self.seen = now
+
+    @invariant()
+    def isr_and_elr_are_valid(self) -> None:
+        """P9."""
+        view = self.cluster.view()
+        for topic in self.cluster.image.topics.by_id.values():
+            for partition in topic.partitions.values():
+                replicas = set(partition.replicas)
+                assert len(set(partition.isr)) == len(partition.isr)
+                assert set(partition.isr) | set(partition.elr) <= replicas
+                assert not set(partition.isr) & set(partition.elr)
+                assert len(partition.directories) == len(partition.replicas)
+                needed = effective_min_isr(min_isr_of(view, topic.name), len(replicas))
+                if len(partition.isr) >= needed or not self.elr:
+                    assert partition.elr == partition.last_known_elr == ()
+                if not self.elr:
+                    assert partition.isr
+
+    @invariant()
+    def nobody_fenced_is_in_an_isr(self) -> None:
+        """P10: the last member stays without ELR, and then nobody leads."""
+        registered = self.cluster.image.cluster.brokers
+        for partition in self.partitions().values():
+            gone = [
+                member
+                for member in partition.isr
+                if member not in registered or not is_active(registered[member])
+            ]
+            if gone:
+                assert not self.elr
+                assert partition.isr == tuple(gone)
+                assert len(gone) == 1
+                assert partition.leader == NO_LEADER
+
+    @invariant()
+    def leaders_are_in_the_isr_and_missing_only_without_candidates(self) -> None:
+        registered = self.cluster.image.cluster.brokers
+        for partition in self.partitions().values():
+            if partition.leader != NO_LEADER:
+                assert partition.leader in partition.isr
+                assert is_active(registered[partition.leader])
+                continue
+            candidates = partition.isr or partition.elr
+            assert not any(
+                member in registered and is_active(registered[member]) for member in candidates
+            )
+
+
+class ElrMachine(ControllerMachine):
+    elr = True
+
+
+FEW = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+TestWithoutElr = ControllerMachine.TestCase
+TestWithoutElr.settings = FEW
+TestWithElr = ElrMachine.TestCase
+TestWithElr.settings = FEW

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from controller.leader_requests import ElectionOutcome, decide_elect_leaders
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from tests.unit.controller.harness import Cluster
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Topic t is led by 2 although 1 is preferred and in the ISR; u is as it should be."""
+    cluster = Cluster()
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [1, 2])
+    cluster.create_topic("u", [3, 1])
+    cluster.fence(1)
+    cluster.heartbeat(1)
+    return cluster
+
+
+def expand(cluster: Cluster, name: str, *isr: int) -> None:
+    from protocol.metadata.partition_change_record import PartitionChangeRecord
+
+    topic = cluster.image.topics.by_name[name]
+    cluster.apply([PartitionChangeRecord(partition_id=0, topic_id=topic.id, isr=list(isr))])
+
+
+def elect(cluster: Cluster, kind: int, *names: str, index: int = 0) -> list[ElectionOutcome]:
+    named = [ElectLeadersRequest.TopicPartitions(topic=name, partitions=[index]) for name in names]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=named if names else None)
+    return list(cluster.run(lambda view: decide_elect_leaders(view, request)))
+
+
+def test_preferred(cluster: Cluster) -> None:
+    expand(cluster, "t", 2, 1)
+    assert elect(cluster, PREFERRED, "t") == [ElectionOutcome("t", 0, ErrorCode.NONE)]
+    assert cluster.state("t")[0] == 1
+    (again,) = elect(cluster, PREFERRED, "t")
+    assert again.error is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_the_preferred_one_is_not_in_the_isr(cluster: Cluster) -> None:
+    (outcome,) = elect(cluster, PREFERRED, "t")
+    assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert outcome.message == "broker 1 is not in the ISR"
+    assert cluster.state("t")[0] == 2
+
+
+def test_the_preferred_one_is_fenced(cluster: Cluster) -> None:
+    cluster.fence(1)
+    (outcome,) = elect(cluster, PREFERRED, "t")
+    assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert outcome.message == "broker 1 is fenced"
+
+
+def test_all_partitions_leave_out_who_needs_none(cluster: Cluster) -> None:
+    expand(cluster, "t", 2, 1)
+    assert [(o.topic, o.error) for o in elect(cluster, PREFERRED)] == [("t", ErrorCode.NONE)]
+    assert elect(cluster, PREFERRED) == []
+
+
+def test_unclean(cluster: Cluster) -> None:
+    cluster.fence(2)
+    assert cluster.state("t")[:2] == (-1, (2,))
+    (outcome,) = elect(cluster, UNCLEAN, "t")
+    assert outcome.error is ErrorCode.NONE
+    assert cluster.state("t")[:2] == (1, (1,))
+    assert cluster.partition("t").recovery_state == 1
+    (again,) = elect(cluster, UNCLEAN, "t")
+    assert again.error is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_unclean_with_nobody_alive(cluster: Cluster) -> None:
+    cluster.fence(2)
+    cluster.fence(1)
+    (outcome,) = elect(cluster, UNCLEAN, "t")
+    assert outcome.error is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert outcome.message == "broker 1 is fenced, broker 2 is fenced"
+
+
+def test_unclean_is_not_for_a_partition_with_a_leader(cluster: Cluster) -> None:
+    (outcome,) = elect(cluster, UNCLEAN, "u")
+    assert outcome.error is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_unknown(cluster: Cluster) -> None:
+    (topic,) = elect(cluster, PREFERRED, "x")
+    (partition,) = elect(cluster, PREFERRED, "t", index=9)
+    assert {topic.error, partition.error} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_named_twice_is_elected_once(cluster: Cluster) -> None:
+    expand(cluster, "t", 2, 1)
+    assert len(elect(cluster, PREFERRED, "t", "t")) == 1
+    assert cluster.state("t")[2] == 2
+
+
+@pytest.mark.parametrize("kind", [-1, 2, 77])
+def test_types_that_do_not_exist(cluster: Cluster, kind: int) -> None:
+    with pytest.raises(ApiError) as refusal:
+        elect(cluster, kind, "t")
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_unclean_election_by_configuration() -> None:
+    cluster = Cluster()
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1, 2], unclean_leader_election_enable="true")
+    cluster.create_topic("clean", [1, 2])
+    for name in ("t", "clean"):
+        expand(cluster, name, 1)
+    cluster.fence(1)
+    assert cluster.state("t")[:2] == (2, (2,))
+    assert cluster.partition("t").recovery_state == 1
+    assert cluster.state("clean")[:2] == (-1, (1,))

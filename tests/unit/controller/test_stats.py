@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from controller.stats import ControllerStats, ImageCounts, RecentTimes, stats_families
+from protocol.metadata import NoOpRecord, PartitionChangeRecord
+from tests.unit.controller.harness import Cluster
+
+
+def test_elections_are_counted_from_what_is_written() -> None:
+    stats = ControllerStats()
+    stats.count_elections(
+        [
+            NoOpRecord(),
+            PartitionChangeRecord(isr=[1]),
+            PartitionChangeRecord(leader=-1),
+            PartitionChangeRecord(leader=1),
+            PartitionChangeRecord(leader=1, leader_recovery_state=1),
+        ]
+    )
+    assert (stats.elections, stats.unclean_elections) == (2, 1)
+
+
+def test_totals_of_an_image() -> None:
+    cluster = Cluster()
+    cluster.start(1, 2)
+    cluster.register(3)
+    cluster.create_topic("t", [1, 2])
+    cluster.create_topic("u", [1])
+    cluster.fence(1)
+    counts = ImageCounts(cluster.image)
+    assert (counts.active_brokers, counts.fenced_brokers) == (1, 2)
+    assert (counts.topics, counts.partitions, counts.offline_partitions) == (2, 2, 1)
+    assert counts.preferred_imbalance == 2
+
+
+def test_quantiles_of_recent_times() -> None:
+    times = RecentTimes()
+    for number in range(2000):
+        times.add(float(number))
+    samples = list(times.family("x", "y").samples)
+    assert samples[0] == ({"quantile": "0.50"}, 1488.0)
+    assert samples[-1] == ({"__name__": "x_count"}, 2000.0)
+    assert list(RecentTimes().family("x", "y").samples)[0][1] == 0.0
+
+
+def test_names() -> None:
+    names = {
+        family.name
+        for family in stats_families(
+            ControllerStats(), applied=5, committed=4, applied_at_ms=1, lag_ms=0
+        )
+    }
+    assert "kafka_controller_controllerstats_uncleanleaderelections_total" in names
+    assert "kafka_controller_controllereventmanager_eventqueueprocessingtimems" in names
+    assert "kafka_controller_kafkacontroller_lastappliedrecordlagms" in names
