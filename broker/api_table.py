@@ -17,6 +17,7 @@ from broker.apis import (
     describe_producers,
     describe_topic_partitions,
     fetch,
+    list_config_resources,
     list_offsets,
     metadata,
     offset_for_leader_epoch,
@@ -59,6 +60,7 @@ def build_table(
         describe_log_dirs,
         describe_producers,
         delete_records,
+        list_config_resources,
     ):
         api.register(table, broker)
     metadata.register(table, broker, creator)

@@ -52,6 +52,7 @@ FORWARDED: Final = (
     Forwarded(ApiKey.CREATE_PARTITIONS),
     Forwarded(ApiKey.ELECT_LEADERS),
     Forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS),
+    Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
     Forwarded(ApiKey.DESCRIBE_QUORUM),
     Forwarded(ApiKey.UPDATE_FEATURES),
     Forwarded(ApiKey.UNREGISTER_BROKER),

@@ -4,7 +4,8 @@ Behaviour: reads each wanted partition up to what the reader may see (a follower
 consumer: the high watermark, or with read_committed the last stable offset), at least one whole
 batch in all, and answers at once when `min_bytes` are there, when any partition has an error or a
 divergence, or when nothing is wanted; else it waits for bytes, for an interruption (leadership,
-deletion) or for `max_wait_ms`, and reads again.
+deletion) or for `max_wait_ms`, and reads again. Data far behind the log end is first brought into
+memory off the loop.
 
 Versions: 5 log start, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 10 zstd, 11 rack, 12
 divergence instead of a separate OffsetForLeaderEpoch, 13 topic ids, 15 replica state with broker
@@ -18,9 +19,10 @@ broker's current epoch moves its state (B32).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
@@ -32,9 +34,6 @@ from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import Body, HandlerTable, Reply, RequestContext
-
-if TYPE_CHECKING:
-    import asyncio
 
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
@@ -106,6 +105,7 @@ class _Fetch:
         "_future",
         "_must_answer",
         "_plan",
+        "_prefetched",
         "_queued",
         "_reads",
         "_replica_id",
@@ -133,12 +133,19 @@ class _Fetch:
         self._future: asyncio.Future[Body] | None = None
         self._wait: FetchWait | None = None
         self._queued = False
+        self._prefetched: dict[PartitionKey, tuple[Partition, bytes]] = {}
         self._reads: list[_Read] = []
         self._bytes = 0
         self._must_answer = False
 
     def start(self) -> Reply:
         """Reads once; answers or begins to wait."""
+        if any(self._is_cold(key, wanted) for key, wanted in self._plan.partitions):
+            name = f"cold fetch of connection {self._context.connection.id}"
+            return self._broker.supervisor.spawn(name, self._start_cold(), fatal=False)
+        return self._read_and_answer()
+
+    def _read_and_answer(self) -> FetchResponse | asyncio.Future[Body]:
         request = self._request
         self._read_all()
         if self._enough or request.max_wait_ms <= 0 or not self._plan.partitions:
@@ -151,6 +158,41 @@ class _Fetch:
     @property
     def _enough(self) -> bool:
         return self._must_answer or self._bytes >= self._request.min_bytes
+
+    # --- data that is probably not in the page cache ------------------------------------------
+
+    def _is_cold(self, key: PartitionKey, wanted: _Wanted) -> bool:
+        partition = self._local(key)
+        if partition is None or not partition.is_leader:
+            return False
+        log, offset = partition.log, wanted.fetch_offset
+        return log.local_log_start_offset <= offset < log.log_end_offset and not log.is_recent(
+            offset
+        )
+
+    async def _start_cold(self) -> Body:
+        """Brings cold data into memory off the loop, then reads as usual.
+
+        Whether it may be sent is decided by the read that follows, not by what was true before.
+        """
+        budget = min(self._request.max_bytes, self._api.response_bytes_max)
+        for key, wanted in self._plan.partitions:
+            partition = self._local(key)
+            if budget <= 0 or partition is None or not self._is_cold(key, wanted):
+                continue
+            try:
+                read = await partition.log.read_cold(
+                    wanted.fetch_offset,
+                    max(0, min(budget, wanted.partition_max_bytes)),
+                    max_offset=self._visible_end(partition),
+                    min_one_batch=not self._prefetched,
+                )
+            except ApiError:
+                continue  # the read that follows finds out and says so
+            budget -= len(read.data)
+            self._prefetched[key] = (partition, read.data)
+        reply = self._read_and_answer()
+        return await reply if isinstance(reply, asyncio.Future) else reply
 
     # --- waiting ------------------------------------------------------------------------------
 
@@ -212,7 +254,7 @@ class _Fetch:
             partition: Partition | None = None
             try:
                 partition = self._find(key)
-                data = self._read(partition, wanted, limit - total, min_one_batch=total == 0)
+                data = self._read(partition, key, wanted, limit - total, min_one_batch=total == 0)
             except ApiError as error:
                 if partition is not None:
                     partition.counters.failed_fetches += 1
@@ -229,7 +271,13 @@ class _Fetch:
         self._bytes = total
 
     def _read(
-        self, partition: Partition, wanted: _Wanted, budget: int, *, min_one_batch: bool
+        self,
+        partition: Partition,
+        key: PartitionKey,
+        wanted: _Wanted,
+        budget: int,
+        *,
+        min_one_batch: bool,
     ) -> _Data:
         log = partition.require_leader(wanted.current_leader_epoch)
         follower = self._replica_id >= 0
@@ -239,25 +287,24 @@ class _Fetch:
             diverging = _divergence(partition, wanted)
             if diverging is not None:
                 return self._facts(partition, b"", diverging)
-        high_watermark = log.high_watermark
-        committed = self._request.isolation_level == READ_COMMITTED
-        if follower:
-            end = log.log_end_offset
-        else:
-            end = log.last_stable_offset if committed else high_watermark
+        end = self._visible_end(partition)
         offset = wanted.fetch_offset
-        records = log.read(
-            offset,
-            max(0, min(budget, wanted.partition_max_bytes)),
-            max_offset=end,
-            min_one_batch=min_one_batch,
-        ).data
+        prefetched = self._prefetched.pop(key, None) if self._prefetched else None
+        if prefetched is not None and prefetched[0] is partition:
+            records = prefetched[1]
+        else:
+            records = log.read(
+                offset,
+                max(0, min(budget, wanted.partition_max_bytes)),
+                max_offset=end,
+                min_one_batch=min_one_batch,
+            ).data
         if records and self._context.api_version < ZSTD_SINCE:
             _refuse_zstd(records)
         data = self._facts(partition, records, _NO_DIVERGENCE)
         if follower:
             self._follower_fetched(partition, wanted)
-        elif committed:
+        elif self._request.isolation_level == READ_COMMITTED:
             # Up to `end`, which may be more than was read: a reader skips what it does not meet.
             data.aborted_transactions = [
                 FetchResponse.AbortedTransaction(
@@ -266,6 +313,14 @@ class _Fetch:
                 for aborted in (log.aborted_transactions(offset, end) if records else ())
             ]
         return data
+
+    def _visible_end(self, partition: Partition) -> int:
+        log = partition.log
+        if self._replica_id >= 0:
+            return log.log_end_offset
+        if self._request.isolation_level == READ_COMMITTED:
+            return log.last_stable_offset
+        return log.high_watermark
 
     def _facts(
         self, partition: Partition, records: bytes, diverging: FetchResponse.EpochEndOffset

@@ -28,6 +28,8 @@ from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 11
 NOT_AVAILABLE_SINCE: Final = 5
+LEADER_EPOCH_SINCE: Final = 4
+NO_EPOCH: Final = -1
 
 CONSUMER: Final = -1
 DEBUG_CONSUMER: Final = -2
@@ -91,7 +93,7 @@ def list_offsets(
                         partition_index=index,
                         timestamp=timestamp,
                         offset=offset,
-                        leader_epoch=epoch,
+                        leader_epoch=epoch if version >= LEADER_EPOCH_SINCE else NO_EPOCH,
                     )
                 )
         response.topics.append(
