@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from tests.support.nodes import ApacheKafkaNode, run_kafka_tool
 pytestmark = pytest.mark.interop
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-T0 = 1_700_000_000_000
+T0 = time.time_ns() // 1_000_000 - 60_000  # recent: Kafka forgets producers after a day
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CONFIG = LogConfig(segment_bytes=1 << 20)
 
@@ -272,7 +273,11 @@ def test_kafka_and_we_take_turns_on_one_directory(kafka: Kafka) -> None:
     kafka.node.start()
     found = kafka.read_all(len(values))
     assert [value for _, value in found] == values
-    assert not re.search(r"(?i)unclean|recovering unflushed|corrupt", kafka.node.log_text)
+    said = kafka.node.log_text
+    assert "since clean shutdown file was found" in said
+    complaints = [line for line in said.splitlines() if re.search("(?i)recovering|corrupt", line)]
+    # Kafka reads its metadata log in full at every start.
+    assert [line for line in complaints if "__cluster_metadata-0" not in line] == []
     kafka.node.stop()
     assert_consistent(kafka.data / "topic-0")
 
