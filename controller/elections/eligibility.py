@@ -80,7 +80,15 @@ def broker_eligibility(
     what they had not flushed.
     """
 
+    known: dict[int, Eligibility] = {}
+
     def eligibility_of(broker_id: int) -> Eligibility:
+        eligibility = known.get(broker_id)
+        if eligibility is None:
+            eligibility = known[broker_id] = judge(broker_id)
+        return eligibility
+
+    def judge(broker_id: int) -> Eligibility:
         broker = brokers.get(broker_id)
         if broker is None:
             return Ineligible(Reason.NOT_REGISTERED)

@@ -25,7 +25,7 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.elections.election import Candidates, Elected, ElectionKind, elect
@@ -72,19 +72,39 @@ class PartitionChange(NamedTuple):
     elected: Elected
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The partition on its way to the next state."""
+    """The partition on its way to the next state: changed in place, seen by nobody else.
 
-    replicas: tuple[int, ...]
-    directories: tuple[bytes, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-    isr: tuple[int, ...]
-    elr: tuple[int, ...]
-    last_known_elr: tuple[int, ...]
-    leader: int
-    recovery_state: int
+    A fenced broker may mean ten thousand of these at once.
+    """
+
+    __slots__ = (
+        "adding",
+        "directories",
+        "elr",
+        "isr",
+        "last_known_elr",
+        "leader",
+        "recovery_state",
+        "removing",
+        "replicas",
+    )
+
+    def __init__(self, before: PartitionImage, target: Target, safety: Safety) -> None:
+        self.replicas = before.replicas if target.replicas is None else target.replicas
+        self.directories = before.directories if target.directories is None else target.directories
+        self.adding = before.adding if target.adding is None else target.adding
+        self.removing = before.removing if target.removing is None else target.removing
+        isr = before.isr if target.isr is None else target.isr
+        if safety.unclean_shutdown:
+            isr = tuple(r for r in isr if r not in safety.unclean_shutdown)
+        self.isr = isr
+        self.elr = before.elr
+        self.last_known_elr = before.last_known_elr
+        self.leader = before.leader
+        self.recovery_state: int = before.recovery_state
+        if target.recovery_state is not None:
+            self.recovery_state = int(target.recovery_state)
 
 
 def effective_min_isr(min_isr: int, replica_count: int) -> int:
@@ -114,9 +134,10 @@ def change_partition(
     None when nothing changes, unless `touch` is set: then the record says the same ISR again, and
     its replay moves the partition epoch and nothing else.
     """
-    draft = _start(partition, target, safety)
-    draft = _complete_reassignment(draft, safety)
-    draft = _place_in_elr(partition, draft, safety)
+    draft = _Draft(partition, target, safety)
+    if draft.adding or draft.removing:
+        _complete_reassignment(draft, safety)
+    _place_in_elr(partition, draft, safety)
     elected = elect(
         Candidates(
             safety.order(draft.replicas, safety.now_ms),
@@ -128,7 +149,7 @@ def change_partition(
         election,
         safety.eligibility_of,
     )
-    draft = _apply_election(partition, draft, elected, safety)
+    _apply_election(partition, draft, elected, safety)
     record = _record(partition, draft, safety)
     if record is None:
         if not touch:
@@ -139,98 +160,61 @@ def change_partition(
     return PartitionChange(record, elected)
 
 
-def _or(wanted: tuple[int, ...] | None, current: tuple[int, ...]) -> tuple[int, ...]:
-    return current if wanted is None else wanted
-
-
-def _start(partition: PartitionImage, target: Target, safety: Safety) -> _Draft:
-    isr = _or(target.isr, partition.isr)
-    return _Draft(
-        replicas=_or(target.replicas, partition.replicas),
-        directories=(partition.directories if target.directories is None else target.directories),
-        adding=_or(target.adding, partition.adding),
-        removing=_or(target.removing, partition.removing),
-        isr=tuple(r for r in isr if r not in safety.unclean_shutdown),
-        elr=partition.elr,
-        last_known_elr=partition.last_known_elr,
-        leader=partition.leader,
-        recovery_state=(
-            partition.recovery_state if target.recovery_state is None else target.recovery_state
-        ),
-    )
-
-
-def _complete_reassignment(draft: _Draft, safety: Safety) -> _Draft:
-    if not draft.adding and not draft.removing:
-        return draft
+def _complete_reassignment(draft: _Draft, safety: Safety) -> None:
     final = tuple(r for r in draft.replicas if r not in draft.removing)
     isr = tuple(r for r in draft.isr if r in final)
     enough = effective_min_isr(safety.min_isr, len(final))
     if not set(final) <= set(isr) or len(isr) < enough:
-        return draft
+        return
     directory_of = dict(zip(draft.replicas, draft.directories, strict=True))
-    return replace(
-        draft,
-        replicas=final,
-        directories=tuple(directory_of[r] for r in final),
-        adding=(),
-        removing=(),
-        isr=isr,
-    )
+    draft.replicas = final
+    draft.directories = tuple(directory_of[r] for r in final)
+    draft.adding = draft.removing = ()
+    draft.isr = isr
 
 
-def _place_in_elr(before: PartitionImage, draft: _Draft, safety: Safety) -> _Draft:
+def _place_in_elr(before: PartitionImage, draft: _Draft, safety: Safety) -> None:
     """Recompute the ELR for the new ISR; without the feature what is left of it goes away."""
-    needed = effective_min_isr(safety.min_isr, len(draft.replicas))
-    if not safety.elr_enabled or len(draft.isr) >= needed:
-        return replace(draft, elr=(), last_known_elr=())
+    if not safety.elr_enabled or len(draft.isr) >= effective_min_isr(
+        safety.min_isr, len(draft.replicas)
+    ):
+        draft.elr = draft.last_known_elr = ()
+        return
     candidates = (*before.isr, *(r for r in before.elr if r not in before.isr))
-    elr = tuple(
+    draft.elr = tuple(
         r
         for r in candidates
         if r in draft.replicas and r not in draft.isr and r not in safety.unclean_shutdown
     )
-    last_known = tuple(
+    draft.last_known_elr = tuple(
         r for r in before.last_known_elr if r in draft.replicas and r not in draft.isr
     )
-    return replace(draft, elr=elr, last_known_elr=last_known)
 
 
 def _apply_election(
     before: PartitionImage, draft: _Draft, elected: Elected, safety: Safety
-) -> _Draft:
-    leader = elected.leader
-    draft = replace(draft, leader=leader)
+) -> None:
+    leader = draft.leader = elected.leader
     if leader == NO_LEADER:
-        return _without_leader(before, draft, safety)
+        _without_leader(before, draft, safety)
+        return
+    draft.last_known_elr = ()
     if elected.unclean:
         # What the old ISR held is given up with this election, so nobody may come back as clean.
-        return replace(
-            draft,
-            isr=(leader,),
-            elr=(),
-            last_known_elr=(),
-            recovery_state=LeaderRecoveryState.RECOVERING,
-        )
-    if elected.from_elr:
-        return replace(
-            draft,
-            isr=(leader,),
-            elr=tuple(r for r in draft.elr if r != leader),
-            last_known_elr=(),
-        )
-    return replace(draft, last_known_elr=())
+        draft.isr = (leader,)
+        draft.elr = ()
+        draft.recovery_state = int(LeaderRecoveryState.RECOVERING)
+    elif elected.from_elr:
+        draft.isr = (leader,)
+        draft.elr = tuple(r for r in draft.elr if r != leader)
 
 
-def _without_leader(before: PartitionImage, draft: _Draft, safety: Safety) -> _Draft:
+def _without_leader(before: PartitionImage, draft: _Draft, safety: Safety) -> None:
     if safety.elr_enabled:
         if before.leader != NO_LEADER and not draft.last_known_elr:
-            return replace(draft, last_known_elr=(before.leader,))
-        return draft
-    if draft.isr or not before.isr:
-        return draft
-    last = before.leader if before.leader in before.isr else before.isr[0]
-    return replace(draft, isr=(last,))
+            draft.last_known_elr = (before.leader,)
+    elif not draft.isr and before.isr:
+        draft.isr = (before.leader if before.leader in before.isr else before.isr[0],)
 
 
 def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionChangeRecord | None:
@@ -264,7 +248,7 @@ def _set_assignment(record: PartitionChangeRecord, before: PartitionImage, after
 
 
 def _needs_new_epoch(before: PartitionImage, after: _Draft, safety: Safety) -> bool:
-    if set(before.replicas) - set(after.replicas):
+    if after.replicas is not before.replicas and set(before.replicas) - set(after.replicas):
         return True
     if safety.metadata_version > LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL:
         return False
