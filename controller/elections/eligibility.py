@@ -81,32 +81,33 @@ def broker_eligibility(
     """
 
     known: dict[int, Eligibility] = {}
+    decided = {
+        **dict.fromkeys(expired - joining, Reason.SESSION_EXPIRED),
+        **dict.fromkeys(unclean, Reason.UNCLEAN_SHUTDOWN),
+        **dict.fromkeys(leaving, Reason.LEAVING),
+    }
 
     def eligibility_of(broker_id: int) -> Eligibility:
         eligibility = known.get(broker_id)
         if eligibility is None:
-            eligibility = known[broker_id] = judge(broker_id)
+            reason = _registered_reason(brokers.get(broker_id), broker_id in joining)
+            if reason is not Reason.NOT_REGISTERED:
+                reason = decided.get(broker_id, reason)
+            eligibility = known[broker_id] = ELIGIBLE if reason is None else Ineligible(reason)
         return eligibility
 
-    def judge(broker_id: int) -> Eligibility:
-        broker = brokers.get(broker_id)
-        if broker is None:
-            return Ineligible(Reason.NOT_REGISTERED)
-        if broker_id in leaving:
-            return Ineligible(Reason.LEAVING)
-        if broker_id in unclean:
-            return Ineligible(Reason.UNCLEAN_SHUTDOWN)
-        if broker.in_controlled_shutdown:
-            return Ineligible(Reason.SHUTTING_DOWN)
-        if broker_id in joining:
-            return ELIGIBLE
-        if broker.fenced:
-            return Ineligible(Reason.FENCED)
-        if broker_id in expired:
-            return Ineligible(Reason.SESSION_EXPIRED)
-        return ELIGIBLE
-
     return eligibility_of
+
+
+def _registered_reason(broker: BrokerImage | None, joining: bool) -> Reason | None:
+    """What the registration itself says against the broker."""
+    if broker is None:
+        return Reason.NOT_REGISTERED
+    if broker.in_controlled_shutdown:
+        return Reason.SHUTTING_DOWN
+    if broker.fenced and not joining:
+        return Reason.FENCED
+    return None
 
 
 def is_eligible(eligibility: Eligibility) -> bool:
