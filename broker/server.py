@@ -40,7 +40,10 @@ from protocol.compression import Codec
 from protocol.ids import random_uuid
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC
-from protocol.transport.server import Server, ServerLimits
+from protocol.transport.admission import ConnectionGate
+from protocol.transport.memory import RequestMemory
+from protocol.transport.server import Server
+from protocol.transport.settings import connection_limits, server_limits
 from runtime.clock import Clock
 from runtime.config import NodeConfig
 from runtime.log import get_logger
@@ -294,7 +297,11 @@ class BrokerServer:
             self._advancing = False
 
     async def _listen(self) -> None:
-        limits = _limits(self.config)
+        limits = server_limits(self.config)
+        memory = RequestMemory(self.config["queued.max.request.bytes"])
+        gate = ConnectionGate(connection_limits(self.config))
+        protected = self.config.inter_broker_listener_name
+        alone = len(self.config.broker_listeners) == 1
         for listener in self.config.broker_listeners:
             server = Server(
                 self._table,
@@ -302,6 +309,8 @@ class BrokerServer:
                 listener=listener.name,
                 limits=limits,
                 supervisor=self._supervisor,
+                gate=gate,
+                memory=memory if listener.name != protected or alone else None,
             )
             bound = await server.start(listener.host, listener.port)
             self._servers.append(server)
@@ -382,24 +391,6 @@ class BrokerServer:
             timeout_ms = 0.0
         driver.request_shutdown(timeout_ms)
         await asyncio.wait([driver.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
-
-
-def _limits(config: NodeConfig) -> ServerLimits:
-    return ServerLimits(
-        request_bytes_max=config["socket.request.max.bytes"],
-        max_inflight=config["kraftbox.connection.max.inflight"],
-        idle_ms=config["connections.max.idle.ms"],
-        connections_max=config["max.connections"],
-        connections_per_ip_max=config["max.connections.per.ip"],
-        connections_per_ip_overrides=_overrides(config["max.connections.per.ip.overrides"]),
-        backlog=config["socket.listen.backlog.size"],
-    )
-
-
-def _overrides(text: str) -> dict[str, int]:
-    """`host:count,...`"""
-    pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
-    return {host.strip(): int(count) for host, _, count in pairs}
 
 
 def _log_settings(config: NodeConfig) -> LogManagerSettings:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 import uvloop
 
 from kraftbox.node import Node, build_node
-from runtime import log
+from runtime import descriptors, log
 from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.config.env import merge
@@ -74,6 +74,7 @@ def run(config: NodeConfig, *, on_ready: OnReady | None = None) -> int:
     """
     # Cores know no other source of randomness than this one.
     rng = random.Random(random.SystemRandom().getrandbits(128))
+    descriptors.raise_limit()
     files = RealFiles(config["kraftbox.files.open.max"] or None)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

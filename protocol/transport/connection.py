@@ -1,14 +1,16 @@
 """One accepted connection: bytes to frames, frames to handlers, replies back in order.
 
 The rules
-- Frames are cut out of one receive buffer as slices. It starts small, grows to 256 KiB for a busy
-  client and beyond only for a frame that needs it, and then only as that frame's bytes arrive: an
-  announced length costs nothing.
+- Frames are cut as slices out of the buffer that they arrived in. All connections share one; only
+  what is left of an incomplete frame moves to a buffer of the connection's own, which grows as that
+  frame's bytes arrive. So a connection without a frame in progress holds no buffer, and an
+  announced length costs nothing. `memory.py` says how much all of them may hold.
 - A reply that is ready when its turn comes is written at once. Replies that wait stand in
   `_waiting` in the order of their requests; behind a waiting one the others wait too.
 - The socket is not read while `max_inflight` replies wait, while the write buffer is over its
-  limit, or while buffered requests are being worked off in slices. `_blocked` says so, in one
-  place.
+  limit, while buffered requests are being worked off in slices, while the client is throttled, or
+  before the connection was admitted: `_blocked` says so, in one place. Nor is it read while the
+  frame in progress waits for memory.
 - No task, queue or future is made for a plain request.
 
 What cannot be parsed closes the connection without an answer, as Kafka does. `BufferedProtocol`'s
@@ -19,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -38,6 +39,7 @@ from protocol.transport.dispatch import (
     peek,
     reply_parts,
 )
+from protocol.transport.memory import SCARCE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -46,11 +48,14 @@ if TYPE_CHECKING:
 
 _int32 = struct.Struct(">i").unpack_from
 
-BUFFER_BYTES_FIRST = 16 * 1024
+NOTHING = memoryview(b"")
+
+BUFFER_BYTES_FIRST = 512
 BUFFER_BYTES_KEPT = 1_114_112
-"""A larger buffer is given back as soon as it is empty: 1 MiB of records and their request."""
+"""A buffer above this size shrinks as soon as less is in it: 1 MiB of records and their request."""
 ROOM_BYTES_MIN = 4096
-"""With less room at the end of the buffer its content is moved to the front."""
+GROWTH = 4
+"""A full buffer grows by this factor up to the usual size, then it doubles."""
 FRAMES_PER_TURN = 64
 """Requests of one connection served before others get the loop."""
 
@@ -75,16 +80,18 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_active_ms",
-        "_buffer",
+        "_admitted",
         "_close_callbacks",
         "_closing",
         "_draining",
         "_end",
-        "_grow",
         "_lost",
+        "_muted",
+        "_own_bytes",
         "_reading",
         "_server",
         "_start",
+        "_starving",
         "_transport",
         "_turn_over",
         "_view",
@@ -112,14 +119,18 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.software_name = ""
         self.software_version = ""
         self._transport = cast(asyncio.Transport, None)
-        self._buffer = bytearray(BUFFER_BYTES_FIRST)
-        self._view = memoryview(self._buffer)
+        # Bytes that arrived and are not served yet: `_view[_start:_end]`. The view is of the shared
+        # buffer while what just arrived is served, then of one with `_own_bytes`, or of nothing.
+        self._view = NOTHING
         self._start = 0
         self._end = 0
-        self._grow = False
-        self._waiting: deque[_Slot] = deque()
+        self._own_bytes = 0
+        self._starving = False
+        self._waiting: list[_Slot] = []
         self._close_callbacks: dict[Callable[[], None], None] = {}
         self._active_ms = 0.0
+        self._admitted = False
+        self._muted = 0
         self._reading = True
         self._working = False
         self._turn_over = False
@@ -171,13 +182,22 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         high = self._server.limits.write_high_bytes
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
+        if not self._admitted:
+            # uvloop begins to read after this call, whatever was asked for in it.
+            asyncio.get_running_loop().call_soon(self._set_reading)
+
+    def begin(self) -> None:
+        """The connection is admitted."""
+        self._admitted = True
+        self._server.admitted()
+        self._continue()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = self._closing = True
-        self._server.forget(self)
+        self._server.forget(self, admitted=self._admitted)
         self._waiting.clear()
-        self._view = memoryview(b"")
-        self._buffer = bytearray()
+        self._keep_rest()
+        self._server.memory.settle(self)
         callbacks = list(self._close_callbacks)
         self._close_callbacks.clear()
         for fn in callbacks:
@@ -192,47 +212,106 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._continue()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._grow or len(self._buffer) - self._end < ROOM_BYTES_MIN:
-            self._make_room()
-        return self._view[self._end :]
+        if self._end:
+            return self._view[self._end :]
+        server = self._server
+        if self._admitted and not server.memory.scarce:
+            return server.shared[:]
+        return server.shared[:SCARCE_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._server.connection_stats.bytes_in += nbytes
-        end = self._end = self._end + nbytes
-        if end == len(self._buffer) < self._server.limits.receive_buffer_bytes:
-            self._grow = True
+        if not self._end:
+            self._view = self._server.shared
+        self._end += nbytes
+        self._active_ms = self._server.clock.monotonic_ms()
         self._work()
 
-    # --- frames --------------------------------------------------------------------------------
+    # --- the bytes of an incomplete frame ------------------------------------------------------
 
-    def _make_room(self) -> None:
-        """Move what is left to the front, and grow if that gives no room."""
+    def _keep_rest(self) -> None:
+        """Put what is not served yet where it may stay, with room for more."""
+        if self._closing:
+            self._start = self._end
         held = self._end - self._start
-        capacity = len(self._buffer)
-        usual = self._server.limits.receive_buffer_bytes
-        if self._grow and capacity < usual:
-            self._replace_buffer(usual)
-        elif held == capacity:
-            # A frame above the usual size, its length checked before: double, up to its end.
-            needed = 4 + int(_int32(self._buffer, self._start)[0]) if held >= 4 else usual
-            self._replace_buffer(min(capacity * 2, max(needed, usual)))
-        elif self._start:
+        own = self._own_bytes
+        if not held:
+            self._start = self._end = 0
+            self._view = NOTHING
+            if own:
+                self._own_bytes = 0
+                self._server.memory.give_back(own)
+        elif not own:
+            # These bytes are here and must be kept, whatever memory says.
+            size = self._fitting(held)
+            self._server.memory.charge(size)
+            self._move_to(size)
+        elif self._end == own:
+            self._find_room(held)
+        elif own > BUFFER_BYTES_KEPT:
+            self._shrink(held)
+
+    def _find_room(self, held: int) -> None:
+        """The own buffer is filled to its end."""
+        own = self._own_bytes
+        if held <= own // 2:
             self._view[:held] = self._view[self._start : self._end]
             self._start, self._end = 0, held
-        self._grow = False
+            return
+        if self._blocked:
+            # Its frames were not looked at: there may be room when they are served.
+            return
+        usual = self._server.limits.receive_buffer_bytes
+        if own < usual:
+            size = min(own * GROWTH, usual)
+        else:
+            size = min(own * 2, max(self._frame_bytes(held), held + ROOM_BYTES_MIN))
+        memory = self._server.memory
+        self._starving = not memory.grant(self, size - own, self._active_ms)
+        if not self._starving:
+            self._move_to(size)
 
-    def _replace_buffer(self, capacity: int) -> None:
+    def _frame_bytes(self, held: int) -> int:
+        """The size of the first frame that is held, as far as it is known."""
+        return 4 + int(_int32(self._view, self._start)[0]) if held >= 4 else 4
+
+    def _fitting(self, held: int) -> int:
+        """How large an own buffer for so many bytes should be."""
+        usual = self._server.limits.receive_buffer_bytes
+        if 2 * held > usual:
+            return min(4 * held, max(self._frame_bytes(held), held + ROOM_BYTES_MIN))
+        size = BUFFER_BYTES_FIRST
+        while size < 2 * held:
+            size *= 2
+        return size
+
+    def _move_to(self, size_bytes: int) -> None:
+        """To an own buffer of this size."""
         held = self._end - self._start
-        buffer = bytearray(max(capacity, held + 1))
+        buffer = bytearray(size_bytes)
         buffer[:held] = self._view[self._start : self._end]
-        self._buffer, self._view = buffer, memoryview(buffer)
+        self._view = memoryview(buffer)
         self._start, self._end = 0, held
+        self._own_bytes = size_bytes
+
+    def _shrink(self, held: int) -> None:
+        size, own = self._fitting(held), self._own_bytes
+        if size <= own // 2:
+            self._move_to(size)
+            self._server.memory.give_back(own - size)
 
     def give_memory_back(self) -> None:
-        """Called between requests of a quiet connection."""
-        usual = self._server.limits.receive_buffer_bytes
-        if self._start == self._end and len(self._buffer) > usual:
-            self._replace_buffer(usual)
+        """Called now and then for a quiet connection."""
+        if self._own_bytes:
+            self._shrink(self._end - self._start)
+
+    def feed(self) -> None:
+        """There may be memory for the frame in progress."""
+        self._starving = False
+        self._keep_rest()
+        self._set_reading()
+
+    # --- frames --------------------------------------------------------------------------------
 
     @property
     def _blocked(self) -> bool:
@@ -241,20 +320,22 @@ class ServerConnection(asyncio.BufferedProtocol):
             or self._turn_over
             or self._closing
             or self._draining
+            or self._muted > 0
+            or not self._admitted
             or len(self._waiting) >= self._server.limits.max_inflight
         )
 
     def _work(self) -> None:
-        """Serve the frames in the buffer until one is cut or the connection is blocked."""
+        """Serve the frames that are here until one is cut or the connection is blocked."""
         if self._working:
             return
         self._working = True
-        received_ms = self._active_ms = self._server.clock.monotonic_ms()
+        received_ms = self._server.clock.monotonic_ms()
         size_max = self._server.limits.request_bytes_max
         turn = FRAMES_PER_TURN
         while self._end - self._start >= 4 and not self._blocked:
             body = self._start + 4
-            size = _int32(self._buffer, self._start)[0]
+            size = _int32(self._view, self._start)[0]
             if not 0 <= size <= size_max:
                 self.close(f"a request of {size} bytes")
                 break
@@ -268,10 +349,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._start = body + size
             self._serve(self._view[body : body + size], received_ms)
         self._working = False
-        if self._start == self._end:
-            self._start = self._end = 0
-            if len(self._buffer) > BUFFER_BYTES_KEPT:
-                self._replace_buffer(self._server.limits.receive_buffer_bytes)
+        self._keep_rest()
+        if turn < FRAMES_PER_TURN:
+            self._server.memory.settle(self)
         self._set_reading()
 
     def _next_turn(self) -> None:
@@ -284,13 +364,24 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._work()
 
     def _set_reading(self) -> None:
-        reading = not self._blocked
+        reading = not (self._blocked or self._starving)
         if reading is not self._reading and not self._closing:
             self._reading = reading
             if reading:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
+
+    def mute(self, wait_ms: float) -> None:
+        """Read no further request for this time: the client goes over a quota."""
+        if wait_ms > 0.0:
+            self._muted += 1
+            asyncio.get_running_loop().call_later(wait_ms / 1000.0, self._unmute)
+            self._set_reading()
+
+    def _unmute(self) -> None:
+        self._muted -= 1
+        self._continue()
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -339,10 +430,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             if isinstance(reply, (ApiMessage, EncodedReply)):
                 self._ready(slot, reply)
             else:
-                self._wait(slot, reply)
+                self._wait(slot, reply, len(frame) if entry.is_async else 0)
 
-    def _wait(self, slot: _Slot, reply: Any) -> None:
-        """Keep the reply's place in the order until its future is done."""
+    def _wait(self, slot: _Slot, reply: Any, copied_bytes: int) -> None:
+        """Keep the reply's place in the order until its future is done, and count the copy of its
+        request that a task holds until then."""
         if not asyncio.isfuture(reply):
             coroutine = cast("Coroutine[Any, Any, Body]", reply)
             reply = self._server.supervisor.spawn(
@@ -352,6 +444,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._ready(slot, self._outcome(slot, reply))
             return
         self._waiting.append(slot)
+        if copied_bytes:
+            memory = self._server.memory
+            memory.charge(copied_bytes)
+            reply.add_done_callback(lambda _: memory.give_back(copied_bytes))
         reply.add_done_callback(partial(self._settle, slot))
 
     def _settle(self, slot: _Slot, future: asyncio.Future[Body]) -> None:
@@ -412,7 +508,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _send_ready(self) -> None:
         waiting = self._waiting
         while waiting and waiting[0].ready:
-            slot = waiting.popleft()
+            slot = waiting.pop(0)
             if slot.parts and not self._closing:
                 self._write(slot.size, slot.parts)
         if self._draining and not waiting:
@@ -447,7 +543,9 @@ class ServerConnection(asyncio.BufferedProtocol):
     def quiet_ms(self, now_ms: float) -> float:
         """How long this client has neither sent anything nor had a request in work. A client that
         does not read its replies is quiet."""
-        if self._waiting and not self._write_paused and not self._closing:
+        if self._closing:
+            return now_ms - self._active_ms
+        if (self._waiting and not self._write_paused) or self._muted or self._starving:
             return 0.0
         return now_ms - self._active_ms
 

@@ -1,4 +1,4 @@
-"""A listener: accepts connections, limits them, looks after the quiet ones, closes in order.
+"""A listener: accepts connections, looks after the quiet ones, closes in order.
 
 One timer scans all connections; none has a timer of its own. What a connection does with its bytes
 is in `connection.py`, what the requests mean in `dispatch.py`.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 
+from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import ANONYMOUS, Entry, HandlerTable
+from protocol.transport.memory import SHARED_BYTES, RequestMemory
 from protocol.transport.stats import ConnectionStats, collect_connections, collect_requests
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
@@ -21,6 +24,7 @@ from runtime.metrics import Family
 from runtime.tasks import Supervisor
 
 SCAN_MS_MAX = 10_000.0
+SCANNED_PER_TURN = 500
 LINGER_MS = 5_000.0
 """How long a closed connection may take to fetch what was written to it."""
 LOG_EVERY_MS = 1_000.0
@@ -33,17 +37,15 @@ class ServerLimits:
     """Limits of a listener; the defaults are Kafka's where Kafka has the key.
 
     socket.request.max.bytes, kraftbox.connection.max.inflight, connections.max.idle.ms (0 or less:
-    never), max.connections, max.connections.per.ip with its overrides, socket.listen.backlog.size.
+    never), socket.listen.backlog.size. How many may connect is in `admission.py`, how much memory
+    their requests may take in `memory.py`.
     """
 
     request_bytes_max: int = 104_857_600
     max_inflight: int = 5
     idle_ms: float = 600_000.0
-    connections_max: int = 2**31 - 1
-    connections_per_ip_max: int = 2**31 - 1
-    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     backlog: int = 50
-    receive_buffer_bytes: int = 256 * 1024
+    receive_buffer_bytes: int = SHARED_BYTES
     write_high_bytes: int = 1024 * 1024
 
     def __post_init__(self) -> None:
@@ -54,8 +56,9 @@ class ServerLimits:
 class Server:
     """One listener with its connections.
 
-    `on_admit` may refuse a connection with a reason, after the limits. A handler's broken
-    invariant goes to `supervisor`, which stops the node.
+    `gate` and `memory` may be shared with other listeners; without them nothing is limited.
+    `on_admit` may refuse a connection with a reason. A handler's broken invariant goes to
+    `supervisor`, which stops the node.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class Server:
         limits: ServerLimits | None = None,
         supervisor: Supervisor | None = None,
         principal: str = ANONYMOUS,
+        gate: ConnectionGate | None = None,
+        memory: RequestMemory | None = None,
         on_admit: Callable[[ServerConnection], str | None] | None = None,
     ) -> None:
         self.handlers = handlers
@@ -76,9 +81,14 @@ class Server:
         self.supervisor = supervisor if supervisor is not None else Supervisor()
         self.principal = principal
         self.connection_stats = ConnectionStats()
+        self.gate = gate if gate is not None else ConnectionGate()
+        self.gate.listening(listener)
+        self.memory = memory if memory is not None else RequestMemory()
+        self.shared = memoryview(bytearray(self.limits.receive_buffer_bytes))
+        """What arrives on any connection arrives here first; see `connection.py`."""
         self._on_admit = on_admit
         self._connections: dict[int, ServerConnection] = {}
-        self._per_ip: dict[str, int] = {}
+        self._gate_timer: asyncio.TimerHandle | None = None
         self._next_id = 0
         self._sockets: list[asyncio.AbstractServer] = []
         self._scan_timer: asyncio.TimerHandle | None = None
@@ -119,8 +129,9 @@ class Server:
         self._closing = True
         for listening in self._sockets:
             listening.close()
-        if self._scan_timer is not None:
-            self._scan_timer.cancel()
+        for timer in (self._scan_timer, self._gate_timer):
+            if timer is not None:
+                timer.cancel()
         for connection in list(self._connections.values()):
             connection.drain()
         await self._wait_empty(grace_ms)
@@ -149,41 +160,53 @@ class Server:
         return ServerConnection(self, self._next_id)
 
     def admit(self, connection: ServerConnection) -> str | None:
-        """Count a new connection in, or say why it is refused."""
-        limits, host = self.limits, connection.peer_host
+        """Take a new connection to the gate, or say why it is refused. It is served when the gate
+        calls its `begin`, which may be now."""
         refusal = self._refusal(connection)
         if refusal is not None:
             self.connection_stats.refused += 1
             return refusal
         self._connections[connection.id] = connection
-        self._per_ip[host] = self._per_ip.get(host, 0) + 1
-        self.connection_stats.accepted += 1
-        self.connection_stats.open += 1
-        assert len(self._connections) <= limits.connections_max
+        self._wake_gate()
         return None
 
     def _refusal(self, connection: ServerConnection) -> str | None:
-        limits, host = self.limits, connection.peer_host
         if self._closing:
             return "the listener is closing"
-        if len(self._connections) >= limits.connections_max:
-            return f"more than {limits.connections_max} connections"
-        allowed = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
-        if self._per_ip.get(host, 0) >= allowed:
-            return f"more than {allowed} connections from one address"
-        return self._on_admit(connection) if self._on_admit is not None else None
+        refusal = self._on_admit(connection) if self._on_admit is not None else None
+        return refusal or self.gate.enter(connection, self.clock.monotonic_ms())
 
-    def forget(self, connection: ServerConnection) -> None:
+    def admitted(self) -> None:
+        """A connection is served from now on."""
+        self.connection_stats.accepted += 1
+        self.connection_stats.open += 1
+
+    def forget(self, connection: ServerConnection, *, admitted: bool) -> None:
         """A connection is gone."""
         if self._connections.pop(connection.id, None) is None:
             return
-        self.connection_stats.open -= 1
-        host = connection.peer_host
-        self._per_ip[host] -= 1
-        if not self._per_ip[host]:
-            del self._per_ip[host]
+        if admitted:
+            self.connection_stats.open -= 1
+        self.gate.leave(connection)
+        self._pump_gate()
         if not self._connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
+
+    def _pump_gate(self) -> None:
+        if not self._closing and self.gate.waiting:
+            self.gate.pump(self.clock.monotonic_ms())
+            self._wake_gate()
+
+    def _wake_gate(self) -> None:
+        """Look again when the gate has something to do."""
+        wake_ms = self.gate.wake_ms()
+        if wake_ms is None:
+            return
+        if self._gate_timer is not None:
+            self._gate_timer.cancel()
+        wait_ms = max(wake_ms - self.clock.monotonic_ms(), 0.0)
+        loop = asyncio.get_running_loop()
+        self._gate_timer = loop.call_later(wait_ms / 1000.0, self._pump_gate)
 
     def _schedule_scan(self) -> None:
         idle_ms = self.limits.idle_ms
@@ -192,19 +215,30 @@ class Server:
         self._scan_timer = loop.call_later(every_ms / 1000.0, self._scan, every_ms)
 
     def _scan(self, every_ms: float) -> None:
-        now_ms = self.clock.monotonic_ms()
-        idle_ms = self.limits.idle_ms
-        for connection in list(self._connections.values()):
-            quiet_ms = connection.quiet_ms(now_ms)
-            if connection.is_closing:
-                if quiet_ms > LINGER_MS:
-                    connection.abort()
-            elif idle_ms > 0 and quiet_ms > idle_ms:
-                self.connection_stats.closed_idle += 1
-                connection.abort()
-            elif quiet_ms > every_ms:
-                connection.give_memory_back()
+        self.memory.cut_off_slow(self.clock.monotonic_ms())
+        self._scan_some(iter(list(self._connections.values())), every_ms)
         self._schedule_scan()
+
+    def _scan_some(self, left: Iterator[ServerConnection], every_ms: float) -> None:
+        """Look after some connections, and after the rest when others had the loop."""
+        now_ms = self.clock.monotonic_ms()
+        scanned = 0
+        for connection in islice(left, SCANNED_PER_TURN):
+            scanned += 1
+            self._look_after(connection, connection.quiet_ms(now_ms), every_ms)
+        if scanned == SCANNED_PER_TURN:
+            asyncio.get_running_loop().call_soon(self._scan_some, left, every_ms)
+
+    def _look_after(self, connection: ServerConnection, quiet_ms: float, every_ms: float) -> None:
+        idle_ms = self.limits.idle_ms
+        if connection.is_closing:
+            if quiet_ms > LINGER_MS:
+                connection.abort()
+        elif 0 < idle_ms < quiet_ms:
+            self.connection_stats.closed_idle += 1
+            connection.abort()
+        elif quiet_ms > every_ms:
+            connection.give_memory_back()
 
     # --- reports -------------------------------------------------------------------------------
 

@@ -20,7 +20,9 @@ from protocol.messages import response_class
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
+from protocol.transport.admission import ConnectionGate
 from protocol.transport.dispatch import HandlerTable, RequestContext
+from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server, ServerLimits
 from runtime.clock import SystemClock
 
@@ -101,8 +103,21 @@ class Echo:
 
 
 @asynccontextmanager
-async def serving(table: HandlerTable, **limits: Any) -> AsyncIterator[Server]:
-    server = Server(table, clock=SystemClock(), listener="PLAINTEXT", limits=ServerLimits(**limits))
+async def serving(
+    table: HandlerTable,
+    *,
+    gate: ConnectionGate | None = None,
+    memory: RequestMemory | None = None,
+    **limits: Any,
+) -> AsyncIterator[Server]:
+    server = Server(
+        table,
+        clock=SystemClock(),
+        listener="PLAINTEXT",
+        limits=ServerLimits(**limits),
+        gate=gate,
+        memory=memory,
+    )
     await server.start("127.0.0.1", 0)
     try:
         yield server
