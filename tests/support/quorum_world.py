@@ -116,6 +116,10 @@ class Node:
         self.core = None
         self.log.crash(self.world.rng)
 
+    def restart(self) -> None:
+        if self.core is None:
+            self.start()
+
     def wipe(self) -> None:
         """A new disk: nothing is left, the directory has another id."""
         self.log = ModelLog()
@@ -156,6 +160,7 @@ class Node:
             case m.PersistState():
                 self.persisting = True
                 self.later(world.disk_ms(), lambda: self.persisted(effect.state))
+                self.perhaps_crash()
             case m.AppendLeaderChange():
                 self.append(LEADER_CHANGE)
             case m.AppendFetched():
@@ -176,12 +181,20 @@ class Node:
             case m.SendVote() | m.SendBeginEpoch() | m.SendEndEpoch() | m.SendFetch():
                 world.send(self, effect)
 
+    def perhaps_crash(self) -> None:
+        """At the moments that matter most to a vote, and back soon enough to vote again."""
+        rng = self.world.rng
+        if rng.random() < self.world.crash_while_persisting:
+            self.later(0.05, self.stop)
+            self.world.later(rng.choice([1, 10, 1000]) * rng.random(), self.restart)
+
     def persisted(self, state: m.QuorumState) -> None:
         if state.epoch < self.saved.epoch:
             raise Broken(f"M2: the persisted epoch of {self.key.id} fell")
         self.saved = state
         self.persisting = False
         self.drain()
+        self.perhaps_crash()
 
     def append(self, value: Any) -> None:
         assert self.core is not None
@@ -231,7 +244,10 @@ class Call:
 
     def deliver(self) -> None:
         receiver = self.receiver
-        if receiver.core is not None:
+        if receiver.core is None:
+            # Nobody listens there: the connection is refused.
+            self.world.later(1, lambda: self.fail() if self.sender.life == self.life else None)
+        else:
             make = self.world.request
             receiver.ask(lambda token: make(self.sender, receiver, self.effect, token), self.answer)
 
@@ -293,6 +309,7 @@ class World:
             election_timeout_ms=1000, fetch_timeout_ms=2000, election_backoff_max_ms=500
         )
         self.loss = 0.0
+        self.crash_while_persisting = 0.0
         self.cut: set[frozenset[int]] = set()
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
@@ -422,7 +439,7 @@ class World:
 
     def settle(self, *, more: int = 10, within_ms: float = 30_000) -> None:
         """Faults stopped, everyone alive: the quorum must commit `more` records everywhere."""
-        self.loss = 0.0
+        self.loss = self.crash_while_persisting = 0.0
         self.cut.clear()
         for node in self.nodes.values():
             if node.core is None:

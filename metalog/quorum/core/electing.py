@@ -32,11 +32,28 @@ class ElectingReplica(LeadingReplica):
         self._persist()
         if self._count_votes(election):
             return
+        self._ask_for_votes(election, [voter.id for voter in self.voters.others(self.node)])
+
+    def _ask_for_votes(self, election: Election, voter_ids: list[int]) -> None:
         last = OffsetAndEpoch(self._log.end_offset, self._log.last_epoch)
-        for voter in self.voters.others(self.node):
-            self._effects.append(
-                SendVote(voter.id, self._epoch, last, pre_vote=role is Role.PROSPECTIVE)
-            )
+        pre_vote = election.role is Role.PROSPECTIVE
+        for voter_id in voter_ids:
+            self._effects.append(SendVote(voter_id, self._epoch, last, pre_vote))
+
+    def _vote_failed(self, voter_id: int) -> None:
+        """No answer: ask again soon, if the election still goes on."""
+        state = self._state
+        if isinstance(state, Election) and voter_id not in state.answers:
+            state.ask_again.add(voter_id)
+            if state.ask_again_ms is None:
+                state.ask_again_ms = self._now_ms + self._timing.retry_backoff_ms
+
+    def _tick_election(self, election: Election) -> None:
+        if election.ask_again_ms is not None and self._now_ms >= election.ask_again_ms:
+            voter_ids = sorted(election.ask_again - set(election.answers))
+            election.ask_again.clear()
+            election.ask_again_ms = None
+            self._ask_for_votes(election, voter_ids)
 
     def _count_votes(self, election: Election) -> bool:
         """Move on if the election is decided; True if it was won."""

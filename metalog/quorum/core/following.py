@@ -13,8 +13,6 @@ from metalog.quorum.core.messages import (
     InstallSnapshot,
     LogTruncated,
     OffsetAndEpoch,
-    RequestFailed,
-    RequestKind,
     SendFetch,
     SnapshotInstalled,
     TruncateLog,
@@ -146,13 +144,12 @@ class FollowingReplica(Replica):
             self._state.deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
             self._fetch()
 
-    def _on_request_failed(self, event: RequestFailed) -> None:
-        if event.kind in (RequestKind.FETCH, RequestKind.FETCH_SNAPSHOT):
-            self._fetch_in_flight = False
-            self._retry_fetch()
+    def _fetch_failed(self) -> None:
+        self._fetch_in_flight = False
+        self._retry_fetch()
 
     def _retry_fetch(self) -> None:
-        if not isinstance(self._state, Leading):
+        if isinstance(self._state, Following | Unattached):
             self._fetch_retry_ms = self._now_ms + self._timing.retry_backoff_ms
 
     def _fetch(self) -> None:

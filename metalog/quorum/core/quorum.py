@@ -33,6 +33,7 @@ from metalog.quorum.core.messages import (
     QuorumState,
     ReplicaHeard,
     RequestFailed,
+    RequestKind,
     Resign,
     SnapshotInstalled,
     Start,
@@ -63,6 +64,8 @@ class QuorumCore(ElectingReplica):
             times = [state.check_deadline_ms, state.begin_at_ms if state.begin_pending else None]
         else:
             times = [state.deadline_ms, self._fetch_retry_ms]
+            if isinstance(state, Election):
+                times.append(state.ask_again_ms)
         return min((time for time in times if time is not None), default=None)
 
     def step(self, event: Event, now_ms: float) -> list[Effect]:
@@ -122,12 +125,20 @@ class QuorumCore(ElectingReplica):
                 self._start_election(Cause.ELECTION_TIMEOUT, Role.PROSPECTIVE)
             else:
                 self._detach(Cause.HIGHER_EPOCH, self._epoch)
+        elif isinstance(state, Election):
+            self._tick_election(state)
         elif self._fetch_retry_ms is not None and self._now_ms >= self._fetch_retry_ms:
             self._fetch_retry_ms = None
             if isinstance(state, Following):
                 self._fetch()
             else:
                 self._look_for_leader()
+
+    def _on_request_failed(self, event: RequestFailed) -> None:
+        if event.kind in (RequestKind.FETCH, RequestKind.FETCH_SNAPSHOT):
+            self._fetch_failed()
+        elif event.kind is RequestKind.VOTE:
+            self._vote_failed(event.node_id)
 
     def _fetch_timed_out(self, state: Following) -> None:
         if state.role is Role.FOLLOWER:

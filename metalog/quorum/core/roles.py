@@ -97,14 +97,19 @@ class Unattached:
 
 
 class Election:
-    """A poll of the voters: a Prospective's pre-vote or a Candidate's vote."""
+    """A poll of the voters: a Prospective's pre-vote or a Candidate's vote.
 
-    __slots__ = ("answers", "deadline_ms", "lost", "role")
+    `ask_again` are voters whose request failed; they are asked again at `ask_again_ms`.
+    """
+
+    __slots__ = ("answers", "ask_again", "ask_again_ms", "deadline_ms", "lost", "role")
 
     def __init__(self, role: Role, deadline_ms: float) -> None:
         self.role = role
         self.deadline_ms = deadline_ms
         self.answers: dict[int, bool] = {}
+        self.ask_again: set[int] = set()
+        self.ask_again_ms: float | None = None
         self.lost = False
 
     @property

@@ -1,0 +1,210 @@
+"""The quorum core under random faults, and planted bugs that the same world must find.
+
+`python -m tests.sim.test_quorum_core FIRST LAST` runs more seeds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from metalog.quorum.core import messages as m
+from metalog.quorum.core.quorum import QuorumCore
+from metalog.quorum.core.roles import Leading
+from metalog.quorum.core.voters import ReplicaKey
+from tests.support.quorum_world import Broken, World
+
+pytestmark = pytest.mark.sim
+
+SIZES = [(1, 0), (3, 0), (3, 1), (5, 0), (2, 0), (4, 1)]
+STEPS = 8
+
+
+def run_seed(
+    seed: int, size: tuple[int, int], make_core: Callable[..., QuorumCore] = QuorumCore
+) -> World:
+    """Faults of every kind in random order, then none: the quorum must go on."""
+    world = World(seed, voters=size[0], observers=size[1], make_core=make_core)
+    world.start()
+    assert world.run(10_000, lambda: len(world.log) > 5), "no first progress"
+    for _ in range(STEPS):
+        _fault(world)
+        world.run(world.rng.uniform(100, 6000))
+    world.settle()
+    return world
+
+
+def _fault(world: World) -> None:
+    rng = world.rng
+    nodes = list(world.nodes.values())
+    match rng.randrange(6):
+        case 0:
+            victims = [rng.choice(nodes)]
+        case 1:
+            victims = [node for node in nodes if rng.random() < 0.5]
+        case 2:
+            victims = []
+            for node in nodes:
+                node.restart()
+        case 3:
+            victims = []
+            pairs = [frozenset((a, b)) for a in world.nodes for b in world.nodes if a < b]
+            world.cut = {pair for pair in pairs if rng.random() < 0.4}
+        case 4:
+            victims = []
+            world.loss = rng.choice([0.0, 0.05, 0.3])
+            world.cut = set()
+        case _:
+            victims = []
+            world.crash_while_persisting = rng.choice([0.0, 0.2, 0.5])
+    for node in victims:
+        if node.core is not None:
+            node.stop()
+
+
+def run_contended(seed: int, make_core: Callable[..., QuorumCore] = QuorumCore) -> World:
+    """Timeouts as short as a message takes, and voters that die while they persist a vote."""
+    world = World(seed, voters=5, make_core=make_core)
+    world.timing = world.timing._replace(
+        election_timeout_ms=20, fetch_timeout_ms=60, election_backoff_max_ms=10
+    )
+    world.start()
+    for _ in range(20):
+        world.crash_while_persisting = 0.3
+        world.run(120)
+        leader = world.leader()
+        if leader is not None:
+            leader.stop()
+            world.later(world.rng.uniform(1, 200), leader.restart)
+    world.timing = world.timing._replace(election_timeout_ms=1000, fetch_timeout_ms=2000)
+    for node in world.live:
+        node.stop()
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_promises_hold_in_contended_elections(seed: int) -> None:
+    run_contended(seed)
+
+
+@pytest.mark.parametrize("seed", range(36))
+def test_promises_hold_under_faults(seed: int) -> None:
+    run_seed(seed, SIZES[seed % len(SIZES)])
+
+
+def test_equal_seeds_give_equal_runs() -> None:
+    first, second = (run_seed(4, (3, 1)) for _ in range(2))
+    assert first.log == second.log and first.leaders == second.leaders
+
+
+def test_a_cut_off_node_that_comes_back_does_not_disturb_the_leader() -> None:
+    world = World(5, voters=3)
+    world.start()
+    world.run(10_000, lambda: len(world.log) > 5)
+    leader = world.leader()
+    assert leader is not None and leader.core is not None
+    epoch = leader.core.epoch
+    lost = next(n for n in world.nodes.values() if n is not leader)
+    world.cut = {frozenset((lost.key.id, other)) for other in world.nodes if other != lost.key.id}
+    world.run(20_000)
+    world.cut = set()
+    world.run(10_000)
+    assert leader.core.is_leader and leader.core.epoch == epoch
+
+
+def test_a_leader_cut_off_resigns_and_commits_nothing() -> None:
+    world = World(6, voters=3)
+    world.start()
+    world.run(10_000, lambda: len(world.log) > 5)
+    leader = world.leader()
+    assert leader is not None and leader.core is not None
+    key = leader.key.id
+    world.cut = {frozenset((key, other)) for other in world.nodes if other != key}
+    world.run(100)
+    mark = leader.high_watermark
+    world.run(6_000)
+    assert not leader.core.is_leader and leader.high_watermark == mark
+    other = world.leader()
+    assert other is not None and other is not leader
+    world.settle()
+
+
+def test_a_wiped_voter_comes_back_as_somebody_else() -> None:
+    world = World(7, voters=3)
+    world.start()
+    world.run(10_000, lambda: len(world.log) > 5)
+    wiped = world.nodes[2]
+    wiped.stop()
+    wiped.wipe()
+    wiped.start()
+    world.run(10_000)
+    assert wiped.core is not None and not wiped.core.is_voter
+    assert wiped.log.entries[:5] == world.log[:5]
+    world.settle()
+
+
+class TellsBeforePersisting(QuorumCore):
+    def step(self, event: m.Event, now_ms: float) -> list[m.Effect]:
+        effects = super().step(event, now_ms)
+        return sorted(effects, key=lambda effect: isinstance(effect, m.PersistState))
+
+
+class CommitsByMinority(QuorumCore):
+    def _advance_high_watermark(self) -> None:
+        state, mark = self._state, self._flushed_end
+        if isinstance(state, Leading) and mark > max(
+            state.epoch_start_offset, self.high_watermark or 0
+        ):
+            self.high_watermark = mark
+            self._effects.append(m.HighWatermarkAdvanced(mark))
+
+
+class VotesForAnyLog(QuorumCore):
+    def _may_grant(self, event: m.VoteAsked) -> bool:
+        return super()._may_grant(event._replace(last=m.OffsetAndEpoch(1 << 40, 1 << 30)))
+
+
+class ForgetsItsVote(QuorumCore):
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts)
+        self._voted = None
+
+
+class CountsAnUnflushedLog(QuorumCore):
+    def _replica_end(self, state: Leading, key: ReplicaKey) -> int:  # type: ignore[override]
+        return self._log.end_offset
+
+
+@pytest.mark.parametrize(
+    ("bug", "within_seeds"),
+    [(CommitsByMinority, 2), (VotesForAnyLog, 20), (CountsAnUnflushedLog, 5)],
+)
+def test_a_planted_bug_is_found(bug: type[QuorumCore], within_seeds: int) -> None:
+    for seed in range(within_seeds):
+        try:
+            run_seed(seed, SIZES[1 + seed % 3 if seed % 2 else 3], bug)
+        except Exception:  # noqa: BLE001 - found, however it shows
+            return
+    pytest.fail(f"{bug.__name__} was not found in {within_seeds} seeds")
+
+
+@pytest.mark.parametrize("bug", [TellsBeforePersisting, ForgetsItsVote])
+def test_a_planted_bug_of_the_vote_is_found(bug: type[QuorumCore]) -> None:
+    for seed in range(60):
+        try:
+            run_contended(seed, bug)
+        except Broken as broken:
+            assert str(broken)[:2] in ("M1", "M3")
+            return
+    pytest.fail(f"{bug.__name__} was not found")
+
+
+if __name__ == "__main__":
+    for number in range(int(sys.argv[1]), int(sys.argv[2])):
+        run_seed(number, SIZES[number % len(SIZES)])
+        run_contended(number)
+    print("no promise was broken")
