@@ -7,8 +7,22 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from broker import forwarding
+from broker.apis import (
+    delete_records,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    list_config_resources,
+    list_offsets,
+    offset_for_leader_epoch,
+)
 from broker.apis import fetch as fetch_api
+from broker.apis import metadata as metadata_api
 from broker.apis import produce as produce_api
+from broker.auto_topics import TopicCreator
 from broker.context import BrokerContext
 from broker.metadata_cache import MetadataCache
 from broker.replication.fetch_session import FetchSessionCache
@@ -21,7 +35,9 @@ from metalog.image.delta import MetadataDelta
 from metalog.image.replay import Replayer
 from protocol.api_keys import ApiKey
 from protocol.batch.records import Producer, Record, build_batch
+from protocol.codec import decode
 from protocol.compression import Codec
+from protocol.headers import decode_response_header
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.metadata.config_record import ConfigRecord
@@ -31,7 +47,12 @@ from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.remove_topic_record import RemoveTopicRecord
 from protocol.metadata.topic_record import TopicRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
-from protocol.transport.dispatch import EncodedReply, HandlerTable, RequestContext
+from protocol.transport.dispatch import (
+    EncodedReply,
+    HandlerTable,
+    RequestContext,
+    reply_parts,
+)
 from runtime.clock import ManualClock
 from runtime.config import NodeConfig
 from runtime.tasks import Supervisor
@@ -155,9 +176,31 @@ class Harness:
             supervisor=self.supervisor,
         )
         self.peer = Peer()
+        self.creator = TopicCreator(
+            config=self.config,
+            metadata=self.metadata,
+            controller=self.controller,
+            supervisor=self.supervisor,
+            clock=self.clock,
+        )
         self.table = HandlerTable()
-        produce_api.register(self.table, self.context)
-        fetch_api.register(self.table, self.context)
+        for api in (
+            produce_api,
+            fetch_api,
+            list_offsets,
+            offset_for_leader_epoch,
+            describe_topic_partitions,
+            describe_cluster,
+            describe_configs,
+            describe_log_dirs,
+            describe_producers,
+            delete_records,
+            list_config_resources,
+        ):
+            api.register(self.table, self.context)
+        metadata_api.register(self.table, self.context, self.creator)
+        forwarding.register(self.table, self.context)
+        self.table.serve_api_versions()
         self._next_offset = 0
         self.replay(*registration(NODE), *registration(OTHER))
 
@@ -249,6 +292,19 @@ class Harness:
         entry = self.table.entries[api]
         chosen = entry.version_max if version is None else version
         return entry.handler(self.request_context(api, chosen, peer), message)
+
+    def body(self, message: Any, version: int | None = None) -> Any:
+        """The response, through its bytes: what a client of this version reads."""
+        api = ApiKey(message.API_KEY)
+        entry = self.table.entries[api]
+        chosen = entry.version_max if version is None else version
+        reply = self.call(message, chosen)
+        _, parts = reply_parts(reply, entry, chosen, 1)
+        frame = b"".join(bytes(part) for part in parts)[4:]
+        _, offset = decode_response_header(frame, api, chosen)
+        decoded, end = decode(entry.response, frame, chosen, offset)
+        assert end == len(frame)
+        return decoded
 
     def produce(
         self,

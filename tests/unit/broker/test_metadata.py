@@ -1,0 +1,308 @@
+"""Metadata: what clients on a listener are told, in every version, from cached bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.topic_view import Reachable, encode_topic, split_response, topic_view
+from protocol.codec import encode
+from protocol.errors import ErrorCode
+from protocol.ids import ZERO_UUID
+from protocol.messages.create_topics import CreateTopicsResponse
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.metadata.fence_broker_record import FenceBrokerRecord
+from protocol.metadata.register_broker_record import RegisterBrokerRecord
+from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
+from tests.unit.broker.harness import LISTENER, NODE, OTHER, Harness, settle, topic_id
+
+VERSIONS = range(14)
+Topic = MetadataRequest.MetadataRequestTopic
+
+
+def ask(*names: str, **fields: Any) -> MetadataRequest:
+    return MetadataRequest(topics=[Topic(name=name) for name in names], **fields)
+
+
+def everything(version: int) -> MetadataRequest:
+    return MetadataRequest(topics=[] if version == 0 else None)
+
+
+def fence(h: Harness, broker_id: int) -> None:
+    h.replay(FenceBrokerRecord(id=broker_id, epoch=100 + broker_id))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_every_version_tells_brokers_topics_and_partitions(version: int) -> None:
+    h = Harness()
+    h.create_topic("a", number=1, partitions=2)
+    h.create_topic("b", number=2, replicas=[OTHER, NODE], leader=OTHER)
+    response = h.body(everything(version), version)
+    assert [(b.node_id, b.host, b.port) for b in response.brokers] == [
+        (NODE, "host1", 9091),
+        (OTHER, "host2", 9092),
+    ]
+    assert [t.name for t in response.topics] == ["a", "b"]
+    assert [p.partition_index for p in response.topics[0].partitions] == [0, 1]
+    partition = response.topics[1].partitions[0]
+    assert (partition.error_code, partition.leader_id) == (0, OTHER)
+    assert (partition.replica_nodes, partition.isr_nodes) == ([OTHER, NODE], [OTHER, NODE])
+    if version >= 1:
+        assert response.controller_id in (NODE, OTHER)
+    if version >= 2:
+        assert response.cluster_id == "cluster"
+    if version >= 7:
+        assert partition.leader_epoch == 0
+    if version >= 10:
+        assert response.topics[1].topic_id == topic_id(2)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_assembled_bytes_are_those_of_the_codec(version: int) -> None:
+    h = Harness()
+    h.create_topic("a", number=1, partitions=3, replicas=[NODE, OTHER])
+    h.create_topic("__consumer_offsets", number=2)
+    h.replay(RegisterBrokerRecord(broker_id=9, broker_epoch=109, incarnation_id=bytes(16)))
+    reachable = Reachable(h.metadata, LISTENER)
+    topics = [
+        topic_view(h.metadata.image.topics.by_name[name], reachable, version, operations=True)
+        for name in h.metadata.topic_names()
+    ]
+    response = MetadataResponse(topics=topics, cluster_id="x", controller_id=3)
+    whole = encode(response, version)
+    response.topics = []
+    head, tail = split_response(response, version)
+    count = b"\x03" if version >= 9 else (2).to_bytes(4, "big")
+    assert head + count + b"".join(encode_topic(t, version) for t in topics) + tail == whole
+
+
+async def test_null_means_all_and_an_empty_list_none() -> None:
+    h = Harness()
+    h.create_topic("a")
+    assert len(h.body(MetadataRequest(topics=None), 1).topics) == 1
+    assert h.body(MetadataRequest(topics=[]), 1).topics == []
+    assert len(h.body(MetadataRequest(topics=[]), 0).topics) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("..", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("../../etc/x", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a\0b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("%2e%2e", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+async def test_unknown_and_illegal_names(name: str, code: ErrorCode) -> None:
+    h = Harness()
+    for version in VERSIONS:
+        topic = h.body(ask(name), version).topics[0]
+        assert (topic.error_code, topic.name) == (code, name)
+    await settle()
+    await h.supervisor.close()
+
+
+async def test_topics_by_id() -> None:
+    h = Harness()
+    h.create_topic("a")
+    by_id = MetadataRequest(
+        topics=[Topic(name=None, topic_id=topic_id(1)), Topic(name=None, topic_id=topic_id(5))]
+    )
+    known, unknown = h.body(by_id, 12).topics
+    assert (known.name, known.error_code) == ("a", 0)
+    assert (unknown.name, unknown.topic_id, unknown.error_code) == (
+        None,
+        topic_id(5),
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    )
+    refused = h.body(by_id, 11).topics[0]
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_name_asked_twice_is_answered_once() -> None:
+    h = Harness()
+    h.create_topic("a")
+    assert len(h.body(ask("a", "a"), 12).topics) == 1
+
+
+async def test_authorised_operations_only_for_those_who_ask() -> None:
+    h = Harness()
+    h.create_topic("a")
+    asked = h.body(
+        ask(
+            "a",
+            include_topic_authorized_operations=True,
+            include_cluster_authorized_operations=True,
+        ),
+        8,
+    )
+    assert asked.topics[0].topic_authorized_operations == TOPIC_OPERATIONS == 3576
+    assert asked.cluster_authorized_operations == CLUSTER_OPERATIONS == 8096
+    plain = h.body(ask("a"), 8)
+    assert plain.topics[0].topic_authorized_operations == NOT_ASKED
+    assert plain.cluster_authorized_operations == NOT_ASKED
+
+
+async def test_a_fenced_broker_is_no_broker_no_leader_and_an_offline_replica() -> None:
+    h = Harness()
+    h.create_topic("a", replicas=[OTHER, NODE], leader=OTHER)
+    before = h.body(ask("a"), 12).topics[0].partitions[0]
+    assert (before.leader_id, before.offline_replicas) == (OTHER, [])
+    fence(h, OTHER)
+    response = h.body(ask("a"), 12)
+    partition = response.topics[0].partitions[0]
+    assert [b.node_id for b in response.brokers] == [NODE]
+    assert (partition.error_code, partition.leader_id, partition.offline_replicas) == (
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        -1,
+        [OTHER],
+    )
+    h.replay(UnfenceBrokerRecord(id=OTHER, epoch=102))
+    again = h.body(ask("a"), 12).topics[0].partitions[0]
+    assert (again.leader_id, again.offline_replicas) == (OTHER, [])
+
+
+async def test_version_0_leaves_out_replicas_that_cannot_be_reached() -> None:
+    h = Harness()
+    h.create_topic("a", replicas=[NODE, OTHER])
+    fence(h, OTHER)
+    partition = h.body(ask("a"), 0).topics[0].partitions[0]
+    assert (partition.error_code, partition.replica_nodes, partition.isr_nodes) == (
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        [NODE],
+        [NODE],
+    )
+
+
+async def test_a_leader_on_another_listener_only() -> None:
+    h = Harness()
+    h.replay(
+        RegisterBrokerRecord(
+            broker_id=3,
+            broker_epoch=103,
+            incarnation_id=bytes(16),
+            end_points=[
+                RegisterBrokerRecord.BrokerEndpoint(name="INTERNAL", host="secret", port=1)
+            ],
+        ),
+        UnfenceBrokerRecord(id=3, epoch=103),
+    )
+    h.create_topic("a", replicas=[3], leader=3)
+    response = h.body(ask("a"), 12)
+    assert "secret" not in [b.host for b in response.brokers]
+    assert response.topics[0].partitions[0].error_code == ErrorCode.LISTENER_NOT_FOUND
+    older = h.body(ask("a"), 5).topics[0].partitions[0]
+    assert older.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def test_a_changed_partition_is_seen_through_the_cache() -> None:
+    h = Harness()
+    h.create_topic("a", replicas=[NODE, OTHER])
+    assert h.body(ask("a"), 12).topics[0].partitions[0].leader_id == NODE
+    h.change(leader=OTHER)
+    changed = h.body(ask("a"), 12).topics[0].partitions[0]
+    assert (changed.leader_id, changed.leader_epoch) == (OTHER, 1)
+
+
+# --- topics that are created by asking for them --------------------------------------------------
+
+
+async def test_an_unknown_topic_is_created_in_the_background_once() -> None:
+    h = Harness()
+    h.controller.answer = lambda _: CreateTopicsResponse()
+    for _ in range(3):
+        topic = h.body(ask("fresh"), 12).topics[0]
+        assert (topic.error_code, topic.topic_id) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ZERO_UUID,
+        )
+    await settle()
+    (request,) = h.controller.requests
+    (wish,) = request.topics
+    assert (wish.name, wish.num_partitions, wish.replication_factor) == ("fresh", 1, 1)
+
+
+async def test_nobody_creates_what_may_not_be_created() -> None:
+    h = Harness()
+    h.body(ask("fresh", allow_auto_topic_creation=False), 12)
+    h.body(ask("__transaction_state"), 12)
+    h.body(ask("a/b"), 12)
+    off = Harness(auto_create_topics_enable="false")
+    off.body(ask("fresh"), 12)
+    await settle()
+    assert h.controller.requests == []
+    assert off.controller.requests == []
+
+
+async def test_the_offsets_topic_gets_what_its_coordinator_needs() -> None:
+    h = Harness(offsets_topic_num_partitions="7", offsets_topic_replication_factor="1")
+    h.controller.answer = lambda _: CreateTopicsResponse()
+    await h.creator.ensure("__consumer_offsets")
+    (wish,) = h.controller.requests[0].topics
+    assert (wish.num_partitions, wish.replication_factor) == (7, 1)
+    assert {c.name: c.value for c in wish.configs} == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+    h.create_topic("__consumer_offsets")
+    await h.creator.ensure("__consumer_offsets")
+    assert len(h.controller.requests) == 1
+
+
+# --- DescribeTopicPartitions ---------------------------------------------------------------------
+
+Cursor = DescribeTopicPartitionsRequest.Cursor
+
+
+def describe(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
+    return DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+
+
+def page(h: Harness, request: Any) -> tuple[list[tuple[str, list[int]]], tuple[str, int] | None]:
+    response = h.body(request)
+    topics = [(t.name, [p.partition_index for p in t.partitions]) for t in response.topics]
+    following = response.next_cursor
+    return topics, None if following is None else (following.topic_name, following.partition_index)
+
+
+async def test_pages_follow_one_another_without_gap_or_overlap() -> None:
+    h = Harness()
+    h.create_topic("a", number=1, partitions=3)
+    h.create_topic("b", number=2, partitions=2)
+    h.create_topic("c", number=3, partitions=1)
+    assert page(h, describe()) == ([("a", [0, 1, 2]), ("b", [0, 1]), ("c", [0])], None)
+    assert page(h, describe(limit=2)) == ([("a", [0, 1])], ("a", 2))
+    assert page(h, describe(limit=2, cursor=("a", 2))) == ([("a", [2]), ("b", [0])], ("b", 1))
+    assert page(h, describe(limit=2, cursor=("b", 1))) == ([("b", [1]), ("c", [0])], None)
+    assert page(h, describe(limit=3)) == ([("a", [0, 1, 2])], ("b", 0))
+    assert page(h, describe(limit=-1)) == ([("a", [0])], ("a", 1))
+
+
+async def test_a_cursor_on_a_deleted_topic_goes_on_with_the_next_one() -> None:
+    h = Harness()
+    h.create_topic("a", number=1)
+    h.create_topic("c", number=3)
+    assert page(h, describe(cursor=("b", 5))) == ([("c", [0])], None)
+
+
+async def test_named_topics_come_in_order_with_errors_for_those_unknown() -> None:
+    h = Harness()
+    h.create_topic("b")
+    response = h.body(describe("z", "b", "a/b"))
+    assert [(t.name, t.error_code) for t in response.topics] == [
+        ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("b", 0),
+        ("z", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
