@@ -49,10 +49,12 @@ class BrokerState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReply:
-    """What a heartbeat is answered; `state` also tells the driver when a shutdown begins."""
+    """What a heartbeat is answered. `moved_leaders` says that it took leaderships or ISR places
+    away from a broker that shuts down, which the others must learn before it may go."""
 
     state: BrokerState
     is_caught_up: bool
+    moved_leaders: bool = False
 
     @property
     def is_fenced(self) -> bool:
@@ -261,7 +263,9 @@ def decide_heartbeat(
     caught_up = request.current_metadata_offset >= broker.epoch
     state = next_state(view, broker, request, caught_up)
     records = _records_for_state(view, broker, state)
-    return Decision(tuple(records), HeartbeatReply(state=state, is_caught_up=caught_up))
+    moved = state is BrokerState.CONTROLLED_SHUTDOWN and bool(records)
+    reply = HeartbeatReply(state=state, is_caught_up=caught_up, moved_leaders=moved)
+    return Decision(tuple(records), reply)
 
 
 def next_state(

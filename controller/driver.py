@@ -11,9 +11,9 @@ appended may or may not survive, the next leader's log says (M18). Until then, a
 node leads, committed batches are replayed on the committed image, so that taking over needs no
 catching up of its own.
 
-A node that becomes leader acts only once everything in its log is committed and replayed. Its log
-may be empty: then it writes the bootstrap records first. It may end inside a metadata transaction
-that an earlier leader left open: then it aborts it.
+A node that becomes leader acts only once everything in its log is committed and replayed; requests
+that come in between wait for that. Its log may be empty: then it writes the bootstrap records
+first. It may end inside a metadata transaction that an earlier leader left open: then it aborts it.
 
 A record that does not replay stops the process (InvariantViolated): it must not reach the log, or
 if it came from there, nobody can go on from it.
@@ -26,6 +26,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from controller.cluster import decide_fence_expired
@@ -84,6 +85,14 @@ class _Waiter(NamedTuple):
     fail: Callable[[ApiError], Any] | None
 
 
+class _Early(NamedTuple):
+    """An operation that came before this node was ready for it."""
+
+    future: asyncio.Future[Any]
+    submit: Callable[[], asyncio.Future[Any]]
+    fail: Callable[[ApiError], Any] | None
+
+
 @dataclass(slots=True, eq=False)
 class _Append:
     """One batch on its way to being committed, and who waits for it."""
@@ -121,6 +130,7 @@ class Controller:
         self._epoch = -1
         self._claim: tuple[int, int] | None = None
         self._pending: deque[_Append] = deque()
+        self._early: list[_Early] = []
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._last_append_ms = 0.0
@@ -133,6 +143,14 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this node leads the quorum and has caught up with its log."""
         return self._working is not None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads the quorum, active yet or about to be.
+
+        The quorum knows first; this object is told when it has been given everything committed.
+        """
+        return not self._stopped and (self.is_active or self.leader_id == self._quorum.node_id)
 
     @property
     def leader_id(self) -> int:
@@ -208,6 +226,10 @@ class Controller:
         ApiError itself: raised here if it is known at once.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if not self.is_active and self.is_leading:
+            again = partial(self.submit, decide, respond, fail=fail, timeout_ms=timeout_ms)
+            self._early.append(_Early(future, again, fail))
+            return future
         started_ms = self._clock.monotonic_ms()
         try:
             decision = decide(self.view())
@@ -233,7 +255,8 @@ class Controller:
         timer = asyncio.get_running_loop().call_later(
             timeout_ms / 1000.0,
             _settle_error,
-            waiter,
+            waiter.future,
+            waiter.fail,
             ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"the change was not committed within {timeout_ms} ms; it may be later",
@@ -413,9 +436,17 @@ class Controller:
             self._try_append(self._bootstrap())
         self._arm_expiry()
         self._arm_idle()
+        early, self._early = self._early, []
+        for operation in early:
+            _submit_early(operation)
 
     def _resign(self) -> None:
+        if self.is_active or self._early:
+            self.stats.lost_leadership += 1
         self._claim = None
+        early, self._early = self._early, []
+        for operation in early:
+            _settle_error(operation.future, operation.fail, self._not_controller())
         if self._working is None:
             return
         self._working = None
@@ -428,7 +459,7 @@ class Controller:
         error = self._not_controller()
         for append in pending:
             for waiter in append.waiters:
-                _settle_error(waiter, error)
+                _settle_error(waiter.future, waiter.fail, error)
 
     def stop(self) -> None:
         """Answer whoever waits and do nothing more."""
@@ -496,10 +527,34 @@ def _end_of(batch: CommittedBatch) -> Provenance:
     return Provenance(batch.last_offset, batch.epoch, batch.append_timestamp_ms)
 
 
-def _settle_error(waiter: _Waiter, error: ApiError) -> None:
-    if waiter.future.done():
+def _submit_early(operation: _Early) -> None:
+    future = operation.future
+    if future.done():
         return
-    if waiter.fail is not None:
-        waiter.future.set_result(waiter.fail(error))
+    try:
+        submitted = operation.submit()
+    except ApiError as error:
+        future.set_exception(error)
+        return
+
+    def copy(done: asyncio.Future[Any]) -> None:
+        if future.done():
+            return
+        error = done.exception()
+        if error is None:
+            future.set_result(done.result())
+        else:
+            future.set_exception(error)
+
+    submitted.add_done_callback(copy)
+
+
+def _settle_error(
+    future: asyncio.Future[Any], fail: Callable[[ApiError], Any] | None, error: ApiError
+) -> None:
+    if future.done():
+        return
+    if fail is not None:
+        future.set_result(fail(error))
     else:
-        waiter.future.set_exception(error)
+        future.set_exception(error)

@@ -57,6 +57,7 @@ class ControllerStats:
     __slots__ = (
         "became_active",
         "elections",
+        "lost_leadership",
         "metadata_errors",
         "processing",
         "timed_out_heartbeats",
@@ -65,6 +66,7 @@ class ControllerStats:
 
     def __init__(self) -> None:
         self.became_active = 0
+        self.lost_leadership = 0
         self.elections = 0
         self.unclean_elections = 0
         self.metadata_errors = 0

@@ -13,7 +13,6 @@ Errors: STALE_BROKER_EPOCH (register again), NOT_CONTROLLER.
 from __future__ import annotations
 
 from controller.cluster import BrokerState, HeartbeatReply, decide_heartbeat
-from controller.decision import ControllerView, Decision
 from controller.driver import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -32,34 +31,25 @@ def register(table: HandlerTable, controller: Controller) -> None:
             epoch=request.broker_epoch,
             metadata_offset=request.current_metadata_offset,
         )
-        decided: list[Decision[HeartbeatReply]] = []
 
-        def decide(view: ControllerView) -> Decision[HeartbeatReply]:
-            decided.append(decide_heartbeat(view, request))
-            return decided[0]
+        def respond(reply: HeartbeatReply) -> BrokerHeartbeatResponse:
+            _note_shutdown(controller, request.broker_id, reply)
+            return BrokerHeartbeatResponse(
+                is_caught_up=reply.is_caught_up,
+                is_fenced=reply.is_fenced,
+                should_shut_down=reply.should_shut_down,
+            )
 
-        future = controller.submit(decide, _response)
-        _note_shutdown(controller, request.broker_id, decided[0])
-        return future
+        return controller.submit(lambda view: decide_heartbeat(view, request), respond)
 
     table.register(
         ApiKey.BROKER_HEARTBEAT, handle, min_version=MIN_VERSION, max_version=MAX_VERSION
     )
 
 
-def _note_shutdown(
-    controller: Controller, broker_id: int, decision: Decision[HeartbeatReply]
-) -> None:
-    """A controlled shutdown counts from where its last record stands in the log."""
-    if decision.reply.state is not BrokerState.CONTROLLED_SHUTDOWN:
+def _note_shutdown(controller: Controller, broker_id: int, reply: HeartbeatReply) -> None:
+    """A controlled shutdown counts from where its last record stands in the log, at the latest."""
+    if reply.state is not BrokerState.CONTROLLED_SHUTDOWN:
         return
-    if decision.records or controller.heartbeats.shutdown_offset(broker_id) is None:
+    if reply.moved_leaders or controller.heartbeats.shutdown_offset(broker_id) is None:
         controller.begin_shutdown(broker_id)
-
-
-def _response(reply: HeartbeatReply) -> BrokerHeartbeatResponse:
-    return BrokerHeartbeatResponse(
-        is_caught_up=reply.is_caught_up,
-        is_fenced=reply.is_fenced,
-        should_shut_down=reply.should_shut_down,
-    )

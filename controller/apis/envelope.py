@@ -56,15 +56,15 @@ def register(table: HandlerTable, controller: Controller) -> None:
     """Serve the API from `table`, and with it what `table` has for the requests inside."""
 
     async def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-        if not controller.is_active:
+        if not controller.is_leading:
             return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-        active_in = controller.epoch
+        losses = controller.stats.lost_leadership
         try:
             inner = _on_behalf(context, request)
             parts = await _answer(table, request.request_data, inner)
         except _Refused as refused:
             return EnvelopeResponse(error_code=refused.code)
-        if not controller.is_active or controller.epoch != active_in:
+        if controller.stats.lost_leadership != losses:
             return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
         return EnvelopeResponse(response_data=parts)
 

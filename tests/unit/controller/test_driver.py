@@ -113,6 +113,48 @@ class TestLeadership:
         assert world.controller.is_active
         assert "t" in world.controller.view().image.topics.by_name
 
+    async def test_requests_wait_for_it_to_catch_up(self) -> None:
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum._leader = (100, 2)
+        world.controller.handle_leader_change(100, 2)
+        assert world.controller.is_leading
+        assert not world.controller.is_active
+        served = world.register(1)
+        refused = world.register(1, life=2)
+        given_up = world.register(2)
+        given_up.cancel()
+        assert not served.done()
+        world.quorum.commit()
+        assert 2 not in world.controller.view().image.cluster.brokers
+        world.quorum.commit()
+        assert await served == 1
+        assert await refused == 2
+
+    async def test_requests_that_waited_in_vain(self) -> None:
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum._leader = (100, 2)
+        raised = world.register(1)
+        answered = world.write(NoOpRecord(), fail=lambda error: error.code.name)
+        world.quorum.follow(7, 3)
+        assert await answered == "NOT_CONTROLLER"
+        with pytest.raises(ApiError):
+            await raised
+        assert world.controller.stats.lost_leadership == 1
+
+    async def test_a_request_that_waited_may_still_be_refused(self) -> None:
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum._leader = (100, 2)
+        world.controller.handle_leader_change(100, 2)
+        request = registration(1, cluster_id="another")
+        future = world.controller.submit(lambda view: decide_register_broker(view, request), same)
+        world.quorum.commit()
+        with pytest.raises(ApiError) as refusal:
+            await future
+        assert refusal.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+
     async def test_others_are_told_who_is_not_active(self) -> None:
         world = World()
         assert code_of(lambda: world.write(NoOpRecord())) is ErrorCode.NOT_CONTROLLER

@@ -287,7 +287,7 @@ async def test_b47_an_envelope_with_what_is_not_forwarded(role: Role) -> None:
 @role_test
 async def test_who_is_not_active_says_so(role: Role) -> None:
     """In every request that changes something and in every version of it."""
-    role.server.controller.handle_leader_change(None, 99)
+    role.server.controller.stop()
     answer = await role.ask(envelope(create_request("t"), 7))
     assert answer.error_code == ErrorCode.NOT_CONTROLLER
     for key in sorted(MUTATING):
