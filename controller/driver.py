@@ -334,7 +334,8 @@ class Controller:
                 return
             if self._claim is not None and self._claim[0] == epoch:
                 return
-            self._resign()
+            if self.is_active:
+                self._resign()
             self._claim = (epoch, self._quorum.log_end_offset)
             self._maybe_activate()
             return

@@ -71,7 +71,7 @@ SECURITY_PROTOCOL_IDS: Mapping[str, int] = {
     "SASL_SSL": 3,
 }
 
-_APIS = (
+CONTROLLER_APIS = (
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -148,7 +148,7 @@ class ControllerServer:
             bootstrap=lambda: bootstrap,
         )
         self.handlers = HandlerTable(unstable=config["unstable.api.versions.enable"])
-        for api in _APIS:
+        for api in CONTROLLER_APIS:
             api.register(self.handlers, self.controller)
         register_quorum_apis(self.handlers, quorum)
         self.handlers.serve_api_versions(self._feature_facts)

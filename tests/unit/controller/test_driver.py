@@ -117,10 +117,10 @@ class TestLeadership:
         world = World()
         world.quorum.add(1, [BOOTSTRAP])
         world.quorum._leader = (100, 2)
-        world.controller.handle_leader_change(100, 2)
         assert world.controller.is_leading
         assert not world.controller.is_active
         served = world.register(1)
+        world.controller.handle_leader_change(100, 2)
         refused = world.register(1, life=2)
         given_up = world.register(2)
         given_up.cancel()
