@@ -33,7 +33,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyProxy]:
-    """A proxy, armed, in front of a node that advertises the proxy's address."""
+    """A proxy, not armed yet, in front of a node that advertises the proxy's address."""
     directory: Path = tmp_path_factory.mktemp("flaky") / "node"
     with FlakyProxy(seed=20_260) as proxy:
         advertised = f"PLAINTEXT://127.0.0.1:{proxy.port}"
@@ -42,7 +42,6 @@ def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyProxy]:
         # `up` announces the advertised address; the proxy needs the one the node is bound to.
         bound = _bound_port(node) if int(port) == proxy.port else int(port)
         proxy.forward_to(host, bound)
-        proxy.arm()
         yield proxy
         node.stop()
 

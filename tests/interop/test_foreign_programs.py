@@ -17,6 +17,7 @@ pytestmark = pytest.mark.interop
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 150
+CUTS = 8
 SCENARIO_STEPS = 8
 
 
@@ -89,7 +90,7 @@ def test_idempotent_producer_with_retries(
     program: list[str], flaky: FlakyProxy, prefix: str
 ) -> None:
     before = flaky.cuts
-    flaky.arm()
+    flaky.arm(CUTS)
     output = run(*program, f"127.0.0.1:{flaky.port}", prefix, "idempotent")
     assert "ok idempotent producer with retries" in output
     assert flaky.cuts > before, "no connection was cut, so nothing was tested"

@@ -24,6 +24,8 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
 ]
 
+CUTS = 8
+
 CLIENTS: dict[str, Callable[[str], Client]] = {
     "confluent-kafka": Confluent,
     "aiokafka": AioKafka,
@@ -110,14 +112,14 @@ def test_create_describe_alter_delete(client: Client, prefix: str) -> None:
 @pytest.mark.parametrize("name", list(CLIENTS))
 def test_idempotent_producer_with_retries(flaky: FlakyProxy, prefix: str, name: str) -> None:
     address = f"127.0.0.1:{flaky.port}"
-    flaky.arm(False)
+    flaky.arm(0)
     client = CLIENTS[name](address)
     client.create_topic(prefix, 1, {})
-    flaky.arm()
+    flaky.arm(CUTS)
     before = flaky.cuts
     values = [b"%d" % i for i in range(1000)]
     client.produce(prefix, [Message(v, partition=0) for v in values], "none", idempotent=True)
-    flaky.arm(False)
+    flaky.arm(0)
     assert flaky.cuts > before, "no connection was cut, so nothing was tested"
     assert [m.value for m in client.read_all(prefix, 1, len(values))] == values
     if isinstance(client, AioKafka):

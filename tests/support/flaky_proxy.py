@@ -16,14 +16,15 @@ from typing import Self
 class FlakyProxy:
     """Listens on 127.0.0.1 and forwards to `target`; use as a context manager.
 
-    `arm()` begins cutting; `cuts` counts the connections cut so far.
+    `arm(n)` lets the next `n` connections that live long enough be cut; `cuts` counts those cut so
+    far. The bound lets a client's own reading back come through undisturbed.
     """
 
     def __init__(self, seed: int, replies_min: int = 3, replies_max: int = 12) -> None:
         self._rng = random.Random(seed)
         self._replies = (replies_min, replies_max)
         self._target: tuple[str, int] | None = None
-        self._armed = False
+        self._cuts_left = 0
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flaky-proxy")
@@ -44,9 +45,9 @@ class FlakyProxy:
         """Where connections go from now on."""
         self._target = (host, port)
 
-    def arm(self, cuts: bool = True) -> None:
-        """Begin (or stop) cutting; connections made from now on are affected."""
-        self._armed = cuts
+    def arm(self, cuts: int) -> None:
+        """Cut that many connections from now on; 0 disarms."""
+        self._cuts_left = cuts
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -89,12 +90,13 @@ class FlakyProxy:
     async def _replies_until_cut(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        left = self._rng.randint(*self._replies) if self._armed else -1
+        left = self._rng.randint(*self._replies)
         while True:
             size = await reader.readexactly(4)
             reply = await reader.readexactly(int.from_bytes(size, "big"))
             left -= 1
-            if left == 0:
+            if left <= 0 < self._cuts_left:
+                self._cuts_left -= 1
                 self.cuts += 1
                 return
             writer.write(size + reply)
