@@ -1,0 +1,361 @@
+"""A whole broker over real sockets: joining, serving, forwarding, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from broker.lifecycle import BrokerState
+from broker.server import BrokerServer
+from metalog.loader import MetadataLoader
+from protocol.batch.records import read_records
+from protocol.errors import ErrorCode
+from protocol.ids import DirectoryId
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.transport.client import Connection
+from runtime.clock import SystemClock
+from runtime.config import NodeConfig
+from runtime.errors import StartupRefused
+from runtime.metrics import Metrics
+from runtime.tasks import Supervisor
+from storage.files import MemoryFiles
+from storage.log.directory import MetaProperties, write_meta
+from tests.unit.broker.fake_controller import FakeController, until
+from tests.unit.broker.harness import batch
+
+DIRECTORY_ID = DirectoryId(b"directory id 16b")
+
+
+class World:
+    """A controller and the disk; brokers come and go."""
+
+    def __init__(self) -> None:
+        self.controller = FakeController()
+        self.files = MemoryFiles()
+        self.metrics = Metrics()
+        self.failures: list[str] = []
+        self.supervisor = Supervisor(lambda name, error: self.failures.append(f"{name}: {error}"))
+        meta = MetaProperties(cluster_id="cluster", node_id=1, directory_id=DIRECTORY_ID)
+        write_meta(self.files, "/data", meta)
+
+    def broker(self, **props: str) -> BrokerServer:
+        config = NodeConfig.parse(
+            {
+                "process.roles": "broker",
+                "node.id": "1",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.bootstrap.servers": "localhost:9093",
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": "/data",
+                "broker.rack": "r1",
+                "offsets.topic.num.partitions": "2",
+                "offsets.topic.replication.factor": "1",
+                **{key.replace("_", "."): value for key, value in props.items()},
+            }
+        )
+        return BrokerServer(
+            config,
+            clock=SystemClock(),
+            rng=random.Random(3),
+            files=self.files,
+            cluster_id="cluster",
+            loader=cast(MetadataLoader, self.controller),
+            controller_endpoint=self.controller.endpoint,
+            supervisor=self.supervisor,
+            metrics=self.metrics,
+        )
+
+    async def connect(self, broker: BrokerServer) -> Connection:
+        host, port = broker.bound_listeners["PLAINTEXT"]
+        return await Connection.connect(host, port, "test")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    each = World()
+    await each.controller.start()
+    yield each
+    await each.supervisor.close()
+    await each.controller.stop()
+    assert each.failures == []
+
+
+def create(*names: str, partitions: int = 1) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=name, num_partitions=partitions, replication_factor=1
+            )
+            for name in names
+        ]
+    )
+
+
+def produce(topic_id: bytes, records: bytes) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])],
+    )
+
+
+def fetch(topic_id: bytes, offset: int, max_wait_ms: int = 0) -> FetchRequest:
+    wanted = FetchRequest.FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        min_bytes=1,
+        max_wait_ms=max_wait_ms,
+        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[wanted])],
+    )
+
+
+async def topic_id_of(connection: Connection, name: str) -> bytes:
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+    (topic,) = (await connection.request(request)).topics
+    assert topic.error_code == 0
+    return cast(bytes, topic.topic_id)
+
+
+async def test_a_broker_registers_becomes_ready_serves_and_leaves(world: World) -> None:
+    broker = world.broker()
+    assert not broker.ready
+    await broker.start()
+    assert broker.ready
+    (registration,) = world.controller.registrations
+    assert (registration.broker_id, registration.cluster_id, registration.rack) == (
+        1,
+        "cluster",
+        "r1",
+    )
+    assert registration.log_dirs == [DIRECTORY_ID]
+    assert registration.previous_broker_epoch == -1
+    assert {f.name: f.max_supported_version for f in registration.features}["metadata.version"] > 0
+    (listener,) = registration.listeners
+    assert (listener.host, listener.port) == broker.bound_listeners["PLAINTEXT"]
+
+    connection = await world.connect(broker)
+    created = await connection.request(create("t"))
+    assert [(t.name, t.error_code) for t in created.topics] == [("t", 0)]
+    tid = await topic_id_of(connection, "t")
+    waiting = connection.send(fetch(tid, 0, max_wait_ms=10_000))
+    other = await world.connect(broker)
+    result = (await other.request(produce(tid, batch(b"a", b"b")))).responses[0]
+    assert result.partition_responses[0].error_code == 0
+    data = (await waiting).responses[0].partitions[0]
+    assert [r.value for r in read_records(bytes(data.records))] == [b"a", b"b"]
+    await connection.close()
+    await other.close()
+
+    await broker.stop()
+    assert world.controller.heartbeats[-1].want_shut_down
+    assert not broker.ready
+    await broker.stop()  # harmless
+
+    # The next start is a clean one and says which epoch it continues.
+    again = world.broker()
+    await again.start()
+    assert again.logs.report.clean
+    assert world.controller.registrations[-1].previous_broker_epoch == 0
+    connection = await world.connect(again)
+    data = (await connection.request(fetch(tid, 0))).responses[0].partitions[0]
+    assert (data.high_watermark, data.error_code) == (2, 0)
+    await connection.close()
+    await again.stop()
+
+
+async def test_an_unclean_end_has_no_previous_epoch(world: World) -> None:
+    broker = world.broker()
+    await broker.start()
+    connection = await world.connect(broker)
+    await connection.request(create("t"))
+    tid = await topic_id_of(connection, "t")
+    await connection.request(produce(tid, batch(b"a")))
+    await connection.close()
+    # No stop: the process is gone. The memory of the disk stays.
+    again = world.broker()
+    await again.start()
+    assert world.controller.registrations[-1].previous_broker_epoch == -1
+    assert not again.logs.report.clean
+    connection = await world.connect(again)
+    data = (await connection.request(fetch(tid, 0))).responses[0].partitions[0]
+    assert data.high_watermark == 1
+    await connection.close()
+    await again.stop()
+    await broker.stop(0)
+
+
+async def test_a_controller_that_comes_late_is_waited_for(world: World) -> None:
+    address, world.controller.address = world.controller.address, None
+    broker = world.broker()
+    starting = asyncio.create_task(broker.start())
+    await until(lambda: broker.lifecycle.state is BrokerState.STARTING)
+    # Listening already, but nothing is led and the broker is not ready.
+    connection = await world.connect(broker)
+    answer = await connection.request(ApiVersionsRequest(), version=0)
+    assert answer.error_code == 0
+    await connection.close()
+    assert not broker.ready
+    world.controller.address = address
+    await starting
+    assert broker.ready
+    await broker.stop()
+
+
+async def test_a_refused_registration_refuses_the_start(world: World) -> None:
+    world.controller.registration_errors = [ErrorCode.INCONSISTENT_CLUSTER_ID]
+    broker = world.broker()
+    with pytest.raises(StartupRefused, match="INCONSISTENT_CLUSTER_ID"):
+        await broker.start()
+    await broker.stop()
+
+
+async def test_a_duplicate_registration_is_tried_again(world: World) -> None:
+    world.controller.registration_errors = [ErrorCode.DUPLICATE_BROKER_REGISTRATION]
+    broker = world.broker()
+    await broker.start()
+    assert len(world.controller.registrations) == 2
+    await broker.stop()
+
+
+async def test_a_shutdown_that_is_not_granted_ends_in_time(world: World) -> None:
+    broker = world.broker()
+    await broker.start()
+    world.controller.grant_shutdown = False
+    await broker.stop(timeout_ms=50)
+    assert broker.lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
+async def test_a_shutdown_without_a_controller_ends_in_time_and_is_clean(world: World) -> None:
+    broker = world.broker()
+    await broker.start()
+    world.controller.address = None
+    await broker.stop(timeout_ms=50)
+    assert world.files.exists("/data/.kafka_cleanshutdown")
+
+
+async def test_a_broker_that_never_started_can_be_stopped(world: World) -> None:
+    await world.broker().stop()
+
+
+async def test_what_the_controller_decides_is_forwarded_again_until_it_answers(
+    world: World,
+) -> None:
+    broker = world.broker()
+    await broker.start()
+    connection = await world.connect(broker)
+    world.controller.envelope_errors = [ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER]
+    created = await connection.request(create("t"))
+    assert [(t.name, t.error_code) for t in created.topics] == [("t", 0)]
+    assert world.controller.envelopes == 3
+    await connection.close()
+    await broker.stop()
+
+
+async def test_a_forwarded_request_without_a_controller_times_out_per_item(world: World) -> None:
+    broker = world.broker()
+    await broker.start()
+    connection = await world.connect(broker)
+    world.controller.address = None
+    request = DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=1)
+    answer = await connection.request(request, version=5)
+    assert [(r.name, r.error_code) for r in answer.responses] == [
+        ("a", ErrorCode.REQUEST_TIMED_OUT),
+        ("b", ErrorCode.REQUEST_TIMED_OUT),
+    ]
+    await connection.close()
+    await broker.stop(timeout_ms=10)
+
+
+async def test_an_error_of_the_envelope_itself(world: World) -> None:
+    broker = world.broker()
+    await broker.start()
+    connection = await world.connect(broker)
+    world.controller.envelope_errors = [ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE]
+    answer = await connection.request(create("t"))
+    assert answer.topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    await connection.close()
+    await broker.stop()
+
+
+async def test_producer_ids_and_the_coordinator_come_through_the_controller(world: World) -> None:
+    broker = world.broker()
+    await broker.start()
+    connection = await world.connect(broker)
+    given = await connection.request(InitProducerIdRequest(transactional_id=None))
+    assert (given.error_code, given.producer_id) == (0, 1000)
+
+    async def coordinator() -> Any:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        return (await connection.request(request)).coordinators[0]
+
+    found = await coordinator()
+    while found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        await asyncio.sleep(0.001)
+        found = await coordinator()
+    assert (found.error_code, found.node_id) == (0, 1)
+    assert len(broker.metadata.image.topics.by_name["__consumer_offsets"].partitions) == 2
+    await connection.close()
+    await broker.stop()
+
+
+async def test_apis_are_offered_exactly_as_registered(world: World) -> None:
+    broker = world.broker()
+    await broker.start()
+    connection = await world.connect(broker)
+    answer = await connection.request(
+        ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    )
+    offered = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+    assert offered[0] == (0, 13)
+    assert offered[1] == (4, 18)
+    assert offered[22][1] == 5
+    # Controllers' and transactions' APIs are not for clients of a broker (B47).
+    assert not {24, 25, 26, 27, 28, 52, 53, 54, 56, 58, 59, 62, 63, 67} & offered.keys()
+    supported = {f.name for f in answer.supported_features}
+    assert "metadata.version" in supported
+    assert answer.finalized_features_epoch == broker.metadata.image.provenance.offset
+    await connection.close()
+    await broker.stop()
+
+
+async def test_metrics_carry_the_names_of_the_dashboards(world: World) -> None:
+    broker = world.broker()
+    await broker.start()
+    connection = await world.connect(broker)
+    await connection.request(create("t", partitions=2))
+    tid = await topic_id_of(connection, "t")
+    await connection.request(produce(tid, batch(b"abc", b"d")))
+    await connection.request(fetch(tid, 0))
+    text = b"".join(world.metrics.exposition(process=False)).decode()
+    size = len(batch(b"abc", b"d"))
+    for line in (
+        "kafka_server_kafkaserver_brokerstate 3",
+        'kafka_server_brokertopicmetrics_messagesin_total{topic="t"} 2',
+        f'kafka_server_brokertopicmetrics_bytesin_total{{topic="t"}} {size}',
+        f"kafka_server_brokertopicmetrics_bytesin_total {size}",
+        f'kafka_server_brokertopicmetrics_bytesout_total{{topic="t"}} {size}',
+        'kafka_server_brokertopicmetrics_totalproducerequests_total{topic="t"} 1',
+        "kafka_server_replicamanager_partitioncount 2",
+        "kafka_server_replicamanager_leadercount 2",
+        "kafka_server_replicamanager_underreplicatedpartitions 0",
+        "kafka_log_logmanager_offlinelogdirectorycount 0",
+        f'kafka_log_log_size{{topic="t",partition="0"}} {size}',
+        'kafka_log_log_logendoffset{topic="t",partition="0"} 2',
+        'kafka_cluster_partition_underminisr{topic="t",partition="1"} 0',
+        'kafka_cluster_partition_atminisr{topic="t",partition="1"} 1',
+    ):
+        assert f"{line}\n" in text.replace(".0\n", "\n"), line
+    await connection.close()
+    await broker.stop()
