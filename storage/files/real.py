@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from runtime.descriptors import files_share
 from storage.files.port import Buffer, DirectoryLocked, File
 
 T = TypeVar("T")
 
-FD_BUDGET_DEFAULT = 4096
 FD_BUDGET_MIN = 16
 WORKERS = 4
 _IOV_MAX = 512
@@ -236,9 +236,10 @@ class RealFiles:
     """
 
     def __init__(self, fd_budget: int | None = None) -> None:
-        self._budget = max(FD_BUDGET_MIN, fd_budget if fd_budget is not None else _fd_budget())
+        self._budget = max(FD_BUDGET_MIN, fd_budget if fd_budget is not None else files_share())
         self._open: OrderedDict[RealFile, None] = OrderedDict()
         self._known: dict[str, set[RealFile]] = {}
+        self._fresh_directories: set[str] = set()
         self._running: _FlushBatch | None = None
         self._next: _FlushBatch | None = None
         self._flusher: ThreadPoolExecutor | None = None
@@ -296,9 +297,12 @@ class RealFiles:
         return sorted(os.listdir(path))
 
     def mkdirs(self, path: str) -> None:
-        if not os.path.isdir(path):
-            os.makedirs(path, exist_ok=True)
-            self.fsync_dir(os.path.dirname(os.path.abspath(path)))
+        # Entries of new directories become durable with the first flush of a file in them.
+        missing = os.path.abspath(path)
+        while not os.path.isdir(missing):
+            self._fresh_directories.add(missing)
+            missing = os.path.dirname(missing)
+        os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
@@ -344,7 +348,8 @@ class RealFiles:
         finally:
             os.close(fd)
         os.replace(temporary, path)
-        self.fsync_dir(os.path.dirname(path) or ".")
+        for directory in self._directories_of(path):
+            _sync_dir(directory)
 
     def touch(self, path: str) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
@@ -357,13 +362,27 @@ class RealFiles:
         if not file.dirty and not file.pinned:
             return
         fresh = file.sync_begins()
-        error = _sync_one(file.descriptor(), os.path.dirname(file.path) if fresh else None)
+        error = _sync_one(file.descriptor(), self._directories_of(file.path) if fresh else ())
         if error is not None:
             file.poison(error)
             raise error
 
     def fsync_dir(self, path: str) -> None:
-        _sync_dir(path)
+        for directory in self._and_fresh_parents(os.path.abspath(path)):
+            _sync_dir(directory)
+
+    def _directories_of(self, path: str) -> list[str]:
+        """The directories to flush so that a file's entry is durable: its own, and above that
+        each one in which a directory on the way is new."""
+        return self._and_fresh_parents(os.path.dirname(os.path.abspath(path)))
+
+    def _and_fresh_parents(self, directory: str) -> list[str]:
+        directories = [directory]
+        while directory in self._fresh_directories:
+            self._fresh_directories.discard(directory)
+            directory = os.path.dirname(directory)
+            directories.append(directory)
+        return directories
 
     async def flush(self, files: Sequence[File]) -> None:
         running = self._running
@@ -398,7 +417,7 @@ class RealFiles:
         self._running = batch
         if batch is None:
             return
-        work: list[tuple[RealFile, int, str | None]] = []
+        work: list[tuple[RealFile, int, Sequence[str]]] = []
         for file in batch.files:
             if file.closed:
                 continue  # deleted or truncated away since it was asked for: nothing to keep
@@ -408,7 +427,7 @@ class RealFiles:
                 file.poison(error)
                 continue
             fresh = file.sync_begins()
-            work.append((file, fd, os.path.dirname(file.path) if fresh else None))
+            work.append((file, fd, self._directories_of(file.path) if fresh else ()))
         if self._flusher is None:
             self._flusher = ThreadPoolExecutor(1, "kraftbox-flush")
         loop = asyncio.get_running_loop()
@@ -418,7 +437,7 @@ class RealFiles:
     def _batch_done(
         self,
         batch: _FlushBatch,
-        work: list[tuple[RealFile, int, str | None]],
+        work: list[tuple[RealFile, int, Sequence[str]]],
         job: asyncio.Future[list[OSError | None]],
     ) -> None:
         results = [None] * len(work) if job.cancelled() else job.result()
@@ -483,15 +502,6 @@ class RealFiles:
         self._open.clear()
 
 
-def _fd_budget() -> int:
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return FD_BUDGET_DEFAULT
-    return min(FD_BUDGET_DEFAULT, soft // 2)
-
-
 def _sync_dir(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -500,27 +510,26 @@ def _sync_dir(path: str) -> None:
         os.close(fd)
 
 
-def _sync_one(fd: int, fresh_in: str | None) -> OSError | None:
+def _sync_one(fd: int, directories: Sequence[str]) -> OSError | None:
     try:
         _fdatasync(fd)
-        if fresh_in is not None:
-            _sync_dir(fresh_in)
+        for path in directories:
+            _sync_dir(path)
     except OSError as error:
         return error
     return None
 
 
-def _sync_all(work: list[tuple[int, str | None]]) -> list[OSError | None]:
+def _sync_all(work: list[tuple[int, Sequence[str]]]) -> list[OSError | None]:
     """In the flush thread: each descriptor, and each directory of new files once."""
-    results = [_sync_one(fd, None) for fd, _ in work]
-    directories = {path for _, path in work if path is not None}
+    results = [_sync_one(fd, ()) for fd, _ in work]
     failed: dict[str, OSError] = {}
-    for path in directories:
+    for path in {path for _, paths in work for path in paths}:
         try:
             _sync_dir(path)
         except OSError as error:
             failed[path] = error
     return [
-        result if result is not None or path is None else failed.get(path)
-        for result, (_, path) in zip(results, work, strict=True)
+        result or next((failed[path] for path in paths if path in failed), None)
+        for result, (_, paths) in zip(results, work, strict=True)
     ]

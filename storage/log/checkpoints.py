@@ -100,6 +100,10 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
     return f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode()
 
 
+PARTITION_METADATA_BYTES_MIN: Final = len(encode_partition_metadata(TopicId(ZERO_UUID)))
+"""A shorter file was cut by a crash."""
+
+
 def decode_partition_metadata(data: bytes) -> TopicId:
     """Raises CorruptCheckpoint, also for the zero id."""
     fields: dict[str, str] = {}

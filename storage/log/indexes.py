@@ -53,11 +53,12 @@ class _SparseIndex:
         self._written = 0
 
     def create(self) -> None:
-        """Begin an empty index, dropping what the file held."""
-        file = self._files.open(self.path, create=True)
-        if file.size():
-            file.truncate(0)
-        self._file = file
+        """Begin an empty index, dropping what a file held. A new file is made when it is needed:
+        most partitions of a new topic never write an entry."""
+        self._file = None
+        if self._files.exists(self.path):
+            self._file = self._files.open(self.path)
+            self._file.truncate(0)
         self._pending.clear()
         self._written = 0
 
@@ -96,7 +97,9 @@ class _SparseIndex:
 
     def write_out(self) -> None:
         """Bring all entries to the file (not to the disk)."""
-        if self._pending and self._file is not None:
+        if self._pending:
+            if self._file is None:
+                self._file = self._files.open(self.path, create=True)
             self._file.append(self._pending)
             self._written += len(self._pending) // self.entry_bytes
             self._pending.clear()
@@ -154,6 +157,8 @@ class _SparseIndex:
 
     def close(self) -> None:
         self.write_out()
+        if self._file is None:
+            self._files.touch(self.path)
         self.close_file()
 
     def close_file(self) -> None:

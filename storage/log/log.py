@@ -36,6 +36,7 @@ from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, 
 from storage.log.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
+    PARTITION_METADATA_BYTES_MIN,
     CorruptCheckpoint,
     decode_partition_metadata,
     encode_epochs,
@@ -90,6 +91,8 @@ class Log:
         self.snapshots = loaded.snapshots
         self._clock = clock
         self._failure: BaseException | None = None
+        self._metadata_file: File | None = None
+        self._cut_unflushed = loaded.report.truncated_bytes > 0
         self._truncations = 0
         self._epoch_writes = 0
         self._last_flush_ms = clock.now_ms()
@@ -144,9 +147,15 @@ class Log:
     def _load_topic_id(self, expected: TopicId | None) -> None:
         path = posixpath.join(self.directory, PARTITION_METADATA)
         try:
-            self.topic_id = decode_partition_metadata(self.files.read(path))
+            content = self.files.read(path)
         except FileNotFoundError:
-            if expected is not None:
+            content = b""
+        # Shorter than any topic id, or zeros: a crash came before the file's first flush.
+        torn = len(content) < PARTITION_METADATA_BYTES_MIN or not content.strip(b"\0")
+        try:
+            if not torn:
+                self.topic_id = decode_partition_metadata(content)
+            elif expected is not None:
                 self.assign_topic_id(expected)
         except CorruptCheckpoint as error:
             raise CorruptLog(f"{path}: {error}") from None
@@ -154,9 +163,11 @@ class Log:
             raise CorruptLog(f"{path} belongs to another topic id than {self.topic} has")
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
-        """Write partition.metadata."""
-        path = posixpath.join(self.directory, PARTITION_METADATA)
-        self.files.write_atomic(path, encode_partition_metadata(topic_id))
+        """Write partition.metadata; the next flush makes it durable, as it does the log itself."""
+        file = self.files.open(posixpath.join(self.directory, PARTITION_METADATA), create=True)
+        file.truncate(0)
+        file.append(encode_partition_metadata(topic_id))
+        self._metadata_file = file
         self.topic_id = topic_id
 
     def __repr__(self) -> str:
@@ -352,9 +363,9 @@ class Log:
         if active.base_offset == base and active.size_bytes == 0:
             return active
         active.seal()
-        if self.checkpointed_recovery_point > self.recovery_point:
-            # After a truncation the checkpoint is too high for a while. Recovery believes closed
-            # segments below it, so they must be flushed before they are closed.
+        if self._cut_unflushed or self.checkpointed_recovery_point > self.recovery_point:
+            # Recovery believes closed segments below the checkpoint, which may be too high for a
+            # while after a truncation; and what was cut must not come back below a new segment.
             self.flush_blocking()
         self.snapshots.take(base, self.producers)
         segment = self.segments.begin(base, self.config, self._clock.now_ms())
@@ -498,14 +509,14 @@ class Log:
         target, truncations = self.log_end_offset, self._truncations
         if self._failure is not None:
             raise LogFailed(self.directory, self._failure)
-        if target <= self.recovery_point and not self.epochs.dirty:
+        if target <= self.recovery_point and not (self.epochs.dirty or self._cut_unflushed):
             return self.recovery_point
         if self._closed:
             return self.recovery_point
         try:
             taken = list(self.snapshots.unflushed)
             await self.files.flush(self._unflushed_files())
-            self.snapshots.flushed(taken)
+            self._flushed(taken)
             if self.epochs.dirty and not self._closed:
                 await self._write_epochs_in_worker()
         except OSError as error:
@@ -515,6 +526,7 @@ class Log:
             raise LogFailed(self.directory, error) from error
         if truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, target)
+            self._cut_unflushed = False
         self._last_flush_ms = self._clock.now_ms()
         return self.recovery_point
 
@@ -524,16 +536,26 @@ class Log:
         try:
             for file in self._unflushed_files():
                 self.files.fsync(file)
-            self.snapshots.flushed(self.snapshots.unflushed)
+            self._flushed(list(self.snapshots.unflushed))
             self.write_epochs()
         except OSError as error:
             self.fail(error)
             raise LogFailed(self.directory, error) from error
         self.recovery_point = max(self.recovery_point, target)
+        self._cut_unflushed = False
 
     def _unflushed_files(self) -> list[File]:
         files = self.segments.unflushed_files(self.recovery_point)
-        return [*files, *self.snapshots.unflushed.values()]
+        files += self.snapshots.unflushed.values()
+        if self._metadata_file is not None:
+            files.append(self._metadata_file)
+        return files
+
+    def _flushed(self, snapshots: Sequence[int]) -> None:
+        self.snapshots.flushed(snapshots)
+        if self._metadata_file is not None:
+            self._metadata_file.close()
+            self._metadata_file = None
 
     def write_epochs(self) -> None:
         """Write leader-epoch-checkpoint if it is out of date."""
@@ -565,7 +587,7 @@ class Log:
         self._closed = True
         if clean and self._failure is None:
             self._guard(self._finish)
-        self.snapshots.flushed(self.snapshots.unflushed)
+        self._flushed(list(self.snapshots.unflushed))
         for segment in self.segments:
             if clean and self._failure is None:
                 segment.close()
@@ -605,6 +627,7 @@ class Log:
     def _truncate(self, offset: int) -> None:
         self._truncations += 1
         end = self.segments.cut(offset)
+        self._cut_unflushed = True
         if self.snapshots.remove_above(end):
             # Else a crash could bring them back, beside batches that were written later.
             self.files.fsync_dir(self.directory)

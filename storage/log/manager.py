@@ -13,6 +13,7 @@ for good, and the removal in a worker after `file.delete.delay.ms`.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import posixpath
 import random
@@ -44,6 +45,7 @@ from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log
 from storage.log.segment import Segment
 
 PRODUCER_EXPIRY_CHECK_MS: Final = 600_000
+CLOSING_WORKERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +251,6 @@ class LogManager:
             producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
             hooks=self._hooks,
         )
-        self.files.fsync_dir(self.directory)
         self.logs[key] = log
         return log
 
@@ -481,9 +482,22 @@ class LogManager:
                 if log.failure is None:
                     pending += log.seal_for_close()
             await self.files.flush(pending)
+            dirty = [log for log in self.logs.values() if log.epochs.dirty and log.failure is None]
+            share = -(-len(dirty) // CLOSING_WORKERS) or 1
+            await asyncio.gather(
+                *(
+                    self.files.run(_write_epochs, dirty[at : at + share])
+                    for at in range(0, len(dirty), share)
+                )
+            )
         except (OSError, LogFailed):
             return False
         return True
+
+
+def _write_epochs(logs: Sequence[Log]) -> None:
+    for log in logs:
+        log.write_epochs()
 
 
 __all__ = ["CorruptLog", "LoadReport", "LogManager", "LogManagerSettings"]

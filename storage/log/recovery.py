@@ -48,6 +48,8 @@ from storage.log.segment import Segment, file_name
 from storage.log.snapshots import Snapshots
 
 OFFSET_DIGITS = 20
+_BY_OFFSET = frozenset({*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX})
+_LEFTOVERS = frozenset({names.DELETED_SUFFIX, names.CLEANED_SUFFIX, ".tmp"})
 MAX_INT64 = 2**63 - 1
 
 
@@ -146,13 +148,14 @@ def _by_suffix(listing: Sequence[str]) -> _Found:
     found = _Found([], [], [], [], [])
     bases: dict[str, list[int]] = {}
     for name in listing:
-        stem, suffix = posixpath.splitext(name)
-        if suffix in (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, ".tmp"):
+        stem, dot, rest = name.rpartition(".")
+        suffix = dot + rest
+        if suffix in _BY_OFFSET:
+            bases.setdefault(suffix, []).append(_base_offset(name, stem))
+        elif suffix in _LEFTOVERS:
             found.leftovers.append(name)
         elif suffix == names.SWAP_SUFFIX:
             found.swaps.append(name)
-        elif suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX):
-            bases.setdefault(suffix, []).append(_base_offset(name, stem))
     found.logs = sorted(bases.get(names.LOG_SUFFIX, []))
     found.snapshots = sorted(bases.get(names.SNAPSHOT_SUFFIX, []))
     known = set(found.logs)

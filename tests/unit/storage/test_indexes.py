@@ -157,11 +157,11 @@ def test_a_file_cut_at_any_byte_is_whole_entries_or_corrupt(kind):
 
 def test_impossible_last_entries():
     files, index = fresh(OffsetIndex)
-    files.open("/d/index").append(struct.pack(">ii", -5, 3))
+    files.open("/d/index", create=True).append(struct.pack(">ii", -5, 3))
     with pytest.raises(CorruptIndex):
         reopened(OffsetIndex, files)
     files, index = fresh(TimeIndex)
-    files.open("/d/index").append(struct.pack(">qiqi", 9, 1, 3, 2))
+    files.open("/d/index", create=True).append(struct.pack(">qiqi", 9, 1, 3, 2))
     with pytest.raises(CorruptIndex):
         reopened(TimeIndex, files)
     with pytest.raises(FileNotFoundError):
