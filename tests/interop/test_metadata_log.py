@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from metalog.format import FormatRequest, format_directories
 from metalog.image.features import FEATURES, METADATA_VERSION, record_version
@@ -134,7 +141,7 @@ def use_cluster(node: ApacheKafkaNode) -> None:
         operation_timeout=20,
     ).values():
         future.result(20)
-    entry = ConfigEntry("retention.ms", "1234")
+    entry = ConfigEntry("retention.ms", "1234", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "topic-3", incremental_configs=[entry])
     for future in client.incremental_alter_configs([resource]).values():
         future.result(20)
