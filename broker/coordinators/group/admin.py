@@ -43,9 +43,10 @@ def list_groups(
 
 
 def _visible_groups(core: Core) -> Iterator[tuple[str, str, GroupState]]:
-    """Those with members or a committed record, and those that have offsets alone."""
+    """Those with members, also future ones, or a committed record; those with offsets alone."""
     for group_id, group in core.groups.items():
-        if group.state is not GroupState.EMPTY or core.committed.has_group(group_id):
+        lives = group.state is not GroupState.EMPTY or group.pending
+        if lives or core.committed.has_group(group_id):
             yield group_id, group.protocol_type or "", group.state
     for group_id in core.committed.offsets:
         if group_id not in core.groups and group_id not in core.committed.foreign:
