@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from broker.metadata_cache import MetadataCache
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flush_driver import Flusher
+from broker.replication.late_append_driver import LateAppends
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
@@ -38,5 +39,6 @@ class BrokerContext:
     sessions: FetchSessionCache[FetchRequest.FetchPartition]
     waits: WaitsDriver
     flusher: Flusher
+    late_appends: LateAppends
     controller: ControllerChannel
     supervisor: Supervisor

@@ -29,6 +29,7 @@ from broker.lifecycle_driver import LifecycleDriver
 from broker.metadata_cache import MetadataCache
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flush_driver import Flusher
+from broker.replication.late_append_driver import LateAppends
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
@@ -253,6 +254,9 @@ class BrokerServer:
             ),
             waits=WaitsDriver(clock),
             flusher=Flusher(self._supervisor, self.replicas.storage_failed),
+            late_appends=LateAppends(
+                self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
+            ),
             controller=channel("forwarding"),
             supervisor=self._supervisor,
         )

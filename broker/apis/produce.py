@@ -3,7 +3,8 @@
 Behaviour: each partition's batch is checked and appended at once, in the order of the request;
 the answer waits (acks=-1) until every appended partition's high watermark has passed its batch,
 and (any acks but 0) until a flush that `flush.messages` asks for is done. acks=0 is never
-answered: an error can only be told by closing the connection.
+answered: an error can only be told by closing the connection. A big batch whose records must be
+walked is judged off the loop; batches of the same partition wait behind it.
 
 Versions: 7 allows zstd; 8 adds record errors; 10 tells the new leader (KIP-951); 13 names topics
 by id. Versions 0-2 are offered to clients that insist on seeing them and served to none.
@@ -14,14 +15,14 @@ built a transactional id is refused as one that is not authorised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
 from broker.replication.flush_driver import flush_due
 from broker.replication.partition import Partition
-from broker.replication.replica_manager import ALL_REPLICAS
+from broker.replication.replica_manager import ALL_REPLICAS, Appended
 from broker.replication.waits import ProduceWait
 from protocol.api_keys import ApiKey
 from protocol.batch.validate import RecordsRefused
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13
+LEADERS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
 
 _Result = ProduceResponse.PartitionProduceResponse
@@ -56,6 +58,15 @@ class _Unfinished(NamedTuple):
     result: ProduceResponse.PartitionProduceResponse
     end_offset: int
     unflushed: bool
+
+
+class _Late(NamedTuple):
+    """A batch that is judged off the loop and appended later."""
+
+    partition: Partition
+    result: ProduceResponse.PartitionProduceResponse
+    size_bytes: int
+    done: asyncio.Future[Appended]
 
 
 class _Flush:
@@ -82,39 +93,56 @@ class ProduceApi:
     """The handler; a plain function per request, which may return a future."""
 
     def __init__(self, broker: BrokerContext) -> None:
-        self._replicas = broker.replicas
-        self._waits = broker.waits
-        self._clock = broker.clock
-        self._flusher = broker.flusher
-        self._hints = LeaderHints(broker.metadata)
+        self.replicas = broker.replicas
+        self.waits = broker.waits
+        self.clock = broker.clock
+        self.flusher = broker.flusher
+        self.late_appends = broker.late_appends
+        self.supervisor = broker.supervisor
+        self.hints = LeaderHints(broker.metadata)
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> Reply:
-        acks = request.acks
-        refusal = _refusal(request)
-        unfinished: list[_Unfinished] = []
-        response = ProduceResponse(
-            responses=[
-                self._topic(context, request, topic, refusal, unfinished)
-                for topic in request.topic_data
-            ]
-        )
-        if acks == 0:
-            _close_on_error(response)
+        return _Produce(self, context, request).start()
+
+
+class _Produce:
+    """One request from its arrival to its answer."""
+
+    __slots__ = ("_api", "_context", "_late", "_request", "_response", "_unfinished")
+
+    def __init__(self, api: ProduceApi, context: RequestContext, request: ProduceRequest) -> None:
+        self._api = api
+        self._context = context
+        self._request = request
+        self._response = ProduceResponse()
+        self._unfinished: list[_Unfinished] = []
+        self._late: list[_Late] = []
+
+    def start(self) -> Reply:
+        """Appends what can be appended now; answers, or says what it waits for."""
+        refusal = _refusal(self._request)
+        topics = self._response.responses
+        for topic in self._request.topic_data:
+            topics.append(self._topic(topic, refusal))
+        if self._late:
+            name = f"late produce of connection {self._context.connection.id}"
+            task = self._api.supervisor.spawn(name, self._finish_late(), fatal=False)
+            return None if self._request.acks == 0 else task
+        return self._answer()
+
+    def _answer(self) -> Reply:
+        if self._request.acks == 0:
+            _close_on_error(self._response)
             return None
-        if not unfinished:
-            return self._finished(context, response)
-        return self._wait(context, request, response, unfinished)
+        return self._wait() if self._unfinished else self._finished()
+
+    # --- appending ----------------------------------------------------------------------------
 
     def _topic(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        topic: ProduceRequest.TopicProduceData,
-        refusal: ErrorCode | None,
-        unfinished: list[_Unfinished],
-    ) -> _TopicResult:
-        by_id = context.api_version >= TOPIC_IDS_SINCE
-        replicas = self._replicas
+        self, topic: ProduceRequest.TopicProduceData, refusal: ErrorCode | None
+    ) -> ProduceResponse.TopicProduceResponse:
+        by_id = self._context.api_version >= TOPIC_IDS_SINCE
+        replicas = self._api.replicas
         results = []
         for data in _each_once(topic.partition_data):
             try:
@@ -125,89 +153,107 @@ class ProduceApi:
                     if by_id
                     else replicas.find(topic.name, data.index)
                 )
-                results.append(self._append(context, request, partition, data, unfinished))
+                results.append(self._partition(partition, data))
             except ApiError as error:
                 results.append(_failure(data.index, error))
         return _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
 
-    def _append(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        partition: Partition,
-        data: ProduceRequest.PartitionProduceData,
-        unfinished: list[_Unfinished],
-    ) -> _Result:
-        counters = partition.counters
-        counters.produces += 1
-        records = data.records
+    def _partition(
+        self, partition: Partition, data: ProduceRequest.PartitionProduceData
+    ) -> ProduceResponse.PartitionProduceResponse:
+        api, acks, records = self._api, self._request.acks, data.records
+        partition.counters.produces += 1
+        result = _Result(
+            index=data.index, record_errors=_NO_RECORD_ERRORS, current_leader=_NO_LEADER
+        )
         try:
             if partition.topic in INTERNAL_TOPICS:
                 raise ApiError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, "Only brokers write to internal topics"
                 )
             assert not isinstance(records, list)
-            appended = self._replicas.append(
+            header = api.replicas.check(
                 partition,
                 records,
-                api_version=context.api_version,
-                required_acks=request.acks,
-                transactional=request.transactional_id is not None,
-                now_ms=self._clock.now_ms(),
+                api_version=self._context.api_version,
+                required_acks=acks,
+                transactional=self._request.transactional_id is not None,
+            )
+            assert records is not None
+            if api.late_appends.must_wait(partition, header, len(records)):
+                done = api.late_appends.submit(partition, records, header, acks)
+                self._late.append(_Late(partition, result, len(records), done))
+                return result
+            appended = api.replicas.append(
+                partition, records, header, required_acks=acks, now_ms=api.clock.now_ms()
             )
         except ApiError:
-            counters.failed_produces += 1
-            counters.bytes_rejected += len(records) if records is not None else 0
+            _count_failure(partition, len(records) if records is not None else 0)
             raise
-        info = appended.info
-        result = _Result(
-            index=data.index,
-            base_offset=info.first_offset,
-            log_append_time_ms=appended.log_append_time_ms,
-            log_start_offset=partition.log.log_start_offset,
-            record_errors=_NO_RECORD_ERRORS,
-            current_leader=_NO_LEADER,
-        )
-        end_offset = info.last_offset + 1
-        uncommitted = request.acks == ALL_REPLICAS and partition.log.high_watermark < end_offset
-        unflushed = flush_due(partition)
-        if uncommitted or unflushed:
-            unfinished.append(_Unfinished(partition, result, end_offset, unflushed))
+        self._appended(partition, result, appended)
         return result
 
-    def _wait(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        response: ProduceResponse,
-        unfinished: list[_Unfinished],
-    ) -> Reply:
-        future: asyncio.Future[Body] = self._waits.new_future()
+    def _appended(self, partition: Partition, result: _Result, appended: Appended) -> None:
+        log, info = partition.log, appended.info
+        result.base_offset = info.first_offset
+        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_start_offset = log.log_start_offset
+        end_offset = info.last_offset + 1
+        uncommitted = self._request.acks == ALL_REPLICAS and log.high_watermark < end_offset
+        unflushed = flush_due(partition)
+        if uncommitted or unflushed:
+            self._unfinished.append(_Unfinished(partition, result, end_offset, unflushed))
+
+    async def _finish_late(self) -> Body:
+        for partition, result, size_bytes, done in self._late:
+            try:
+                self._appended(partition, result, await done)
+            except ApiError as error:
+                _count_failure(partition, size_bytes)
+                _fill_failure(result, error)
+        try:
+            reply = self._answer()
+        except CloseConnection as close:
+            # With acks=0 the transport has forgotten this request: nobody else would close.
+            self._context.connection.close(str(close))
+            return None
+        return await reply if isinstance(reply, Awaitable) else reply
+
+    # --- waiting and answering ----------------------------------------------------------------
+
+    def _wait(self) -> ProduceResponse | asyncio.Future[Body]:
+        waits, request = self._api.waits, self._request
+        future: asyncio.Future[Body] = waits.new_future()
 
         def answer() -> None:
-            self._waits.purgatory.remove(wait)
+            waits.purgatory.remove(wait)
             if not future.done():
-                future.set_result(self._finished(context, response))
+                future.set_result(self._finished())
 
         wait = ProduceWait(_fail, answer)
         all_replicas = request.acks == ALL_REPLICAS
-        for partition, result, end_offset, unflushed in unfinished:
+        for partition, result, end_offset, unflushed in self._unfinished:
             if all_replicas and partition.wait_for_commit(end_offset, wait, result):
                 wait.pending.append(result)
             if unflushed:
                 slot = _Flush(result)
                 wait.pending.append(slot)
-                self._flusher.wait(partition, wait, slot)
+                self._api.flusher.wait(partition, wait, slot)
         if not wait.pending:
-            return self._finished(context, response)
-        deadline_ms = self._clock.monotonic_ms() + max(0, request.timeout_ms)
-        self._waits.hold(wait, deadline_ms, context.connection)
+            return self._finished()
+        deadline_ms = self._api.clock.monotonic_ms() + max(0, request.timeout_ms)
+        waits.hold(wait, deadline_ms, self._context.connection)
         return future
 
-    def _finished(self, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
-        if context.api_version >= 10:
-            self._hints.add_to_produce(context, response)
-        return response
+    def _finished(self) -> ProduceResponse:
+        if self._context.api_version >= LEADERS_SINCE:
+            self._api.hints.add_to_produce(self._context, self._response)
+        return self._response
+
+
+def _count_failure(partition: Partition, size_bytes: int) -> None:
+    partition.counters.failed_produces += 1
+    partition.counters.bytes_rejected += size_bytes
 
 
 def _each_once(
@@ -229,9 +275,15 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
 
 
 def _failure(index: int, error: ApiError) -> _Result:
-    result = _Result(
-        index=index, error_code=error.code, base_offset=-1, error_message=error.message
-    )
+    result = _Result(index=index)
+    _fill_failure(result, error)
+    return result
+
+
+def _fill_failure(result: _Result, error: ApiError) -> None:
+    result.error_code = error.code
+    result.base_offset = -1
+    result.error_message = error.message
     if isinstance(error, RecordsRefused):
         result.record_errors = [
             ProduceResponse.BatchIndexAndErrorMessage(
@@ -239,7 +291,6 @@ def _failure(index: int, error: ApiError) -> _Result:
             )
             for record in error.record_errors
         ]
-    return result
 
 
 def _fail(slot: _Result | _Flush, error: ErrorCode) -> None:

@@ -19,8 +19,8 @@ from broker.replication.partition import Partition, PartitionCounters, Role
 from broker.topic_settings import TopicSettings, TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import MetadataImage, PartitionImage, TopicImage
-from protocol.batch.header import Buffer
-from protocol.batch.validate import check_batch, finish
+from protocol.batch.header import BatchHeader, Buffer
+from protocol.batch.validate import ValidBatch, check_batch, finish
 from protocol.errors import ApiError, ErrorCode
 from protocol.topic_name import topic_name_problem
 from runtime.clock import Clock
@@ -30,7 +30,7 @@ from storage.log.errors import LogFailed
 from storage.log.producers import Origin
 
 if TYPE_CHECKING:
-    from storage.log.log import AppendInfo
+    from storage.log.log import AppendInfo, Log
     from storage.log.manager import LogManager
 
 ALL_REPLICAS: Final = -1
@@ -132,7 +132,7 @@ class ReplicaManager:
 
     # --- appending ----------------------------------------------------------------------------
 
-    def append(
+    def check(
         self,
         partition: Partition,
         records: Buffer | None,
@@ -140,25 +140,47 @@ class ReplicaManager:
         api_version: int,
         required_acks: int,
         transactional: bool,
-        now_ms: int,
-    ) -> Appended:
-        """Checks one client batch and appends it; consumes `records` before it returns.
+    ) -> BatchHeader:
+        """Judges one client batch by its header; `append` or a late append follows.
 
         Raises:
-            ApiError: of `check_batch` and `finish`; NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
-                KAFKA_STORAGE_ERROR; of the producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER,
-                DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH ...).
+            ApiError: of `check_batch`; NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+                KAFKA_STORAGE_ERROR.
         """
-        log = partition.require_leader()
-        if required_acks == ALL_REPLICAS and len(partition.isr) < partition.effective_min_isr:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, None)
-        rules = partition.rules
-        header = check_batch(records, api_version, rules, transactional=transactional)
-        assert records is not None
-        valid = finish(records, header, rules, now_ms)
-        data = valid.data
+        self._require_writable(partition, required_acks)
+        return check_batch(records, api_version, partition.rules, transactional=transactional)
+
+    def append(
+        self,
+        partition: Partition,
+        records: Buffer,
+        header: BatchHeader,
+        *,
+        required_acks: int,
+        now_ms: int,
+    ) -> Appended:
+        """Appends a batch that `check` has passed; consumes `records` before it returns.
+
+        Raises:
+            ApiError: of `finish` and `append_valid`.
+        """
+        valid = finish(records, header, partition.rules, now_ms)
+        return self.append_valid(partition, valid, required_acks, now_ms)
+
+    def append_valid(
+        self, partition: Partition, valid: ValidBatch, required_acks: int, now_ms: int
+    ) -> Appended:
+        """Appends what `finish` has returned.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; of the
+                producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
+                INVALID_PRODUCER_EPOCH ...).
+        """
+        log = self._require_writable(partition, required_acks)
+        data, header = valid.data, valid.header
         try:
-            info = log.append_as_leader(data, partition.leader_epoch, now_ms, header=valid.header)
+            info = log.append_as_leader(data, partition.leader_epoch, now_ms, header=header)
         except LogFailed as error:
             self.storage_failed(partition, error.cause)
             raise
@@ -169,6 +191,12 @@ class ReplicaManager:
             partition.appended(info, len(data))
         return Appended(info, valid.log_append_time_ms)
 
+    def _require_writable(self, partition: Partition, required_acks: int) -> Log:
+        log = partition.require_leader()
+        if required_acks == ALL_REPLICAS and len(partition.isr) < partition.effective_min_isr:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, None)
+        return log
+
     def append_own(self, partition: Partition, batch: bytes, *, now_ms: int) -> AppendInfo:
         """Appends a batch that this broker wrote itself, as with acks=all.
 
@@ -176,9 +204,7 @@ class ReplicaManager:
             ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE,
                 RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
-        log = partition.require_leader()
-        if len(partition.isr) < partition.effective_min_isr:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, None)
+        log = self._require_writable(partition, ALL_REPLICAS)
         if len(batch) > partition.rules.max_message_bytes:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, None)
         try:

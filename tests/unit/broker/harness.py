@@ -27,6 +27,7 @@ from broker.context import BrokerContext
 from broker.metadata_cache import MetadataCache
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flush_driver import Flusher
+from broker.replication.late_append_driver import LateAppends
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.waits_driver import WaitsDriver
@@ -172,6 +173,9 @@ class Harness:
             sessions=FetchSessionCache(10, self.rng),
             waits=self.waits,
             flusher=Flusher(self.supervisor, self.replicas.storage_failed),
+            late_appends=LateAppends(
+                self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor
+            ),
             controller=self.controller,
             supervisor=self.supervisor,
         )

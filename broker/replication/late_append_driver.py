@@ -1,0 +1,98 @@
+"""Appends whose batch must be walked and is too big to be walked on the loop.
+
+Most batches are judged by their header (`protocol.batch.validate`) and appended at once. One whose
+records must be read, because the topic is compacted, has timestamp limits or another codec, costs
+microseconds per record and a decompression that its header says nothing about. Above a size that
+is some milliseconds of work it is judged in a worker thread, and appended when it comes back.
+
+A partition's batches are appended in the order in which they came: while one is away, those that
+follow it queue up behind, however small. What was true of the partition when the batch came is
+checked again when it is appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, NamedTuple
+
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import Appended, ReplicaManager
+from protocol.batch.header import BatchHeader, Buffer
+from protocol.batch.validate import finish, needs_walk
+from protocol.errors import ApiError
+from runtime.clock import Clock
+from runtime.tasks import Supervisor
+from storage.files import Files
+
+WALKED_ON_LOOP_RECORDS_MAX: Final = 500
+"""About a millisecond of walking."""
+WALKED_ON_LOOP_BYTES_MAX: Final = 32 * 1024
+"""Of a batch as it came; compressed, it may hold much more than it has records."""
+
+
+class _Job(NamedTuple):
+    records: bytes
+    header: BatchHeader
+    required_acks: int
+    done: asyncio.Future[Appended]
+
+
+class LateAppends:
+    """The batches that wait for their turn, by partition."""
+
+    def __init__(
+        self, replicas: ReplicaManager, *, files: Files, clock: Clock, supervisor: Supervisor
+    ) -> None:
+        self._replicas = replicas
+        self._files = files
+        self._clock = clock
+        self._supervisor = supervisor
+        self._queues: dict[Partition, deque[_Job]] = {}
+
+    def must_wait(self, partition: Partition, header: BatchHeader, size_bytes: int) -> bool:
+        """Whether this batch is appended late: it is heavy, or another one is before it."""
+        if self._queues and partition in self._queues:
+            return True
+        return (
+            header.record_count > WALKED_ON_LOOP_RECORDS_MAX
+            or size_bytes > WALKED_ON_LOOP_BYTES_MAX
+        ) and needs_walk(header, partition.rules, self._clock.now_ms())
+
+    def submit(
+        self, partition: Partition, records: Buffer, header: BatchHeader, required_acks: int
+    ) -> asyncio.Future[Appended]:
+        """Takes a copy of a batch that `check_batch` has passed.
+
+        The future is done when the batch is appended, or fails with the ApiError that
+        `ReplicaManager.append` would have raised.
+        """
+        done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        job = _Job(bytes(records), header, required_acks, done)
+        queue = self._queues.get(partition)
+        if queue is not None:
+            queue.append(job)
+        else:
+            self._queues[partition] = deque([job])
+            name = f"late appends {partition.topic}-{partition.index}"
+            self._supervisor.spawn(name, self._work(partition))
+        return done
+
+    async def _work(self, partition: Partition) -> None:
+        queue = self._queues[partition]
+        while queue:
+            job = queue[0]
+            try:
+                now_ms = self._clock.now_ms()
+                valid = await self._files.run(
+                    finish, job.records, job.header, partition.rules, now_ms
+                )
+                appended = self._replicas.append_valid(partition, valid, job.required_acks, now_ms)
+            except ApiError as error:
+                if not job.done.done():
+                    job.done.set_exception(error)
+            else:
+                if not job.done.done():
+                    job.done.set_result(appended)
+            queue.popleft()
+        del self._queues[partition]

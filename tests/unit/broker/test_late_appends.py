@@ -1,0 +1,120 @@
+"""Big batches that must be walked: judged off the loop, appended in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.replication.late_append_driver import WALKED_ON_LOOP_RECORDS_MAX
+from protocol.batch.header import iter_batches
+from protocol.batch.records import Producer, Record, build_batch
+from protocol.errors import ErrorCode
+from tests.unit.broker.harness import NODE, OTHER, Harness, Peer, batch, settle
+
+COUNT = WALKED_ON_LOOP_RECORDS_MAX + 1
+
+
+def heavy(*, key: bytes | None = b"k", producer: Producer | None = None) -> bytes:
+    records = [Record(n, 1_700_000_000_000, key, b"v") for n in range(COUNT)]
+    if producer is None:
+        return build_batch(records)
+    return build_batch(records, producer=producer)
+
+
+def compacted(**fields: Any) -> Harness:
+    h = Harness()
+    h.create_topic(configs={"cleanup.policy": "compact"}, **fields)
+    return h
+
+
+def result_of(response: Any) -> Any:
+    return response.responses[0].partition_responses[0]
+
+
+async def test_a_heavy_batch_is_appended_late() -> None:
+    h = compacted()
+    waiting = h.produce(heavy())
+    assert h.partition().log.log_end_offset == 0
+    result = result_of(await waiting)
+    assert (result.error_code, result.base_offset) == (0, 0)
+    assert h.partition().log.log_end_offset == COUNT
+    await settle()
+    # Nothing is before it any more: a light one goes at once.
+    assert h.produce(batch(b"a", key=b"k")).base_offset == COUNT
+
+
+async def test_a_heavy_batch_on_a_plain_topic_is_not_walked_and_not_late() -> None:
+    h = Harness()
+    h.create_topic()
+    assert h.produce(heavy(key=None)).error_code == 0
+
+
+async def test_what_follows_a_heavy_batch_stays_behind_it() -> None:
+    h = compacted()
+    pending = [
+        h.produce(heavy(producer=Producer(5, 0, 0))),
+        h.produce(batch(b"a", key=b"k", producer=Producer(5, 0, COUNT))),
+        h.produce(batch(b"b", key=b"k", producer=Producer(5, 0, COUNT + 1))),
+    ]
+    results = [result_of(await each) for each in pending]
+    assert [r.error_code for r in results] == [0, 0, 0]
+    assert [r.base_offset for r in results] == [0, COUNT, COUNT + 1]
+    read = h.fetch(0)
+    assert [header.base_offset for header, _ in iter_batches(bytes(read.records))] == [
+        0,
+        COUNT,
+        COUNT + 1,
+    ]
+
+
+async def test_other_partitions_do_not_wait() -> None:
+    h = compacted(partitions=2)
+    waiting = h.produce(heavy())
+    assert h.produce(batch(b"a", key=b"k"), index=1).base_offset == 0
+    await waiting
+
+
+async def test_a_refused_heavy_batch_lets_the_next_one_pass() -> None:
+    h = compacted()
+    refused = h.produce(heavy(key=None))
+    passed = h.produce(batch(b"a", key=b"k"))
+    result = result_of(await refused)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert result.base_offset == -1
+    assert result.record_errors[0].batch_index == 0
+    assert result_of(await passed).base_offset == 0
+    assert h.partition().counters.failed_produces == 1
+
+
+async def test_leadership_is_checked_again_when_it_is_appended() -> None:
+    h = compacted(replicas=[NODE, OTHER])
+    waiting = h.produce(heavy())
+    h.change(leader=OTHER)
+    result = result_of(await waiting)
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert result.current_leader.leader_id == OTHER
+    assert h.partition().log.log_end_offset == 0
+
+
+async def test_acks_all_waits_for_the_isr_after_the_late_append() -> None:
+    h = compacted(replicas=[NODE, OTHER])
+    waiting = h.produce(heavy())
+    while h.partition().log.log_end_offset == 0:
+        await settle()
+    assert not waiting.done()
+    h.partition().follower_fetched(OTHER, offset=COUNT, log_start=0, broker_epoch=1, now_ms=0)
+    assert result_of(await waiting).error_code == 0
+
+
+async def test_acks_zero_closes_when_a_late_append_fails() -> None:
+    h = compacted()
+    peer = Peer(3)
+    assert h.produce(heavy(key=None), acks=0, peer=peer) is None
+    while peer.closed is None:
+        await settle()
+    assert "INVALID_RECORD" in peer.closed
+    good = Peer(4)
+    assert h.produce(heavy(), acks=0, peer=good) is None
+    while h.partition().log.log_end_offset == 0:
+        await settle()
+    await settle()
+    assert good.closed is None
