@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.nodes import ApacheKafkaNode, KraftboxNode, kafka_class_path
+from tests.support.nodes import ApacheKafkaNode, KraftboxNode, free_port, kafka_class_path
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 IDLE_SECONDS = 15
@@ -178,15 +178,6 @@ def consume(node: Node, topic: str, records: int) -> float:
         *("--topic", topic, "--num-records", str(records), "--bootstrap-server", node.bootstrap),
     )
     return float(output.strip().splitlines()[-1].split(",")[8])
-
-
-def free_port() -> int:
-    """A port from the kernel."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def measure(nodes: list[Node], megabytes: int, rounds: int) -> dict[str, Figures]:

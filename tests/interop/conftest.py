@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.flaky_proxy import FlakyProxy
-from tests.support.nodes import KraftboxNode
+from tests.support.nodes import KraftboxNode, free_port
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,28 +37,12 @@ def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyProxy]:
     directory: Path = tmp_path_factory.mktemp("flaky") / "node"
     with FlakyProxy(seed=20_260) as proxy:
         advertised = f"PLAINTEXT://127.0.0.1:{proxy.port}"
-        node = KraftboxNode(directory, settings={"advertised.listeners": advertised}).start()
-        host, _, port = node.bootstrap.rpartition(":")
-        # `up` announces the advertised address; the proxy needs the one the node is bound to.
-        bound = _bound_port(node) if int(port) == proxy.port else int(port)
-        proxy.forward_to(host, bound)
+        port = free_port()
+        settings = {"advertised.listeners": advertised}
+        node = KraftboxNode(directory, port=port, settings=settings).start()
+        proxy.forward_to("127.0.0.1", port)
         yield proxy
         node.stop()
-
-
-def _bound_port(node: KraftboxNode) -> int:
-    """The node's client port, from the operating system's table of listening sockets."""
-    inodes = set()
-    for entry in Path(f"/proc/{node.pid}/fd").iterdir():
-        target = os.readlink(entry)
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    listening = []
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and fields[9] in inodes:
-            listening.append(int(fields[1].rpartition(":")[2], 16))
-    return min(listening)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -169,6 +170,13 @@ class ApacheKafkaNode:
     def tool(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command-line classes to its end."""
         return run_kafka_tool(*arguments)
+
+
+def free_port() -> int:
+    """A port from the kernel that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def kafka_class_path(*more: Path) -> str:
