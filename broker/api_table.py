@@ -5,10 +5,9 @@ ApiVersions is computed from this table: an API that is not registered here does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
 
-from broker import forwarding
+from broker import forwarding_driver
 from broker.apis import (
     delete_records,
     describe_cluster,
@@ -23,19 +22,15 @@ from broker.apis import (
     offset_for_leader_epoch,
     produce,
 )
-from broker.auto_topics import TopicCreator
+from broker.auto_topics_driver import TopicCreator
 from broker.context import BrokerContext
+from broker.controller_channel_driver import producer_id_blocks
 from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.log import CoordinatorLog
 from broker.coordinators.registration import register_coordinator_apis
-from broker.producer_ids import ProducerIdBlock
 from broker.producer_ids_driver import ProducerIds
 from metalog.image.values import VersionRange
-from protocol.errors import ApiError, ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.transport.dispatch import Features, HandlerTable
-
-ALLOCATE_TIMEOUT_MS: Final = 5_000.0
 
 
 def build_table(
@@ -64,32 +59,21 @@ def build_table(
     ):
         api.register(table, broker)
     metadata.register(table, broker, creator)
-    forwarding.register(table, broker)
+    forwarding_driver.register(table, broker)
     register_coordinator_apis(
         table,
         coordinator=coordinator,
         log=offsets,
         metadata=broker.metadata,
-        producer_ids=ProducerIds(_allocate(broker, broker_epoch), broker.supervisor),
+        producer_ids=ProducerIds(
+            producer_id_blocks(broker.controller, broker.node_id, broker_epoch, broker.clock),
+            broker.supervisor,
+        ),
         supervisor=broker.supervisor,
         clock=broker.clock,
     )
     table.serve_api_versions(lambda: _features(broker, features))
     return table
-
-
-def _allocate(
-    broker: BrokerContext, broker_epoch: Callable[[], int]
-) -> Callable[[], Coroutine[Any, Any, ProducerIdBlock]]:
-    async def allocate() -> ProducerIdBlock:
-        request = AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker_epoch())
-        deadline_ms = broker.clock.monotonic_ms() + ALLOCATE_TIMEOUT_MS
-        response = await broker.controller.request_until(request, deadline_ms)
-        if response.error_code:
-            raise ApiError(ErrorCode(response.error_code), None)
-        return ProducerIdBlock(response.producer_id_start, response.producer_id_len)
-
-    return allocate
 
 
 def _features(broker: BrokerContext, supported: Mapping[str, VersionRange]) -> Features:

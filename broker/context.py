@@ -19,7 +19,7 @@ from runtime.config import NodeConfig
 from runtime.tasks import Supervisor
 
 if TYPE_CHECKING:
-    from broker.controller_channel import ControllerChannel
+    from broker.controller_channel_driver import ControllerChannel
     from storage.files.port import Files
 
 

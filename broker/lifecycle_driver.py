@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-from broker.controller_channel import ControllerChannel, ControllerUnavailable
+from broker.controller_channel_driver import ControllerChannel, ControllerUnavailable
 from broker.lifecycle import (
     BecameReady,
     BrokerLifecycle,

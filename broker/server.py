@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.api_table import build_table
-from broker.auto_topics import TopicCreator
+from broker.auto_topics_driver import TopicCreator
 from broker.broker_metrics import BrokerMetrics
 from broker.context import BrokerContext
-from broker.controller_channel import ControllerChannel
+from broker.controller_channel_driver import ControllerChannel
 from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.log_driver import ReplicatedCoordinatorLog
 from broker.coordinators.settings import group_config

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from broker.auto_topics import TopicCreator
+from broker.auto_topics_driver import TopicCreator
 from broker.coordinators.log import CoordinatorListener
 from broker.metadata_cache import MetadataCache
 from broker.replication.flush_driver import Flusher, flush_due

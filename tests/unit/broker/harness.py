@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from broker import forwarding
+from broker import forwarding_driver
 from broker.apis import (
     delete_records,
     describe_cluster,
@@ -22,7 +22,7 @@ from broker.apis import (
 from broker.apis import fetch as fetch_api
 from broker.apis import metadata as metadata_api
 from broker.apis import produce as produce_api
-from broker.auto_topics import TopicCreator
+from broker.auto_topics_driver import TopicCreator
 from broker.context import BrokerContext
 from broker.metadata_cache import MetadataCache
 from broker.replication.fetch_session import FetchSessionCache
@@ -106,7 +106,7 @@ class NoController:
         self.answer: Callable[[Any], Any] | None = None
 
     async def request(self, message: Any, timeout_ms: float, *, version: int | None = None) -> Any:
-        from broker.controller_channel import ControllerUnavailable
+        from broker.controller_channel_driver import ControllerUnavailable
 
         self.requests.append(message)
         if self.answer is None:
@@ -203,7 +203,7 @@ class Harness:
         ):
             api.register(self.table, self.context)
         metadata_api.register(self.table, self.context, self.creator)
-        forwarding.register(self.table, self.context)
+        forwarding_driver.register(self.table, self.context)
         self.table.serve_api_versions()
         self._next_offset = 0
         self.replay(*registration(NODE), *registration(OTHER))

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
+from broker.producer_ids import ProducerIdBlock
 from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
 from runtime.clock import Clock
 
-BACK_OFF_MS = 20.0
-BACK_OFF_MAX_MS = 1000.0
+BACK_OFF_MS: Final = 20.0
+BACK_OFF_MAX_MS: Final = 1000.0
+ALLOCATE_TIMEOUT_MS: Final = 5000.0
 
 R = TypeVar("R", bound=Response)
 
@@ -126,3 +129,19 @@ class ControllerChannel:
         if self._connection is connection:
             self._connection = None
         connection.abort()
+
+
+def producer_id_blocks(
+    channel: ControllerChannel, node_id: int, broker_epoch: Callable[[], int], clock: Clock
+) -> Callable[[], Coroutine[Any, Any, ProducerIdBlock]]:
+    """A function that asks the controller for the next block; it raises ApiError."""
+
+    async def allocate() -> ProducerIdBlock:
+        request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=broker_epoch())
+        deadline_ms = clock.monotonic_ms() + ALLOCATE_TIMEOUT_MS
+        response = await channel.request_until(request, deadline_ms)
+        if response.error_code:
+            raise ApiError(ErrorCode(response.error_code), None)
+        return ProducerIdBlock(response.producer_id_start, response.producer_id_len)
+
+    return allocate

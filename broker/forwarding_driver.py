@@ -15,7 +15,7 @@ import ipaddress
 from typing import Any, Final, NamedTuple
 
 from broker.context import BrokerContext
-from broker.controller_channel import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
+from broker.controller_channel_driver import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
 from broker.forwarding_errors import error_response
 from protocol.api_keys import ApiKey
 from protocol.codec import encode

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from broker.controller_channel import ControllerChannel
+from broker.controller_channel_driver import ControllerChannel
 from broker.metadata_cache import MetadataCache
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
