@@ -23,7 +23,7 @@ from metalog.quorum.core.messages import (
     ReplyVote,
 )
 from metalog.quorum.core.roles import Progress
-from metalog.quorum.core.voters import ReplicaKey
+from metalog.quorum.core.voters import ReplicaKey, Voter
 from metalog.quorum.driver import QuorumNode
 from metalog.quorum.log import METADATA_TOPIC
 from protocol.api_keys import ApiKey
@@ -324,11 +324,16 @@ class QuorumApis:
                 node_id=voter.id,
                 listeners=[
                     DescribeQuorumResponse.Listener(name=name, host=host, port=port)
-                    for name, (host, port) in voter.endpoints
+                    for name, (host, port) in self._endpoints(voter)
                 ],
             )
             for voter in self._node.voters
         ]
+
+    def _endpoints(self, voter: Voter) -> wire.Endpoints:
+        """This node knows its own ports best: they may have come from the kernel."""
+        own = voter.id == self._node.node_id
+        return self._node.endpoints if own and self._node.endpoints else voter.endpoints
 
 
 def _taken(

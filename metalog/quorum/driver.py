@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from metalog.image.features import LATEST_PRODUCTION_METADATA_VERSION, record_version
@@ -127,6 +127,7 @@ class QuorumNode:
         self._fetch_watchers: set[Callable[[], None]] = set()
         self._early_listeners: list[QuorumListener] = []
         self._tasks: list[asyncio.Task[Any]] = []
+        self._farewells: set[asyncio.Task[Any]] = set()
         self._epoch_start_offset = 0
 
     # --- life ---------------------------------------------------------------------------------
@@ -166,6 +167,8 @@ class QuorumNode:
         if not self._started or self._stopping:
             return
         self._step(Resign())
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=self.config.request_timeout_ms / 1000.0)
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -175,13 +178,25 @@ class QuorumNode:
         await self._peers.close()
         self.log.close()
 
+    async def abort(self) -> None:
+        """End without a word to anyone, as a crash would: nothing is flushed or closed."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def _jitter(self, bound: int) -> int:
         return self._rng.randrange(bound) if bound > 0 else 0
 
-    def _spawn(self, name: str, coro: Any, *, fatal: bool = True) -> None:
+    def _spawn(
+        self, name: str, coro: Coroutine[Any, Any, None], *, fatal: bool = True
+    ) -> asyncio.Task[Any]:
         task = self._supervisor.spawn(name, coro, fatal=fatal)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
+        return task
 
     # --- what others may know -----------------------------------------------------------------
 
@@ -470,25 +485,30 @@ class QuorumNode:
     # --- asking others ------------------------------------------------------------------------
 
     def _on_send_vote(self, effect: SendVote) -> None:
-        self._ask_peer(RequestKind.VOTE, effect.to, self._vote(effect))
+        self._ask_peer(RequestKind.VOTE, effect.to, lambda: self._vote(effect))
 
     def _on_send_begin_epoch(self, effect: SendBeginEpoch) -> None:
-        self._ask_peer(RequestKind.BEGIN_EPOCH, effect.to, self._begin_epoch(effect))
+        self._ask_peer(RequestKind.BEGIN_EPOCH, effect.to, lambda: self._begin_epoch(effect))
 
     def _on_send_end_epoch(self, effect: SendEndEpoch) -> None:
-        self._ask_peer(RequestKind.END_EPOCH, effect.to, self._end_epoch(effect))
+        task = self._ask_peer(RequestKind.END_EPOCH, effect.to, lambda: self._end_epoch(effect))
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
 
     def _on_send_fetch(self, effect: SendFetch) -> None:
-        self._ask_peer(
-            RequestKind.FETCH, -1 if effect.to is None else effect.to, self._fetch(effect)
-        )
+        node_id = -1 if effect.to is None else effect.to
+        self._ask_peer(RequestKind.FETCH, node_id, lambda: self._fetch(effect))
 
-    def _ask_peer(self, kind: RequestKind, node_id: int, work: Any) -> None:
-        self._spawn(f"{kind.value} to {node_id}", self._or_failed(kind, node_id, work))
+    def _ask_peer(
+        self, kind: RequestKind, node_id: int, work: Callable[[], Awaitable[None]]
+    ) -> asyncio.Task[Any]:
+        return self._spawn(f"{kind.value} to {node_id}", self._or_failed(kind, node_id, work))
 
-    async def _or_failed(self, kind: RequestKind, node_id: int, work: Any) -> None:
+    async def _or_failed(
+        self, kind: RequestKind, node_id: int, work: Callable[[], Awaitable[None]]
+    ) -> None:
         try:
-            await work
+            await work()
         except (OSError, ApiError, ProtocolError) as error:
             _log.debug(
                 "a quorum peer did not answer", peer=node_id, kind=kind.value, why=str(error)
