@@ -43,6 +43,9 @@ from protocol.transport.dispatch import HandlerTable, RequestContext
 R = TypeVar("R")
 MaybeLater: TypeAlias = R | asyncio.Future[R]
 
+DIRECTORIES_SINCE = 2
+"""First version of DescribeQuorum with directory ids and the voters' endpoints (KIP-853)."""
+
 FETCH_BYTES_MAX = 8 << 20
 """Whatever a replica asks for, one answer holds no more (a larger first batch goes whole)."""
 
@@ -264,17 +267,19 @@ class QuorumApis:
         response = DescribeQuorumResponse()
         for topic in request.topics:
             partitions = [
-                self._describe(topic.topic_name, partition.partition_index)
+                self._describe(context.api_version, topic.topic_name, partition.partition_index)
                 for partition in topic.partitions
             ]
             response.topics.append(
                 DescribeQuorumResponse.TopicData(topic_name=topic.topic_name, partitions=partitions)
             )
-        if self._node.is_leader:
+        if self._node.is_leader and context.api_version >= DIRECTORIES_SINCE:
             response.nodes = self._nodes()
         return response
 
-    def _describe(self, topic: str, index: int) -> DescribeQuorumResponse.PartitionData:
+    def _describe(
+        self, version: int, topic: str, index: int
+    ) -> DescribeQuorumResponse.PartitionData:
         node = self._node
         leader_id, epoch = node.leader()
         partition = DescribeQuorumResponse.PartitionData(
@@ -297,6 +302,9 @@ class QuorumApis:
             self._replica_state(key, progress)
             for key, progress in sorted(replicas.items(), key=lambda item: item[0])
         ]
+        if version < DIRECTORIES_SINCE:
+            for state in (*partition.current_voters, *partition.observers):
+                state.replica_directory_id = bytes(16)
         return partition
 
     def _replica_state(
