@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from metalog.image.delta import MetadataDelta
-from metalog.image.replay import Replayer, ReplayError, TouchedTopics
-from metalog.image.snapshot import image_from_records
+from metalog.image.replay import Replayer, ReplayError, TouchedTopics, replay_all
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.driver import QuorumNode
@@ -90,17 +89,21 @@ class MetadataLoader:
         self._quorum.replayed(batch.size_bytes)
         self._publish(before, batch.last_offset, self._replayer.take_touched())
 
-    def handle_snapshot(self, snapshot: SnapshotReader) -> None:
+    def handle_snapshot(self, snapshot: SnapshotReader) -> Iterator[None]:
+        """Loads it a batch at a time; publishes once, at the end."""
         before = self._replayer.image
+        image = EMPTY_IMAGE
+        try:
+            for batch in snapshot.batches():
+                image = replay_all(image, batch.records)
+                yield
+        except (ReplayError, ProtocolError) as error:
+            raise InvariantViolated(f"{snapshot.path} cannot be loaded: {error}") from error
         provenance = Provenance(
             snapshot.id.offset - 1, snapshot.id.epoch, snapshot.last_contained_timestamp_ms
         )
-        try:
-            image = image_from_records(snapshot.records(), provenance)
-        except (ReplayError, ProtocolError) as error:
-            raise InvariantViolated(f"{snapshot.path} cannot be loaded: {error}") from error
         _log.info("loaded a metadata snapshot", offset=snapshot.id.offset, epoch=snapshot.id.epoch)
-        self._replayer = Replayer(image)
+        self._replayer = Replayer(image.at(provenance))
         self._publish(before, provenance.offset, None)
 
     def _publish(

@@ -8,6 +8,7 @@ record that opened the epoch, so a controller that becomes active decides on who
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from metalog.quorum.batches import Batch
@@ -29,18 +30,23 @@ class QuorumListener(Protocol):
         """A committed batch. One of control records has no `records`; it only moves the offset."""
         ...
 
-    def handle_snapshot(self, snapshot: SnapshotReader) -> None:
-        """Forget everything and begin with this snapshot."""
+    def handle_snapshot(self, snapshot: SnapshotReader) -> Iterator[None] | None:
+        """Forget everything and begin with this snapshot.
+
+        A listener that wants to take its time returns an iterator; it is advanced step by step,
+        with turns for the loop in between, and nothing else is delivered until it has ended.
+        """
         ...
 
 
 class _Subscription:
-    __slots__ = ("leader", "listener", "next_offset")
+    __slots__ = ("leader", "listener", "loading", "next_offset")
 
     def __init__(self, listener: QuorumListener) -> None:
         self.listener = listener
         self.next_offset = 0
         self.leader: LeaderChanged | None = None
+        self.loading: Iterator[None] | None = None
 
 
 class Delivery:
@@ -90,6 +96,12 @@ class Delivery:
 
     def _step(self, subscription: _Subscription) -> bool:
         worked = False
+        if subscription.loading is not None:
+            try:
+                next(subscription.loading)
+            except StopIteration:
+                subscription.loading = None
+            return True
         if subscription.next_offset < self._high_watermark:
             self._advance(subscription)
             worked = True
@@ -110,7 +122,8 @@ class Delivery:
         behind = offset == 0 or offset < self._log.start_offset
         if behind and latest is not None and offset < latest.offset <= self._high_watermark:
             subscription.next_offset = latest.offset
-            subscription.listener.handle_snapshot(self._log.open_snapshot(latest))
+            snapshot = self._log.open_snapshot(latest)
+            subscription.loading = subscription.listener.handle_snapshot(snapshot)
             return
         batch = self._batch_at(offset)
         subscription.next_offset = batch.last_offset + 1
