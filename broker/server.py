@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from broker.api_table import build_table
@@ -34,11 +34,10 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
 from metalog.image.delta import MetadataDelta
-from metalog.image.values import EMPTY_IMAGE, MetadataImage, VersionRange
+from metalog.image.values import EMPTY_IMAGE, MetadataImage
 from metalog.loader import MetadataLoader
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.compression import Codec
-from protocol.ids import random_uuid
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC
 from protocol.transport.admission import ConnectionGate
@@ -81,9 +80,12 @@ class BrokerServer:
         controller_endpoint: Callable[[], tuple[str, int] | None],
         supervisor: Supervisor,
         metrics: Metrics,
-        features: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
+        incarnation_id: bytes,
     ) -> None:
-        """The log directory is locked and belongs to this node: the caller saw to that."""
+        """The log directory is locked and belongs to this node: the caller saw to that.
+
+        `incarnation_id` is the process's: with it the broker registers.
+        """
         self.config = config
         self.bound_listeners: dict[str, tuple[str, int]] = {}
         self._clock = clock
@@ -93,8 +95,7 @@ class BrokerServer:
         self._controller_endpoint = controller_endpoint
         self._supervisor = supervisor
         self._metrics = metrics
-        self._features = features
-        self._incarnation_id = random_uuid(rng)
+        self._incarnation_id = incarnation_id
         self.metadata = MetadataCache(config.node_id, cluster_id, rng)
         self.settings = TopicSettingsTable(config)
         self.lifecycle = BrokerLifecycle(
@@ -177,7 +178,7 @@ class BrokerServer:
             creator=creator,
             coordinator=self.coordinator,
             offsets=offsets,
-            features=self._features,
+            features=SUPPORTED_FEATURES,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
         )
         self._metrics.register(BrokerMetrics(context, self.lifecycle).collect)
@@ -360,7 +361,7 @@ class BrokerServer:
                     min_supported_version=levels.min_level,
                     max_supported_version=levels.max_level,
                 )
-                for name, levels in sorted(self._features.items())
+                for name, levels in sorted(SUPPORTED_FEATURES.items())
             ],
             rack=config.broker_rack,
             log_dirs=[] if meta.directory_id is None else [meta.directory_id],

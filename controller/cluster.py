@@ -157,9 +157,13 @@ def _check_identity(
         raise ApiError(
             ErrorCode.INVALID_REGISTRATION, "brokers that migrate from ZooKeeper cannot register"
         )
+    settings = view.settings
     if existing is None or same_process or existing.fenced:
         return
-    settings = view.settings
+    if request.broker_id == settings.node_id and request.incarnation_id == settings.incarnation_id:
+        # The broker of this very process: its predecessor gave up the lock on the directory, so it
+        # is dead, however fresh its session looks. Kafka lets it wait the session out.
+        return
     if view.heartbeats.has_session(existing.id, view.monotonic_ms, settings.session_timeout_ms):
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,

@@ -43,7 +43,6 @@ from metalog.quorum.core.voters import Endpoint
 from metalog.quorum.driver import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.errors import ProtocolError
-from protocol.ids import random_uuid
 from protocol.messages.controller_registration import ControllerRegistrationRequest
 from protocol.metadata import FeatureLevelRecord
 from protocol.schema import MetadataRecord
@@ -127,9 +126,12 @@ class ControllerServer:
         quorum: QuorumNode,
         supervisor: Supervisor,
         metrics: Metrics,
+        incarnation_id: bytes,
         features: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
     ) -> None:
-        """Raises StartupRefused, see `read_bootstrap`."""
+        """`incarnation_id` is the process's, shared with its broker.
+
+        Raises StartupRefused, see `read_bootstrap`."""
         bootstrap = read_bootstrap(files, config.metadata_log_dir, features)
         self.config = config
         self.bound_listeners: dict[str, tuple[str, int]] = {}
@@ -138,9 +140,14 @@ class ControllerServer:
         self._quorum = quorum
         self._supervisor = supervisor
         self._features = features
-        self._incarnation_id = random_uuid(rng)
+        self._incarnation_id = incarnation_id
         self.controller = Controller(
-            ControllerSettings.of(config, cluster_id=quorum.cluster_id, features=features),
+            ControllerSettings.of(
+                config,
+                cluster_id=quorum.cluster_id,
+                incarnation_id=incarnation_id,
+                features=features,
+            ),
             quorum,
             clock=clock,
             rng=rng,

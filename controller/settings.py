@@ -17,12 +17,14 @@ class ControllerSettings:
     """Static settings of one controller.
 
     features: what every node of this build supports, by feature name, as it is advertised.
+    incarnation_id: this process; its broker, if it has one, registers with the same.
     replication_factor_max: how many replicas a partition may have in this build.
     config: the whole static configuration, for what topics fall back to.
     """
 
     node_id: int
     cluster_id: str
+    incarnation_id: bytes
     features: Mapping[str, VersionRange]
     session_timeout_ms: int
     num_partitions: int
@@ -40,6 +42,7 @@ class ControllerSettings:
         config: NodeConfig,
         *,
         cluster_id: str,
+        incarnation_id: bytes,
         features: Mapping[str, VersionRange],
         replication_factor_max: int = REPLICATION_FACTOR_MAX,
     ) -> ControllerSettings:
@@ -47,6 +50,7 @@ class ControllerSettings:
         return cls(
             node_id=config.node_id,
             cluster_id=cluster_id,
+            incarnation_id=incarnation_id,
             features=features,
             session_timeout_ms=config["broker.session.timeout.ms"],
             num_partitions=config["num.partitions"],

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.driver import QuorumNode
+from protocol.ids import random_uuid
 from runtime.clock import Clock
 from runtime.config import HostPort, NodeConfig
 from runtime.config.listeners import parse_host_ports
@@ -68,6 +69,7 @@ class Node:
             asyncio.get_running_loop().create_future()
         )
         self.cluster_id = ""
+        self._incarnation_id = random_uuid(rng)
         self.quorum: QuorumNode | None = None
         self.loader: MetadataLoader | None = None
         self.controller: ControllerServer | None = None
@@ -161,6 +163,7 @@ class Node:
             quorum=quorum,
             supervisor=self.supervisor,
             metrics=self.metrics,
+            incarnation_id=self._incarnation_id,
         )
 
     def _build_broker(self, loader: MetadataLoader, quorum: QuorumNode) -> BrokerServer:
@@ -176,6 +179,7 @@ class Node:
             controller_endpoint=quorum.leader_endpoint,
             supervisor=self.supervisor,
             metrics=self.metrics,
+            incarnation_id=self._incarnation_id,
         )
 
     def _on_fatal(self, name: str, error: BaseException) -> None:

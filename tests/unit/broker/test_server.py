@@ -75,6 +75,7 @@ class World:
             controller_endpoint=self.controller.endpoint,
             supervisor=self.supervisor,
             metrics=self.metrics,
+            incarnation_id=bytes(15) + b"i",
         )
 
     async def connect(self, broker: BrokerServer) -> Connection:

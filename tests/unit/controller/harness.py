@@ -37,6 +37,7 @@ NODE_PROPERTIES = {
     "listeners": "CONTROLLER://localhost:0",
     "controller.quorum.voters": "100@localhost:9093",
 }
+OWN_INCARNATION = b"own incarnation."
 FEATURES = {"metadata.version": VersionRange(7, 30), "kraft.version": VersionRange(0, 1)}
 
 
@@ -46,6 +47,7 @@ def settings(**properties: str) -> ControllerSettings:
     return ControllerSettings.of(
         NodeConfig.parse({**NODE_PROPERTIES, **dotted}),
         cluster_id=CLUSTER_ID,
+        incarnation_id=OWN_INCARNATION,
         features=FEATURES,
         replication_factor_max=32767,
     )

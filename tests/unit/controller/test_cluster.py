@@ -10,7 +10,13 @@ from controller.cluster import (
 )
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.controller_registration import ControllerRegistrationRequest
-from tests.unit.controller.harness import SESSION_TIMEOUT_MS, Cluster, directory, registration
+from tests.unit.controller.harness import (
+    OWN_INCARNATION,
+    SESSION_TIMEOUT_MS,
+    Cluster,
+    directory,
+    registration,
+)
 
 
 @pytest.fixture
@@ -42,6 +48,18 @@ class TestRegistration:
         assert refused(cluster, 1, life=2) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         cluster.advance(SESSION_TIMEOUT_MS)
         assert cluster.register(1, life=2)
+
+    def test_the_broker_of_the_controllers_own_process_does_not_wait_its_predecessor_out(
+        self, cluster: Cluster
+    ) -> None:
+        cluster.start(100)
+        assert refused(cluster, 100, life=2) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert cluster.register(100, incarnation_id=OWN_INCARNATION)
+        cluster.start(1)
+        assert (
+            refused(cluster, 1, incarnation_id=OWN_INCARNATION)
+            is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        )
 
     def test_another_process_may_replace_a_fenced_one_at_once(self, cluster: Cluster) -> None:
         first = cluster.register(1)

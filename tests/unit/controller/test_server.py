@@ -96,6 +96,7 @@ async def running(**properties: str) -> AsyncIterator[Role]:
         quorum=quorum,
         supervisor=supervisor,
         metrics=Metrics(),
+        incarnation_id=bytes(15) + b"i",
     )
     registered = asyncio.Event()
     server.controller.on_committed_image(
