@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GROUPS = ("unit", "property", "golden", "scenarios", "sim", "interop", "e2e")
+GROUPS = ("unit", "property", "golden", "scenarios", "sim", "badinput", "interop", "e2e")
 
 
 def run(group: str, marker: str) -> tuple[int, list[str], float]:

@@ -122,7 +122,7 @@ class _Produce:
         """Appends what can be appended now; answers, or says what it waits for."""
         refusal = _refusal(self._request)
         topics = self._response.responses
-        for topic in self._request.topic_data:
+        for topic in _each_topic_once(self._request.topic_data):
             topics.append(self._topic(topic, refusal))
         if self._late:
             name = f"late produce of connection {self._context.connection.id}"
@@ -254,6 +254,20 @@ class _Produce:
 def _count_failure(partition: Partition, size_bytes: int) -> None:
     partition.counters.failed_produces += 1
     partition.counters.bytes_rejected += size_bytes
+
+
+def _each_topic_once(
+    topics: list[ProduceRequest.TopicProduceData],
+) -> Iterable[ProduceRequest.TopicProduceData]:
+    """A topic named in two places is served as one, or its partitions would be served twice."""
+    if len(topics) == 1:
+        return topics
+    merged: dict[tuple[str, bytes], ProduceRequest.TopicProduceData] = {}
+    for topic in topics:
+        first = merged.setdefault((topic.name, topic.topic_id), topic)
+        if first is not topic:
+            first.partition_data += topic.partition_data
+    return merged.values()
 
 
 def _each_once(

@@ -113,14 +113,13 @@ def check_batch(
 
     Raises ApiError with
 
-    - CORRUPT_MESSAGE: a cut batch, an impossible length, a wrong CRC;
+    - CORRUPT_MESSAGE: a cut batch, an impossible length, a wrong CRC, a magic from the future;
     - INVALID_RECORD: no batch or several, magic 0 or 1, base offset other than 0, record count that
       is not positive or not `last_offset_delta + 1`, control bit, producer id without sequence,
       an lz4 frame of a kind that no Java client can read;
-    - UNSUPPORTED_FOR_MESSAGE_FORMAT: a magic from the future;
     - UNSUPPORTED_COMPRESSION_TYPE: codec 5 to 7, zstd before Produce 7 (KIP-110);
     - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE: over `max.message.bytes`, over a segment;
-    - INVALID_TXN_STATE: transactional records without a transactional id.
+    - TRANSACTIONAL_ID_AUTHORIZATION_FAILED: transactional records without a transactional id.
     """
     if not records:
         raise ApiError(ErrorCode.INVALID_RECORD, "A partition without a record batch")
@@ -170,13 +169,14 @@ def _check_fields(header: BatchHeader, api_version: int, transactional: bool) ->
             f"Sequence {header.base_sequence} in a batch of producer {header.producer_id}"
         )
     if attributes & TRANSACTIONAL_BIT:
-        if header.producer_id < 0:
-            raise _invalid("A transactional batch without a producer id")
         if not transactional:
+            # Kafka takes them for records of an id that the client has no right to.
             raise ApiError(
-                ErrorCode.INVALID_TXN_STATE,
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "Transactional records in a request without a transactional id",
             )
+        if header.producer_id < 0:
+            raise _invalid("A transactional batch without a producer id")
 
 
 def needs_walk(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
@@ -289,9 +289,7 @@ def _wrong_shape(header: BatchHeader, size: int) -> ApiError:
     if header.magic in (0, 1):
         return _invalid(f"A batch of magic {header.magic}; this version of Produce carries magic 2")
     if header.magic != MAGIC:
-        return ApiError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"Unknown magic {header.magic} in a batch"
-        )
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"Unknown magic {header.magic} in a batch")
     if header.batch_length < LENGTH_MIN or header.size_bytes > size:
         return ApiError(
             ErrorCode.CORRUPT_MESSAGE, f"A batch of {header.size_bytes} bytes in {size} bytes"

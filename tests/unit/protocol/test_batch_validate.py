@@ -72,13 +72,13 @@ HEADER_CASES = [
     ("control bit", {"attributes": 0x20}, ErrorCode.INVALID_RECORD),
     ("no sequence", {"producer_id": 7, "producer_epoch": 0}, ErrorCode.INVALID_RECORD),
     ("sequence -2", {"producer_id": 7, "base_sequence": -2}, ErrorCode.INVALID_RECORD),
-    ("transaction without id", {"attributes": 0x10}, ErrorCode.INVALID_RECORD),
+    ("transaction", {"attributes": 0x10}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ("codec 5", {"attributes": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ("codec 7", {"attributes": 7}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ("magic 0", {"magic": 0}, ErrorCode.INVALID_RECORD),
     ("magic 1", {"magic": 1}, ErrorCode.INVALID_RECORD),
-    ("magic 3", {"magic": 3}, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    ("magic -1", {"magic": -1}, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    ("magic 3", {"magic": 3}, ErrorCode.CORRUPT_MESSAGE),
+    ("magic -1", {"magic": -1}, ErrorCode.CORRUPT_MESSAGE),
     ("length zero", {"batch_length": 0}, ErrorCode.CORRUPT_MESSAGE),
     ("length negative", {"batch_length": -12}, ErrorCode.CORRUPT_MESSAGE),
     ("length below the header", {"batch_length": 48}, ErrorCode.CORRUPT_MESSAGE),
@@ -147,7 +147,8 @@ def test_producers() -> None:
     idempotent = build_batch(some_records(), producer=Producer(7, 0, 0))
     validate_produce(idempotent, VERSION, RULES, NOW_MS)
     transactional = build_batch(some_records(), producer=Producer(7, 0, 0, transactional=True))
-    assert refusal(transactional).code is ErrorCode.INVALID_TXN_STATE
+    code = refusal(transactional).code
+    assert code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     validate_produce(transactional, VERSION, RULES, NOW_MS, transactional=True)
 
 
