@@ -131,6 +131,7 @@ class LossyFiles:
         backing: where the surviving state is kept.
         on_op: called with (kind, path) before each changing operation; may raise.
         before_flush: awaited by `flush`, so that a simulated flush takes virtual time.
+        before_work: awaited by `run` and `pread`, which have a worker thread in real life.
         now_ms: for modification times.
     """
 
@@ -140,11 +141,13 @@ class LossyFiles:
         *,
         on_op: OpHook | None = None,
         before_flush: Callable[[], Awaitable[None]] | None = None,
+        before_work: Callable[[], Awaitable[None]] | None = None,
         now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.backing = backing
         self.on_op = on_op
         self.before_flush = before_flush
+        self.before_work = before_work
         self.now_ms = now_ms
         self._entries: dict[str, dict[str, _Inode | None]] = {}
         self._owner: dict[str, _Inode] = {}
@@ -351,13 +354,17 @@ class LossyFiles:
             self._settle_directory(path)
 
     async def flush(self, files: Sequence[File]) -> None:
+        # What is appended while this waits may stay behind: no more is promised.
+        sizes = [file.size() for file in files]
         if self.before_flush is not None:
             await self.before_flush()
-        for file in files:
-            self.fsync(file)
+        for file, size in zip(files, sizes, strict=True):
+            assert isinstance(file, LossyFile)
+            self.op("fsync", file.path)
+            self._persist(file.inode, size)
 
-    def _persist(self, inode: _Inode) -> None:
-        """Bring the content to the backing, under the durable name."""
+    def _persist(self, inode: _Inode, upto: int | None = None) -> None:
+        """Bring the content, or its first `upto` bytes, to the backing, under the durable name."""
         if inode.durable_path is None:
             if inode.path is None:
                 return  # unlinked before it was ever durable
@@ -368,10 +375,11 @@ class LossyFiles:
         handle = self.handle(inode)
         if handle.size() > inode.base:
             handle.truncate(inode.base)
-        if inode.tail:
-            handle.append(inode.tail)
-            inode.base += len(inode.tail)
-            inode.tail.clear()
+        size = len(inode.tail) if upto is None else min(len(inode.tail), upto - inode.base)
+        if size > 0:
+            handle.append(inode.tail[:size])
+            inode.base += size
+            del inode.tail[:size]
         self.backing.fsync(handle)
 
     def _make_durable(self, inode: _Inode, path: str) -> None:
@@ -443,8 +451,7 @@ class LossyFiles:
             for path in sorted(self._owner):
                 self._tear(self._owner[path], rng)
         self._off = True
-        for release in self._locks:
-            release()
+        self.release_locks()
         for inode in self._owner.values():
             if inode.handle is not None:
                 inode.handle.close()
@@ -466,10 +473,14 @@ class LossyFiles:
     # The rest --------------------------------------------------------------------------------
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
+        if self.before_work is not None:
+            await self.before_work()
         self.alive()
         return function(*args)
 
     async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
+        if self.before_work is not None:
+            await self.before_work()
         return file.pread(size_bytes, position)
 
     def lock(self, path: str) -> Callable[[], None]:
@@ -482,6 +493,11 @@ class LossyFiles:
             self._entries[directory][name] = inode
             self._owner[path] = inode
         return release
+
+    def release_locks(self) -> None:
+        """The process died, the machine lives on: nobody holds its locks any more."""
+        while self._locks:
+            self._locks.pop()()
 
     def disk_usage(self, path: str) -> tuple[int, int]:
         return self.backing.disk_usage(path)

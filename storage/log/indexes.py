@@ -14,6 +14,7 @@ Nothing is kept in memory of a closed segment's index: a lookup is a binary sear
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -93,7 +94,10 @@ class _SparseIndex:
     def _push(self, entry: bytes) -> None:
         self._pending += entry
         if len(self._pending) >= _PENDING_BYTES_MAX:
-            self.write_out()
+            # The batch is in the log already; a disk that refuses this entry is met again by the
+            # next flush or roll, where it can be answered.
+            with contextlib.suppress(OSError):
+                self.write_out()
 
     def write_out(self) -> None:
         """Bring all entries to the file (not to the disk)."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from protocol.batch.header import (
     LENGTH_OVERHEAD_BYTES,
@@ -46,13 +46,15 @@ from storage.log.config import LogConfig
 from storage.log.epochs import EpochEntry
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
 from storage.log.hooks import LogHooks
-from storage.log.indexes import AbortedTxn
+from storage.log.indexes import AbortedTxn, CorruptIndex
 from storage.log.producers import CorruptSnapshot, EndMarker, Origin, decode_snapshot
 from storage.log.retention import expired
 from storage.log.rolling import must_roll, waited_ms
 from storage.log.segment import Segment
 from storage.log.segments import ReadResult, Segments, Slice, complete_first
 from storage.log.timestamps import TimestampOffset
+
+T = TypeVar("T")
 
 PRODUCER_ID_EXPIRATION_MS: Final = 24 * 3_600_000
 RECENT_BYTES: Final = 32 << 20
@@ -313,6 +315,7 @@ class Log:
                 now_ms=now_ms,
             ):
                 segment = self.roll(base_offset)
+            segment.prepare()
             file = segment.log
             position = file.append(parts[0]) if len(parts) == 1 else file.append_many(parts)
         except OSError as error:
@@ -336,7 +339,10 @@ class Log:
         completed = self.producers.apply(batch, batch.base_offset, marker)
         if completed is not None and completed.aborted:
             stable = self.producers.last_stable_offset_after(completed)
-            segment.txn_index.append(AbortedTxn(*completed[:3], stable))
+            try:
+                segment.txn_index.append(AbortedTxn(*completed[:3], stable))
+            except OSError as error:
+                self.fail(error)  # the marker is in the log: recovery will write the entry
 
     def note_leader_epoch(self, epoch: int) -> None:
         """This replica leads from now on: the epoch begins at the log end."""
@@ -386,10 +392,18 @@ class Log:
         return True
 
     def _guard(self, action: Callable[[], object]) -> None:
+        """Do something that changes files; if the disk refuses, the log has failed."""
         try:
             action()
         except OSError as error:
             self.fail(error)
+            raise LogFailed(self.directory, error) from error
+
+    def _look(self, action: Callable[[], T]) -> T:
+        """Do something that only reads files; a failure is the reader's alone."""
+        try:
+            return action()
+        except (OSError, CorruptLog, CorruptIndex) as error:
             raise LogFailed(self.directory, error) from error
 
     # Reading ---------------------------------------------------------------------------------
@@ -459,21 +473,19 @@ class Log:
             raise OffsetOutOfRange(offset, self.log_start_offset, end)
         if offset >= max_offset or offset == end:
             return None
-        try:
-            return self.segments.locate(offset, max_bytes, max_offset, end)
-        except (OSError, CorruptLog) as error:
-            raise LogFailed(self.directory, error) from error
+        return self._look(lambda: self.segments.locate(offset, max_bytes, max_offset, end))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record with this timestamp or a later one, None if there is none.
 
         Raises ApiError for a batch that cannot be decompressed, LogFailed.
         """
-        return timestamps.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset)
+        start = self.log_start_offset
+        return self._look(lambda: timestamps.first_at_or_after(self.segments, timestamp_ms, start))
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record with the highest timestamp (ListOffsets -3, KIP-734)."""
-        return timestamps.highest(self.segments, self.log_start_offset)
+        return self._look(lambda: timestamps.highest(self.segments, self.log_start_offset))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above this one; (-1, -1) if undefined."""
@@ -485,7 +497,7 @@ class Log:
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """Aborted transactions that overlap [start, end): what a read_committed fetch lists."""
-        return self.segments.aborted_transactions(start_offset, end_offset)
+        return self._look(lambda: self.segments.aborted_transactions(start_offset, end_offset))
 
     # Durability ------------------------------------------------------------------------------
 
@@ -715,14 +727,16 @@ class Log:
         """Remove segments that are past retention; returns how many. Raises LogFailed."""
         if self._failure is not None:
             return 0
-        doomed = expired(
-            list(self.segments),
-            self.config,
-            now_ms,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            high_watermark=self.high_watermark,
-            may_delete=lambda segment: self.hooks.may_delete_locally(self, segment),
+        doomed = self._look(
+            lambda: expired(
+                list(self.segments),
+                self.config,
+                now_ms,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+                high_watermark=self.high_watermark,
+                may_delete=lambda segment: self.hooks.may_delete_locally(self, segment),
+            )
         )
         if doomed:
             self._guard(lambda: self._delete_oldest(doomed))

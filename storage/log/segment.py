@@ -163,19 +163,24 @@ class Segment:
 
     # Writing ---------------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """Load what `note` needs, so that it touches no file after the batch is written."""
+        if self._max_timestamp is None:
+            self.max_timestamp()
+        if not self._indexes_ready:
+            self.ensure_indexes()
+
     def note(self, last_offset: int, position: int, size_bytes: int, max_timestamp: int) -> None:
-        """One batch was written at `position`."""
+        """One batch was written at `position`; `prepare` came before."""
         highest = self._max_timestamp
-        if highest is None:
-            highest = self.max_timestamp()
+        assert highest is not None
         if max_timestamp > highest[0]:
-            self._max_timestamp = (max_timestamp, last_offset)
+            self._max_timestamp = highest = (max_timestamp, last_offset)
         if position == 0:
             self._first_timestamp_ms = max_timestamp
         if self._since_index_bytes > self._config.index_interval_bytes:
-            self.ensure_indexes()
             self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(*(self._max_timestamp or highest))
+            self.time_index.maybe_append(*highest)
             self._since_index_bytes = 0
         self._since_index_bytes += size_bytes
         self._size = position + size_bytes

@@ -309,6 +309,61 @@ def test_a_failed_roll_closes_the_log():
     assert contents(log) == [(0, b"0".ljust(100))]
 
 
+def test_a_failed_index_write_is_met_at_the_next_roll():
+    failing = Failing()
+    log = make_log(
+        LossyFiles(
+            MemoryFiles(), on_op=lambda kind, path: path.endswith("index") and failing(kind, path)
+        ),
+        index_interval_bytes=0,
+    )
+    failing.kind = "append"
+    for at in range(700):
+        append(log, batch(timestamp=T0 + at))
+    assert [offset for offset, _ in contents(log)] == list(range(700))
+    with pytest.raises(LogFailed):
+        log.close()
+
+
+def test_unreadable_files_fail_the_reader_not_the_log():
+    class Unreadable(MemoryFiles):
+        broken = False
+
+        def open(self, path, create=False):
+            if self.broken:
+                raise OSError(errno.EIO, "broken", path)
+            return super().open(path, create)
+
+    files = Unreadable()
+    log = make_log(files, segment_bytes=300, retention_ms=0)
+    fill(log, 12, size=50)
+    log.update_high_watermark(12)
+    for segment in log.segments:
+        segment.close()
+    files.broken = True
+    for attempt in (
+        lambda: log.read(0, 100, max_offset=12),
+        lambda: log.offset_for_timestamp(T0),
+        log.max_timestamp,
+    ):
+        with pytest.raises(LogFailed):
+            attempt()
+    assert log.failure is None
+    files.broken = False
+    assert len(contents(log)) == 12
+
+
+def test_bytes_that_make_no_sense_are_not_served():
+    files = MemoryFiles()
+    log = make_log(files, index_interval_bytes=1 << 20)
+    fill(log, 5)
+    log.close()
+    log = make_log(files, clean=True)
+    files.open(f"/data/topic-0/{0:020d}.log").pwrite(b"\xff", 16)
+    with pytest.raises(LogFailed):
+        log.read(3, 100, max_offset=5)
+
+
 # Flush ---------------------------------------------------------------------------------------
 
 
