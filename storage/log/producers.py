@@ -17,13 +17,19 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from protocol.batch.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from protocol.batch.header import (
+    CONTROL_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
 from protocol.errors import ApiError, ErrorCode
 
 REMEMBERED_BATCHES: Final = 5
@@ -165,7 +171,7 @@ class ProducerStates:
 
     # Before the write ------------------------------------------------------------------------
 
-    def check(self, headers: Iterable[BatchHeader], origin: Origin) -> Remembered | None:
+    def check(self, headers: Sequence[BatchHeader], origin: Origin) -> Remembered | None:
         """Judge batches about to be appended; returns the batch that a retry repeats.
 
         Only a client's batches are held to their sequence numbers. Raises ApiError:
@@ -173,6 +179,8 @@ class ProducerStates:
         INVALID_TXN_STATE for a plain batch within the producer's own open transaction.
         """
         if origin is not Origin.CLIENT and origin is not Origin.COORDINATOR:
+            return None
+        if len(headers) == 1 and self._continues(headers[0]):
             return None
         staged: dict[int, tuple[int, int]] = {}
         for header in headers:
@@ -191,6 +199,22 @@ class ProducerStates:
                 _check_sequence(producer_id, epoch, sequence, header)
             staged[producer_id] = (header.producer_epoch, header.last_sequence)
         return None
+
+    def _continues(self, header: BatchHeader) -> bool:
+        """Whether this is what nearly every batch is: without a producer id, or simply the next
+        one of its producer."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return True
+        state = self._producers.get(producer_id)
+        return (
+            state is not None
+            and header.producer_epoch == state.epoch
+            and bool(state.batches)
+            and header.base_sequence == (state.batches[-1].last_sequence + 1) & _SEQUENCE_MASK
+            and state.txn_first_offset is None
+            and not header.attributes & CONTROL_BIT
+        )
 
     def _check_one(self, state: ProducerState, header: BatchHeader, origin: Origin) -> None:
         if header.producer_epoch < state.epoch:
