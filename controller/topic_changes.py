@@ -92,10 +92,6 @@ def _find_doomed(
         raise ApiError(ErrorCode.INVALID_REQUEST, "both a topic name and a topic id are given")
     if occurrences > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
-    if key.name == CLUSTER_METADATA_TOPIC:
-        raise ApiError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{key.name} belongs to the controllers"
-        )
     topics = view.image.topics
     if key.name is None:
         topic = topics.by_id.get(key.topic_id)

@@ -118,7 +118,7 @@ def _check_name(
     if occurrences > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
     if name == CLUSTER_METADATA_TOPIC:
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{name} belongs to the controllers")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} belongs to the controllers")
     problem = topic_name_problem(name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)

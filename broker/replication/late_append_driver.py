@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import Appended, ReplicaManager
-from protocol.batch.header import BatchHeader, Buffer
+from protocol.batch.header import CODEC_MASK, BatchHeader, Buffer
 from protocol.batch.validate import finish, needs_walk
 from protocol.errors import ApiError
 from runtime.clock import Clock
@@ -28,7 +28,8 @@ from storage.files import Files
 WALKED_ON_LOOP_RECORDS_MAX: Final = 500
 """About a millisecond of walking."""
 WALKED_ON_LOOP_BYTES_MAX: Final = 32 * 1024
-"""Of a batch as it came; compressed, it may hold much more than it has records."""
+UNPACKED_ON_LOOP_BYTES_MAX: Final = 4 * 1024
+"""Of a compressed batch as it came: it may hold a thousand times as much."""
 
 
 class _Job(NamedTuple):
@@ -54,9 +55,10 @@ class LateAppends:
         """Whether this batch is appended late: it is heavy, or another one is before it."""
         if self._queues and partition in self._queues:
             return True
+        compressed = header.attributes & CODEC_MASK
         return (
             header.record_count > WALKED_ON_LOOP_RECORDS_MAX
-            or size_bytes > WALKED_ON_LOOP_BYTES_MAX
+            or size_bytes > (UNPACKED_ON_LOOP_BYTES_MAX if compressed else WALKED_ON_LOOP_BYTES_MAX)
         ) and needs_walk(header, partition.rules, self._clock.now_ms())
 
     def submit(

@@ -8,9 +8,9 @@ Versions: 5 returns number of partitions, replication factor and configurations;
 
 Errors per topic: INVALID_TOPIC_EXCEPTION (name, or a name that differs only in `.` and `_`),
 TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR (too few brokers),
-INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (named twice, or counts beside an
-assignment), TOPIC_AUTHORIZATION_FAILED (the metadata topic). For all topics: POLICY_VIOLATION (over
-10,000 records), REQUEST_TIMED_OUT (not committed in time; it may be later), NOT_CONTROLLER.
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (named twice, counts beside an
+assignment, or the metadata topic). For all topics: POLICY_VIOLATION (over 10,000 records),
+REQUEST_TIMED_OUT (not committed in time; it may be later), NOT_CONTROLLER.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Behaviour: deletes by name or, from version 6 on, by id; each topic succeeds or 
 brokers remove the data when they see the deletion in the metadata log.
 
 Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (named twice, by
-both name and id, or by neither), TOPIC_AUTHORIZATION_FAILED (the metadata topic). For all topics:
+both name and id, or by neither). The metadata topic is no topic here. For all topics:
 TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3, which does not have it),
 POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 """

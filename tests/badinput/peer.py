@@ -17,6 +17,7 @@ from protocol.codec import decode, encode
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.messages import response_class
 from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -152,9 +153,14 @@ class Target:
     def new_name(self, prefix: str = "topic") -> str:
         return f"{prefix}-{next(_names)}"
 
-    def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> Topic:
+    def topic(
+        self,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Topic:
         """A new topic whose partitions have leaders."""
-        name = self.new_name()
+        name = name or self.new_name()
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.CreatableTopic(
@@ -174,6 +180,22 @@ class Target:
             assert result.error_code == 0, result
             self.wait_for_leaders(peer, name, partitions)
         return Topic(name, result.topic_id)
+
+    def delete(self, topic: Topic) -> None:
+        """Delete a topic and wait until the node knows."""
+        deadline = time.monotonic() + READY_S
+        delete = DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name=topic.name)], timeout_ms=10_000
+        )
+        ask = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic.name)],
+            allow_auto_topic_creation=False,
+        )
+        with self.connect() as peer:
+            assert peer.ask(delete, 6).responses[0].error_code == 0
+            while not peer.ask(ask, 12).topics[0].error_code:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
 
     def wait_for_leaders(self, peer: Peer, name: str, partitions: int) -> None:
         """Until the node answers for every partition."""

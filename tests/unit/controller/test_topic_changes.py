@@ -64,7 +64,7 @@ class TestDelete:
             (TopicKey(None, b"x" * 16), ErrorCode.UNKNOWN_TOPIC_ID),
             (TopicKey(None), ErrorCode.INVALID_REQUEST),
             (TopicKey("a", b"x" * 16), ErrorCode.INVALID_REQUEST),
-            (TopicKey("__cluster_metadata"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            (TopicKey("__cluster_metadata"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ],
     )
     def test_refusals(self, cluster: Cluster, key: TopicKey, code: ErrorCode) -> None:

@@ -113,7 +113,7 @@ def test_good_names(cluster: Cluster, name: str) -> None:
         ("a.b", ErrorCode.TOPIC_ALREADY_EXISTS),
         ("a_b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         ("a.b.c", ErrorCode.NONE),
-        ("__cluster_metadata", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("__cluster_metadata", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_b34_collisions(cluster: Cluster, name: str, code: ErrorCode) -> None:
