@@ -24,7 +24,6 @@ from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.metadata.partition_record import PartitionRecord
 from protocol.metadata.remove_topic_record import RemoveTopicRecord
 from protocol.schema import MetadataRecord
-from protocol.topic_name import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from random import Random
