@@ -98,9 +98,9 @@ class Forwarder:
                     f"the controller serves no {context.api_key.name} {context.api_version}"
                 )
             if answer.error_code or answer.response_data is None:
-                return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+                return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
             return _unwrap(context, answer.response_data)
-        return error_response(request, ErrorCode.REQUEST_TIMED_OUT)
+        return error_response(request, ErrorCode.REQUEST_TIMED_OUT, context.api_version)
 
 
 def _frame(context: RequestContext, request: Request[Any]) -> bytes:

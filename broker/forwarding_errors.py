@@ -23,11 +23,13 @@ from protocol.messages.incremental_alter_configs import (
 from protocol.schema import Request, Response
 
 
-def error_response(request: Request[Any], code: ErrorCode) -> Response:
-    """The response that says `code` for all of `request`."""
+def error_response(request: Request[Any], code: ErrorCode, version: int) -> Response:
+    """The response that says `code` for all of `request`, in a form that `version` can carry."""
     per_item = _PER_ITEM.get(type(request))
     if per_item is not None:
         return per_item(request, code)
+    if isinstance(request, ElectLeadersRequest):
+        return _elect_leaders(request, code, version)
     response: Response = request.response_class()(error_code=code)
     if hasattr(response, "error_message"):
         response.error_message = code.text
@@ -97,10 +99,10 @@ def _incremental(request: IncrementalAlterConfigsRequest, code: ErrorCode) -> Re
     )
 
 
-def _elect_leaders(request: ElectLeadersRequest, code: ErrorCode) -> Response:
+def _elect_leaders(request: ElectLeadersRequest, code: ErrorCode, version: int) -> Response:
     # Version 0 has no error of its own; an election of all partitions then has no place for one.
     return ElectLeadersResponse(
-        error_code=code,
+        error_code=code if version >= 1 else ErrorCode.NONE,
         replica_election_results=[
             ElectLeadersResponse.ReplicaElectionResult(
                 topic=topic.topic,
@@ -122,5 +124,4 @@ _PER_ITEM: Final[dict[type[Any], Callable[[Any, ErrorCode], Response]]] = {
     CreatePartitionsRequest: _create_partitions,
     AlterConfigsRequest: _alter_configs,
     IncrementalAlterConfigsRequest: _incremental,
-    ElectLeadersRequest: _elect_leaders,
 }

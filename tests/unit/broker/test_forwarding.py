@@ -1,0 +1,92 @@
+"""What a client hears when the controller could not be asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.forwarding_driver import FORWARDED, _address, _patience_ms, _principal
+from broker.forwarding_errors import error_response
+from protocol.api_keys import ApiKey
+from protocol.codec import decode, encode
+from protocol.errors import ErrorCode
+from protocol.internal.default_principal_data import DefaultPrincipalData
+from protocol.messages import request_class, response_class
+from protocol.messages.alter_configs import AlterConfigsRequest
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.update_features import UpdateFeaturesRequest
+from tests.unit.broker.harness import topic_id
+
+CODE = ErrorCode.REQUEST_TIMED_OUT
+
+
+def filled(api: ApiKey) -> Any:
+    requests: dict[ApiKey, Any] = {
+        ApiKey.CREATE_TOPICS: CreateTopicsRequest(
+            topics=[CreateTopicsRequest.CreatableTopic(name="a")]
+        ),
+        ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest(
+            topics=[CreatePartitionsRequest.CreatePartitionsTopic(name="a")]
+        ),
+        ApiKey.ALTER_CONFIGS: AlterConfigsRequest(
+            resources=[AlterConfigsRequest.AlterConfigsResource(resource_name="a")]
+        ),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest(
+            resources=[IncrementalAlterConfigsRequest.AlterConfigsResource(resource_name="a")]
+        ),
+        ApiKey.ELECT_LEADERS: ElectLeadersRequest(
+            topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="a", partitions=[0, 1])]
+        ),
+        ApiKey.DELETE_TOPICS: DeleteTopicsRequest(topic_names=["a"]),
+    }
+    return requests.get(api) or request_class(api)()
+
+
+@pytest.mark.parametrize("api", [entry.api for entry in FORWARDED])
+def test_every_forwarded_api_can_say_that_it_failed_in_every_version(api: ApiKey) -> None:
+    for version in request_class(api).VERSIONS.each():
+        data = encode(error_response(filled(api), CODE, version), version)
+        response, _ = decode(response_class(api), data, version)
+        assert f"error_code={int(CODE)}" in repr(response)
+
+
+def test_topics_named_by_id_are_answered_by_id() -> None:
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id(3))]
+    )
+    response: Any = error_response(request, CODE, 6)
+    assert [(r.name, r.topic_id, r.error_code) for r in response.responses] == [
+        (None, topic_id(3), CODE)
+    ]
+
+
+def test_the_principal_travels_as_kafka_writes_it() -> None:
+    data = _principal("User:ANONYMOUS")
+    assert data[:2] == b"\0\0"
+    principal, _ = decode(DefaultPrincipalData, data[2:], 0)
+    assert (principal.type, principal.name) == ("User", "ANONYMOUS")
+
+
+@pytest.mark.parametrize(
+    ("host", "packed"),
+    [
+        ("127.0.0.1", b"\x7f\0\0\x01"),
+        ("::1", bytes(15) + b"\x01"),
+        ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\x01"),
+        ("simulated", bytes(4)),
+    ],
+)
+def test_the_clients_address_travels_in_bytes(host: str, packed: bytes) -> None:
+    assert _address(host) == packed
+
+
+def test_patience_follows_the_requests_own_timeout_within_ours() -> None:
+    assert _patience_ms(CreateTopicsRequest(timeout_ms=5000)) == 6000
+    assert _patience_ms(CreateTopicsRequest(timeout_ms=10**6)) == 30_000
+    assert _patience_ms(AlterConfigsRequest()) == 30_000
+    assert _patience_ms(UpdateFeaturesRequest(timeout_ms=0)) == 30_000

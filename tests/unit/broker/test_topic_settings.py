@@ -1,0 +1,92 @@
+"""From configuration to what the data path acts on."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.batch.header import TimestampType
+from protocol.compression import Codec
+from tests.unit.broker.harness import Harness
+
+BROKER = 4
+
+
+async def test_topics_without_overrides_share_one_value() -> None:
+    h = Harness()
+    h.create_topic("a", number=1)
+    h.create_topic("b", number=2)
+    assert h.settings.of("a") is h.settings.of("b") is h.settings.of("unknown")
+
+
+async def test_the_defaults_are_kafkas() -> None:
+    settings = Harness().settings.of("t")
+    assert settings.log.segment_bytes == 1 << 30
+    assert settings.log.retention_ms == 7 * 24 * 3_600_000
+    assert settings.rules.max_message_bytes == 1_048_588
+    assert settings.rules.timestamp_type is TimestampType.CREATE_TIME
+    assert settings.rules.timestamp_after_max_ms == 3_600_000
+    assert settings.rules.compression is None
+    assert (settings.min_isr, settings.compacted, settings.deletes) == (1, False, True)
+
+
+async def test_a_topics_own_values_win() -> None:
+    h = Harness(min_insync_replicas="2")
+    h.create_topic(
+        configs={
+            "cleanup.policy": "compact,delete",
+            "min.insync.replicas": "3",
+            "message.timestamp.type": "LogAppendTime",
+            "retention.bytes": "77",
+        }
+    )
+    settings = h.settings.of("t")
+    assert (settings.min_isr, settings.compacted, settings.deletes) == (3, True, True)
+    assert settings.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert settings.rules.compacted
+    assert settings.log.retention_bytes == 77
+    assert h.settings.of("other").min_isr == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "level"),
+    [
+        ("producer", None, None),
+        ("uncompressed", Codec.NONE, None),
+        ("gzip", Codec.GZIP, -1),
+        ("snappy", Codec.SNAPPY, None),
+        ("lz4", Codec.LZ4, 9),
+        ("zstd", Codec.ZSTD, 3),
+    ],
+)
+async def test_compression(name: str, codec: Codec | None, level: int | None) -> None:
+    h = Harness()
+    h.create_topic(configs={"compression.type": name})
+    rules = h.settings.of("t").rules
+    assert (rules.compression, rules.compression_level) == (codec, level)
+
+
+async def test_dynamic_values_of_the_cluster_and_of_this_broker() -> None:
+    h = Harness()
+    h.create_topic()
+    h.set_config("", "message.max.bytes", "1000", resource_type=BROKER)
+    assert h.settings.of("t").rules.max_message_bytes == 1000
+    h.set_config("1", "message.max.bytes", "2000", resource_type=BROKER)
+    assert h.settings.of("t").rules.max_message_bytes == 2000
+    h.set_config("2", "message.max.bytes", "3000", resource_type=BROKER)
+    assert h.settings.of("t").rules.max_message_bytes == 2000
+    h.set_config("1", "message.max.bytes", None, resource_type=BROKER)
+    h.set_config("", "message.max.bytes", None, resource_type=BROKER)
+    assert h.settings.of("t").rules.max_message_bytes == 1_048_588
+    assert h.settings.effective_node is h.config
+
+
+async def test_a_dynamic_value_that_is_not_understood_changes_nothing() -> None:
+    h = Harness()
+    h.create_topic()
+    h.set_config("", "message.max.bytes", "many", resource_type=BROKER)
+    assert h.settings.of("t").rules.max_message_bytes == 1_048_588
+
+
+async def test_every_record_is_walked_where_the_node_says_so() -> None:
+    h = Harness(kraftbox_produce_validate_records="true")
+    assert h.settings.of("t").rules.always_walk
