@@ -1,13 +1,12 @@
-"""A client for the commands: one connection per node, metadata when asked for, errors as text.
+"""What the commands share: connect, ask, wait for what is coming up, errors as text.
 
-Small on purpose. It sends what a command needs and waits for the answer; a command that fails
-prints Kafka's error name and message, and exits.
+A command that fails prints Kafka's error name and message, and exits with 1.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Annotated, TypeVar
 
 import typer
@@ -15,16 +14,16 @@ import typer
 from kraftbox.cli.output import CommandFailed
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.metadata import MetadataResponse
 from protocol.schema import Request, Response, Struct
-from protocol.transport.client import Connection
+from protocol.transport.cluster import ClusterClient
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 CLIENT_ID = "kraftbox-cli"
 REQUEST_MS_MAX = 30_000
-CONNECT_MS_MAX = 5_000
+CONNECT_MS_MAX = 3_000
 RETRIES_MAX = 50
 RETRY_MS = 100
 
@@ -53,11 +52,12 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[T]]) -> T:
     """Connect, do the work, disconnect; raises CommandFailed."""
 
     async def whole() -> T:
-        client = Client(parse_bootstrap(bootstrap))
+        addresses = parse_bootstrap(bootstrap)
+        cluster = await ClusterClient.connect(addresses, CLIENT_ID, CONNECT_MS_MAX)
         try:
-            return await work(client)
+            return await work(Client(cluster))
         finally:
-            await client.close()
+            await cluster.close()
 
     try:
         return asyncio.run(whole())
@@ -88,17 +88,10 @@ def check(code: int, what: str, message: str | None = None) -> None:
 
 
 class Client:
-    """Connections by node, opened when first needed."""
+    """What the commands ask of a cluster, over `ClusterClient`."""
 
-    def __init__(self, bootstrap: Sequence[tuple[str, int]]) -> None:
-        self._bootstrap = list(bootstrap)
-        self._any: Connection | None = None
-        self._nodes: dict[int, Connection] = {}
-        self._addresses: dict[int, tuple[str, int]] = {}
-
-    async def close(self) -> None:
-        for connection in {id(c): c for c in [self._any, *self._nodes.values()] if c}.values():
-            await connection.close()
+    def __init__(self, cluster: ClusterClient) -> None:
+        self.cluster = cluster
 
     async def send(
         self, request: Request[R], *, node: int | None = None, version: int | None = None
@@ -108,25 +101,17 @@ class Client:
 
         Raises OSError (ConnectionLost too), ApiError, ProtocolError.
         """
-        connection = await (self._somebody() if node is None else self._node(node))
-        return await connection.request(request, timeout_ms=REQUEST_MS_MAX, version=version)
-
-    async def send_unanswered(self, request: Request[R], *, node: int, version: int) -> None:
-        """Send a request that gets no answer (Produce with acks=0)."""
-        connection = await self._node(node)
-        connection.send_unanswered(request, version=version)
+        if node is None:
+            return await self.cluster.request_any(request, REQUEST_MS_MAX, version=version)
+        if node not in self.cluster.cache.brokers:
+            await self.cluster.metadata([])
+        return await self.cluster.request_broker(node, request, REQUEST_MS_MAX, version=version)
 
     async def metadata(
         self, topics: Iterable[str] | None = None, *, create: bool = False
     ) -> MetadataResponse:
         """Brokers and topics (all of them for None)."""
-        wanted = None
-        if topics is not None:
-            wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        reply = await self.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
-        for broker in reply.brokers:
-            self._addresses[broker.node_id] = (broker.host, broker.port)
-        return reply
+        return await self.cluster.metadata(topics, REQUEST_MS_MAX, create=create)
 
     async def topic(
         self, name: str, *, create: bool = False
@@ -158,8 +143,7 @@ class Client:
             found = reply.coordinators[0]
             code, message = found.error_code, found.error_message
             if code == ErrorCode.NONE:
-                self._addresses[found.node_id] = (found.host, found.port)
-                return int(found.node_id)
+                return found.node_id
             if code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 break
             await asyncio.sleep(RETRY_MS / 1000)
@@ -176,32 +160,6 @@ class Client:
                 return reply
             await asyncio.sleep(RETRY_MS / 1000)
         return await self.send(request, node=await self.coordinator(group), version=version)
-
-    async def _somebody(self) -> Connection:
-        if self._any is not None and not self._any.is_closed:
-            return self._any
-        last: Exception | None = None
-        for host, port in self._bootstrap:
-            try:
-                self._any = await self._connect(host, port)
-                return self._any
-            except OSError as error:
-                last = error
-        raise CommandFailed(f"cannot connect: {last}")
-
-    async def _node(self, node: int) -> Connection:
-        connection = self._nodes.get(node)
-        if connection is not None and not connection.is_closed:
-            return connection
-        if node not in self._addresses:
-            await self.metadata([])
-        if node not in self._addresses:
-            raise CommandFailed(f"node {node} is not in the cluster's metadata")
-        self._nodes[node] = await self._connect(*self._addresses[node])
-        return self._nodes[node]
-
-    async def _connect(self, host: str, port: int) -> Connection:
-        return await Connection.connect(host, port, client_id=CLIENT_ID, timeout_ms=CONNECT_MS_MAX)
 
 
 def _error_codes(message: Struct) -> Iterator[int]:

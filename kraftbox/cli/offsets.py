@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from kraftbox.cli.client import Client, check
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import ListOffsetsRequest
+from kraftbox.cli.output import CommandFailed
+from protocol.errors import ApiError
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 
@@ -16,6 +16,7 @@ Partition: TypeAlias = tuple[str, int]
 
 LATEST = -1
 EARLIEST = -2
+TIMEOUT_MS = 10_000
 # The last versions that name topics; later ones need their ids.
 OFFSET_COMMIT_BY_NAME = 9
 OFFSET_FETCH_BY_NAME = 9
@@ -37,40 +38,27 @@ async def end_offsets(
 
     With `missing_ok` partitions that no longer exist are left out.
     """
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for name, index in partitions:
-        by_topic[name].append(index)
+    wanted = list(partitions)
+    if missing_ok:
+        wanted = await _existing(client, wanted)
     result = {}
-    for name, indexes in by_topic.items():
-        found = (await client.metadata([name])).topics[0]
-        if missing_ok and found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            continue
-        check(found.error_code, name)
-        leaders = {p.partition_index: p.leader_id for p in found.partitions}
-        for index in indexes:
-            if missing_ok and leaders.get(index, -1) < 0:
-                continue
-            result[name, index] = await _list_offset(client, name, index, timestamp, leaders[index])
+    for name, index in wanted:
+        try:
+            found = await client.cluster.list_offset(name, index, timestamp, timeout_ms=TIMEOUT_MS)
+        except ApiError as error:
+            raise CommandFailed(f"{name}-{index}: {error}") from None
+        result[name, index] = found.offset
     return result
 
 
-async def _list_offset(client: Client, name: str, index: int, timestamp: int, leader: int) -> int:
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        topics=[
-            ListOffsetsRequest.ListOffsetsTopic(
-                name=name,
-                partitions=[
-                    ListOffsetsRequest.ListOffsetsPartition(
-                        partition_index=index, timestamp=timestamp
-                    )
-                ],
-            )
-        ],
-    )
-    answer = (await client.send(request, node=leader)).topics[0].partitions[0]
-    check(answer.error_code, f"{name}-{index}")
-    return answer.offset
+async def _existing(client: Client, partitions: Iterable[Partition]) -> list[Partition]:
+    """Those of the partitions that have a leader now."""
+    wanted = set(partitions)
+    topics = (await client.metadata(sorted({name for name, _ in wanted}))).topics
+    led = {
+        (t.name or "", p.partition_index) for t in topics for p in t.partitions if p.leader_id >= 0
+    }
+    return sorted(wanted & led)
 
 
 async def committed(client: Client, group: str) -> dict[Partition, int]:

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kraftbox.cli.client import Client, check
+from kraftbox.cli.output import CommandFailed
 from protocol.batch.records import Record, build_batch
 from protocol.compression import Codec
-from protocol.messages.produce import ProduceRequest
+from protocol.errors import ApiError, ErrorCode
 
-# The last version that names topics.
-PRODUCE_BY_NAME = 12
 TIMEOUT_MS = 30_000
 
 
@@ -35,16 +34,15 @@ class Producer:
         self._codec = codec
         self._acks = acks
         self._partition = partition
-        self._leaders: list[int] = []
+        self._partitions = 0
         self._turn = 0
 
     async def start(self) -> None:
         """Find the topic, creating it where the cluster does that. Raises CommandFailed."""
         topic = await self._client.topic(self._topic, create=True)
-        leaders = {p.partition_index: p.leader_id for p in topic.partitions}
-        self._leaders = [leaders[index] for index in range(len(leaders))]
-        if self._partition is not None and self._partition >= len(self._leaders):
-            check(3, f"{self._topic}-{self._partition}")
+        self._partitions = len(topic.partitions)
+        if self._partition is not None and self._partition >= self._partitions:
+            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{self._partition}")
 
     async def send(self, lines: Sequence[Line]) -> None:
         """Write the lines and wait for the acknowledgement."""
@@ -62,31 +60,17 @@ class Producer:
         if self._partition is not None:
             return self._partition
         if key is None:
-            return self._turn % len(self._leaders)
-        return (murmur2(key) & 0x7FFFFFFF) % len(self._leaders)
+            return self._turn % self._partitions
+        return (murmur2(key) & 0x7FFFFFFF) % self._partitions
 
     async def _send_batch(self, index: int, records: list[Record]) -> None:
-        request = ProduceRequest(
-            acks=self._acks,
-            timeout_ms=TIMEOUT_MS,
-            topic_data=[
-                ProduceRequest.TopicProduceData(
-                    name=self._topic,
-                    partition_data=[
-                        ProduceRequest.PartitionProduceData(
-                            index=index, records=build_batch(records, compression=self._codec)
-                        )
-                    ],
-                )
-            ],
-        )
-        leader = self._leaders[index]
-        if self._acks == 0:
-            await self._client.send_unanswered(request, node=leader, version=PRODUCE_BY_NAME)
-            return
-        reply = await self._client.send(request, node=leader, version=PRODUCE_BY_NAME)
-        answer = reply.responses[0].partition_responses[0]
-        check(answer.error_code, f"{self._topic}-{index}", answer.error_message)
+        batch = build_batch(records, compression=self._codec)
+        try:
+            await self._client.cluster.produce(
+                self._topic, index, batch, acks=self._acks, timeout_ms=TIMEOUT_MS
+            )
+        except ApiError as error:
+            raise CommandFailed(f"{self._topic}-{index}: {error}") from None
 
 
 def murmur2(data: bytes) -> int:

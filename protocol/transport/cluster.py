@@ -176,14 +176,23 @@ class ClusterClient:
         self.cache.learn(answer)
         return answer
 
-    async def request_any(self, message: Request[R], timeout_ms: float = DEFAULT_TIMEOUT_MS) -> R:
-        """Send a request to any broker that can be reached; its errors are the caller's to read."""
+    async def request_any(
+        self,
+        message: Request[R],
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        *,
+        version: int | None = None,
+    ) -> R:
+        """Send a request to any broker that can be reached; its errors are the caller's to read.
+
+        `version` where the request has the shape of one; otherwise the highest both sides know.
+        """
 
         async def attempt(left_ms: float) -> R:
             failure: Exception | None = None
             for address in self._addresses():
                 try:
-                    return await self._request(address, message, left_ms)
+                    return await self._request(address, message, left_ms, version)
                 except OSError as error:
                     failure = error
             raise failure if failure is not None else ConnectionLost("no bootstrap address")
@@ -191,13 +200,18 @@ class ClusterClient:
         return await self._until(timeout_ms, attempt)
 
     async def request_broker(
-        self, node_id: int, message: Request[R], timeout_ms: float = DEFAULT_TIMEOUT_MS
+        self,
+        node_id: int,
+        message: Request[R],
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        *,
+        version: int | None = None,
     ) -> R:
         """Send a request to one broker, once. Raises ConnectionLost, other OSError, ApiError."""
         address = self.cache.brokers.get(node_id)
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not known")
-        return await self._request(address, message, timeout_ms)
+        return await self._request(address, message, timeout_ms, version)
 
     # --- leaders -------------------------------------------------------------------------------
 
@@ -355,9 +369,11 @@ class ClusterClient:
         # One caller that gives up must not cancel the others' connection.
         return await asyncio.shield(task)
 
-    async def _request(self, address: Address, message: Request[R], left_ms: float) -> R:
+    async def _request(
+        self, address: Address, message: Request[R], left_ms: float, version: int | None
+    ) -> R:
         connection = await self._connection(address, left_ms)
-        return await connection.request(message, min(left_ms, REQUEST_TIMEOUT_MS))
+        return await connection.request(message, min(left_ms, REQUEST_TIMEOUT_MS), version)
 
     async def _leader(self, topic: str, partition: int, left_ms: float) -> Connection:
         """A connection to the partition's leader. Raises ApiError (retriable) without one."""
