@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GROUPS = ("unit", "property", "golden", "scenarios", "sim", "badinput", "interop", "e2e")
+FIRST = ("unit", "property", "golden", "scenarios", "sim", "badinput")
+LAST = ("interop", "e2e")
 
 
 def groups() -> list[str]:
