@@ -20,7 +20,7 @@ class FlakyProxy:
     far. The bound lets a client's own reading back come through undisturbed.
     """
 
-    def __init__(self, seed: int, replies_min: int = 3, replies_max: int = 12) -> None:
+    def __init__(self, seed: int, replies_min: int = 10, replies_max: int = 20) -> None:
         self._rng = random.Random(seed)
         self._replies = (replies_min, replies_max)
         self._target: tuple[str, int] | None = None
