@@ -43,7 +43,7 @@ def kafka() -> dict[str, dict[str, Any]]:
     """Kafka's definitions by message name, without those of removed APIs."""
     libs = kafka_libs()
     if libs is None:
-        pytest.skip("no Java or Maven to get Kafka's jars with")
+        pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     return {d["name"]: d for d in definitions(libs) if d["validVersions"] != "none"}
 
 
