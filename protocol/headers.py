@@ -132,14 +132,29 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
         raise ProtocolError("api key", key, f"0-{max(_API_KEYS)}")
     if version < 0:
         raise ProtocolError(f"version of {api_key.name}", version, "0 or more")
-    pos = _REQUEST_FIXED.size
-    client_id: str | None = None
-    flexible = version >= FIRST_FLEXIBLE_VERSION.get(key, 0)
-    if flexible or request_header_version(key, version) == 1:
-        client_id, pos = _decode_client_id(buf, pos)
-    if flexible:
-        pos = _skip_tags(buf, pos)
+    if request_header_version(key, version) == 0:
+        return RequestHeader(api_key, version, correlation_id, None), _REQUEST_FIXED.size
+    client_id, pos = decode_client_id(buf, is_flexible(key, version))
     return RequestHeader(api_key, version, correlation_id, client_id), pos
+
+
+def decode_client_id(buf: Buffer, flexible: bool) -> tuple[str | None, int]:
+    """The rest of a request header of version 1, or 2 if `flexible`, whose fixed-size part was
+    read: the client id and the offset of the body. ProtocolError for broken bytes.
+    """
+    try:
+        length: int = _LENGTH.unpack_from(buf, _REQUEST_FIXED.size)[0]
+    except struct.error:
+        left = len(buf) - _REQUEST_FIXED.size
+        raise ProtocolError("bytes for length of client id", left, "2") from None
+    start = end = _REQUEST_FIXED.size + _LENGTH.size
+    client_id: str | None = None
+    if length != -1:
+        end += length
+        if not start <= end <= len(buf):
+            raise ProtocolError("length of client id", length, f"-1-{len(buf) - start}")
+        client_id = str(buf[start:end], "utf-8", "replace")  # Kafka replaces too
+    return client_id, _skip_tags(buf, end) if flexible else end
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
@@ -183,20 +198,6 @@ def decode_response_header(buf: Buffer, api_key: int, api_version: int) -> tuple
     if response_header_version(api_key, api_version) == 1:
         pos = _skip_tags(buf, pos)
     return correlation_id, pos
-
-
-def _decode_client_id(buf: Buffer, pos: int) -> tuple[str | None, int]:
-    try:
-        length: int = _LENGTH.unpack_from(buf, pos)[0]
-    except struct.error:
-        raise ProtocolError("bytes for length of client id", len(buf) - pos, "2") from None
-    pos += _LENGTH.size
-    if length == -1:
-        return None, pos
-    end = pos + length
-    if not pos <= end <= len(buf):
-        raise ProtocolError("length of client id", length, f"-1-{len(buf) - pos}")
-    return str(buf[pos:end], "utf-8", "replace"), end  # Kafka replaces what is not UTF-8, too
 
 
 def _skip_tags(buf: Buffer, pos: int) -> int:

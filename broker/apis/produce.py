@@ -22,7 +22,7 @@ from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
 from broker.replication.flush_driver import flush_due
 from broker.replication.partition import Partition
-from broker.replication.replica_manager import ALL_REPLICAS, Appended
+from broker.replication.replica_manager import ALL_REPLICAS
 from broker.replication.waits import ProduceWait
 from protocol.api_keys import ApiKey
 from protocol.batch.validate import RecordsRefused
@@ -39,6 +39,8 @@ from protocol.transport.dispatch import (
 
 if TYPE_CHECKING:
     import asyncio
+
+    from storage.log.log import AppendInfo
 
 MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13
@@ -66,7 +68,7 @@ class _Late(NamedTuple):
     partition: Partition
     result: ProduceResponse.PartitionProduceResponse
     size_bytes: int
-    done: asyncio.Future[Appended]
+    done: asyncio.Future[AppendInfo]
 
 
 class _Flush:
@@ -184,19 +186,17 @@ class _Produce:
                 done = api.late_appends.submit(partition, records, header, acks)
                 self._late.append(_Late(partition, result, len(records), done))
                 return result
-            appended = api.replicas.append(
-                partition, records, header, required_acks=acks, now_ms=api.clock.now_ms()
-            )
+            info = api.replicas.append(partition, records, header, api.clock.now_ms())
         except ApiError:
             _count_failure(partition, len(records) if records is not None else 0)
             raise
-        self._appended(partition, result, appended)
+        self._appended(partition, result, info)
         return result
 
-    def _appended(self, partition: Partition, result: _Result, appended: Appended) -> None:
-        log, info = partition.log, appended.info
+    def _appended(self, partition: Partition, result: _Result, info: AppendInfo) -> None:
+        log = partition.log
         result.base_offset = info.first_offset
-        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_append_time_ms = info.log_append_time_ms
         result.log_start_offset = log.log_start_offset
         end_offset = info.last_offset + 1
         uncommitted = self._request.acks == ALL_REPLICAS and log.high_watermark < end_offset

@@ -17,13 +17,14 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from broker.replication.partition import Partition
-from broker.replication.replica_manager import Appended, ReplicaManager
+from broker.replication.replica_manager import ReplicaManager
 from protocol.batch.header import CODEC_MASK, BatchHeader, Buffer
 from protocol.batch.validate import finish, needs_walk
 from protocol.errors import ApiError
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from storage.files import Files
+from storage.log.log import AppendInfo
 
 WALKED_ON_LOOP_RECORDS_MAX: Final = 500
 """About a millisecond of walking."""
@@ -36,7 +37,7 @@ class _Job(NamedTuple):
     records: bytes
     header: BatchHeader
     required_acks: int
-    done: asyncio.Future[Appended]
+    done: asyncio.Future[AppendInfo]
 
 
 class LateAppends:
@@ -63,13 +64,13 @@ class LateAppends:
 
     def submit(
         self, partition: Partition, records: Buffer, header: BatchHeader, required_acks: int
-    ) -> asyncio.Future[Appended]:
+    ) -> asyncio.Future[AppendInfo]:
         """Takes a copy of a batch that `check_batch` has passed.
 
         The future is done when the batch is appended, or fails with the ApiError that
         `ReplicaManager.append` would have raised.
         """
-        done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[AppendInfo] = asyncio.get_running_loop().create_future()
         job = _Job(bytes(records), header, required_acks, done)
         queue = self._queues.get(partition)
         if queue is not None:

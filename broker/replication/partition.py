@@ -191,7 +191,13 @@ class Partition:
 
     @property
     def under_min_isr(self) -> bool:
-        return self.is_leader and len(self.isr) < self.effective_min_isr
+        """Whether a leader may not take appends with acks=all."""
+        return (
+            # No need to know the effective minimum where the plain one is reached.
+            len(self.isr) < self.min_isr
+            and self.role is Role.LEADER
+            and len(self.isr) < self.effective_min_isr
+        )
 
     @property
     def at_min_isr(self) -> bool:
@@ -334,7 +340,7 @@ class Partition:
     def maybe_advance_high_watermark(self) -> bool:
         """Moves the high watermark as far as the maximal ISR allows; True if it moved."""
         log = self.log
-        if len(self.isr) < self.effective_min_isr:
+        if len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr:
             return False
         target = log.log_end_offset
         if len(self.maximal_isr) > 1 or self.node_id not in self.maximal_isr:

@@ -12,15 +12,15 @@ the node: there is one log directory, so there is nothing left to serve from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from broker.metadata_cache import MetadataCache
 from broker.replication.partition import Partition, PartitionCounters, Role
 from broker.topic_settings import TopicSettings, TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import MetadataImage, PartitionImage, TopicImage
-from protocol.batch.header import BatchHeader, Buffer
-from protocol.batch.validate import ValidBatch, check_batch, finish
+from protocol.batch.header import NO_TIMESTAMP, BatchHeader, Buffer
+from protocol.batch.validate import ValidBatch, check_batch, finish, keeps_bytes
 from protocol.errors import ApiError, ErrorCode
 from protocol.topic_name import topic_name_problem
 from runtime.clock import Clock
@@ -49,17 +49,6 @@ class LeadershipListener(Protocol):
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
         """It leads no longer; None: the replica is gone."""
-
-
-class Appended(NamedTuple):
-    """What an append did: offsets, and where the high watermark must be for acks=all."""
-
-    info: AppendInfo
-    log_append_time_ms: int
-
-    @property
-    def end_offset(self) -> int:
-        return self.info.last_offset + 1
 
 
 class ReplicaManager:
@@ -155,45 +144,63 @@ class ReplicaManager:
         partition: Partition,
         records: Buffer,
         header: BatchHeader,
-        *,
-        required_acks: int,
         now_ms: int,
-    ) -> Appended:
-        """Appends a batch that `check` has passed; consumes `records` before it returns.
+    ) -> AppendInfo:
+        """Appends a batch that `check` has passed in this turn of the loop; consumes `records`
+        before it returns.
 
         Raises:
-            ApiError: of `finish` and `append_valid`.
+            ApiError: of `finish`; otherwise as `append_valid`.
         """
-        valid = finish(records, header, partition.rules, now_ms)
-        return self.append_valid(partition, valid, required_acks, now_ms)
+        rules = partition.rules
+        if keeps_bytes(header, rules, now_ms):
+            return self._append(partition, records, header, now_ms, NO_TIMESTAMP)
+        valid = finish(records, header, rules, now_ms)
+        return self._append(partition, valid.data, valid.header, now_ms, valid.log_append_time_ms)
 
     def append_valid(
         self, partition: Partition, valid: ValidBatch, required_acks: int, now_ms: int
-    ) -> Appended:
-        """Appends what `finish` has returned.
+    ) -> AppendInfo:
+        """Appends what `finish` has returned, perhaps some time after `check`.
 
         Raises:
             ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; of the
                 producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH ...).
         """
-        log = self._require_writable(partition, required_acks)
-        data, header = valid.data, valid.header
+        self._require_writable(partition, required_acks)
+        return self._append(partition, valid.data, valid.header, now_ms, valid.log_append_time_ms)
+
+    def _append(
+        self,
+        partition: Partition,
+        data: Buffer,
+        header: BatchHeader,
+        now_ms: int,
+        log_append_time_ms: int,
+    ) -> AppendInfo:
         try:
-            info = log.append_as_leader(data, partition.leader_epoch, now_ms, header=header)
+            info = partition.log.append_as_leader(
+                data,
+                partition.leader_epoch,
+                now_ms,
+                header=header,
+                log_append_time_ms=log_append_time_ms,
+            )
         except LogFailed as error:
             self.storage_failed(partition, error.cause)
             raise
         if not info.duplicate:
+            size = len(data)
             counters = partition.counters
-            counters.bytes_in += len(data)
+            counters.bytes_in += size
             counters.messages_in += header.record_count
-            partition.appended(info, len(data))
-        return Appended(info, valid.log_append_time_ms)
+            partition.appended(info, size)
+        return info
 
     def _require_writable(self, partition: Partition, required_acks: int) -> Log:
         log = partition.require_leader()
-        if required_acks == ALL_REPLICAS and len(partition.isr) < partition.effective_min_isr:
+        if required_acks == ALL_REPLICAS and partition.under_min_isr:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, None)
         return log
 

@@ -181,7 +181,9 @@ def _check_fields(header: BatchHeader, api_version: int, transactional: bool) ->
 
 def needs_walk(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
     """Whether `finish` must look at the records of this checked batch."""
-    if rules.compacted or rules.always_walk or _recompresses(header, rules):
+    if rules.compacted or rules.always_walk:
+        return True
+    if rules.compression is not None and _recompresses(header, rules):
         return True
     if rules.timestamp_type is not TimestampType.CREATE_TIME:
         return False
@@ -191,6 +193,13 @@ def needs_walk(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
         rules.timestamp_before_max_ms != MAX_INT64
         or header.max_timestamp - now_ms > rules.timestamp_after_max_ms
         or bool(header.attributes & LOG_APPEND_TIME_BIT)
+    )
+
+
+def keeps_bytes(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
+    """Whether `finish` would return this checked batch as it came, without a look at it."""
+    return rules.timestamp_type is TimestampType.CREATE_TIME and not needs_walk(
+        header, rules, now_ms
     )
 
 

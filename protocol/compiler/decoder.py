@@ -99,6 +99,11 @@ class _Decoder:
     def flush(self) -> None:
         if not self.targets:
             return
+        if self.codes == "B":
+            self.source.emit(f"{self.targets[0]} = buf[pos]")
+            self.source.emit("pos += 1")
+            self.targets, self.codes = [], ""
+            return
         comma = "," if len(self.targets) == 1 else ""
         unpack = self.source.packer("unpack", self.codes)
         self.source.emit(f"{', '.join(self.targets)}{comma} = {unpack}(buf, pos)")

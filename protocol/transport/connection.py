@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from protocol.codec import decode
 from protocol.errors import ApiError, EncodeError, ErrorCode, ProtocolError
-from protocol.headers import decode_request_header
+from protocol.headers import decode_client_id
 from protocol.schema import ApiMessage, Buffer
 from protocol.transport.dispatch import (
     Body,
@@ -395,8 +395,8 @@ class ServerConnection(asyncio.BufferedProtocol):
                 table = self._server.handlers
                 self._write(*reply_parts(table.unknown_api_versions(), None, 0, correlation_id))
                 return
-            header, offset = decode_request_header(frame)
-            self.client_id = header.client_id
+            client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
+            self.client_id = client_id
             if entry.is_async:
                 frame = memoryview(bytes(frame))
             message, end = decode(entry.request, frame, version, offset)
@@ -410,7 +410,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 entry.api,
                 version,
                 correlation_id,
-                header.client_id,
+                client_id,
                 received_ms,
                 self.principal,
                 self.peer_host,
@@ -426,11 +426,27 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             if reply is None:
                 return
-            slot = _Slot(entry, version, correlation_id, received_ms)
             if isinstance(reply, (ApiMessage, EncodedReply)):
-                self._ready(slot, reply)
+                self._answer(entry, version, correlation_id, received_ms, reply)
             else:
+                slot = _Slot(entry, version, correlation_id, received_ms)
                 self._wait(slot, reply, len(frame) if entry.is_async else 0)
+
+    def _answer(
+        self,
+        entry: Entry,
+        version: int,
+        correlation_id: int,
+        received_ms: float,
+        body: ApiMessage | EncodedReply,
+    ) -> None:
+        """Send a reply that did not wait, or put it behind those that do."""
+        if self._waiting or self._closing:
+            self._ready(_Slot(entry, version, correlation_id, received_ms), body)
+            return
+        encoded = self._encode(entry, version, correlation_id, received_ms, body)
+        if encoded is not None:
+            self._write(*encoded)
 
     def _wait(self, slot: _Slot, reply: Any, copied_bytes: int) -> None:
         """Keep the reply's place in the order until its future is done, and count the copy of its
@@ -491,17 +507,28 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _fill(self, slot: _Slot, body: Body) -> None:
         slot.ready = True
-        stats = slot.entry.stats
-        stats.add_time(self._server.clock.monotonic_ms() - slot.received_ms)
+        encoded = self._encode(
+            slot.entry, slot.version, slot.correlation_id, slot.received_ms, body
+        )
+        if encoded is not None:
+            slot.size, slot.parts = encoded
+
+    def _encode(
+        self, entry: Entry, version: int, correlation_id: int, received_ms: float, body: Body
+    ) -> tuple[int, list[Buffer]] | None:
+        """Count a request as answered; the frame of its reply, None where there is none."""
+        stats = entry.stats
+        stats.add_time(self._server.clock.monotonic_ms() - received_ms)
         if body is None or self._closing:
-            return
+            return None
         try:
-            slot.size, slot.parts = reply_parts(body, slot.entry, slot.version, slot.correlation_id)
+            encoded = reply_parts(body, entry, version, correlation_id)
         except EncodeError as error:
-            self._server.handler_failed(self, slot.entry.api.name, error)
+            self._server.handler_failed(self, entry.api.name, error)
             self.close("a response could not be encoded")
-            return
-        stats.bytes_out += slot.size
+            return None
+        stats.bytes_out += encoded[0]
+        return encoded
 
     # --- replies -------------------------------------------------------------------------------
 

@@ -31,7 +31,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode_parts
 from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.headers import decode_request_header, response_header_version
+from protocol.headers import (
+    FIRST_FLEXIBLE_VERSION,
+    decode_request_header,
+    response_header_version,
+)
 from protocol.messages import request_class, response_class
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange, parse_versions
@@ -120,6 +124,7 @@ class Entry:
     __slots__ = (
         "advertised",
         "api",
+        "first_flexible",
         "handler",
         "is_async",
         "prefixes",
@@ -139,6 +144,7 @@ class Entry:
             getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
         self.version_min, self.version_max = served
+        self.first_flexible = FIRST_FLEXIBLE_VERSION.get(api, 0)
         self.advertised = advertised
         self.request: type[Request[Any]] = request_class(api)
         self.response: type[Response] = response_class(api)
@@ -332,10 +338,8 @@ def reply_parts(
     else:
         assert isinstance(body, ApiMessage)
         parts = encode_parts(body, api_version, prefix)
-    size = 0
-    for part in parts:
-        size += len(part)
     first = parts[0]
+    size = len(first) if len(parts) == 1 else sum(map(len, parts))
     assert type(first) is bytearray
     _frame_and_id.pack_into(first, 0, size - 4, correlation_id)
     return size, parts

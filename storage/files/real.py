@@ -39,12 +39,14 @@ class RealFile:
     """A file by path, with a descriptor that comes and goes."""
 
     __slots__ = (
-        "_closing", "_dirty", "_failure", "_fd", "_files", "_fresh", "_pins", "_size", "path",
+        "_closing", "_dirty", "_failure", "_fd", "_files", "_fresh", "_pins", "_size", "_used",
+        "path",
     )  # fmt: skip
 
     def __init__(self, files: RealFiles, path: str, create: bool) -> None:
         self.path = path
         self._files = files
+        self._used = files.used
         self._fd = -1
         self._pins = 0
         self._dirty = False
@@ -58,7 +60,7 @@ class RealFile:
         """The descriptor, opened again if it was given back."""
         fd = self._fd
         if fd >= 0:
-            self._files.used(self)
+            self._used(self)
             return fd
         if self._closing:
             raise OSError(errno.EBADF, "the file is closed", self.path)
@@ -74,7 +76,8 @@ class RealFile:
         return fd
 
     def append(self, data: Buffer) -> int:
-        self.check()
+        if self._failure is not None:
+            self.check()
         position = self._size
         size = len(data)
         fd = self.descriptor()
@@ -238,6 +241,8 @@ class RealFiles:
     def __init__(self, fd_budget: int | None = None) -> None:
         self._budget = max(FD_BUDGET_MIN, fd_budget if fd_budget is not None else files_share())
         self._open: OrderedDict[RealFile, None] = OrderedDict()
+        self.used: Callable[[RealFile], None] = self._open.move_to_end
+        """Called for each use of an open file: the least recently used is closed first."""
         self._known: dict[str, set[RealFile]] = {}
         self._fresh_directories: set[str] = set()
         self._running: _FlushBatch | None = None
@@ -250,9 +255,6 @@ class RealFiles:
     @property
     def open_descriptors(self) -> int:
         return len(self._open)
-
-    def used(self, file: RealFile) -> None:
-        self._open.move_to_end(file)
 
     def opened(self, file: RealFile) -> None:
         self._open[file] = None

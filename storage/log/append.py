@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from protocol.batch.header import HEADER_BYTES, BatchHeader, Buffer, crc_ok, iter_batches, patch
+from protocol.batch.header import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    crc_ok,
+    iter_batches,
+    patch,
+)
 from runtime.errors import InvariantViolated
 from storage.log.errors import CorruptLog
 from storage.log.producers import EndMarker
 from storage.log.recovery import end_marker
+
+NO_MARKERS: Final[dict[int, EndMarker]] = {}
 
 
 class AppendInfo(NamedTuple):
@@ -38,6 +48,9 @@ def whole_batches(buf: Buffer) -> list[BatchHeader]:
 def patched(buf: Buffer, headers: Sequence[BatchHeader]) -> list[Buffer]:
     """The bytes to write, with offsets and epochs of the headers."""
     view = memoryview(buf)
+    if len(headers) == 1 and not view.readonly:
+        patch(view, headers[0].base_offset, headers[0].leader_epoch)
+        return [buf]
     pos = 0
     if not view.readonly:
         for header in headers:
@@ -78,8 +91,11 @@ def judge_fetched(
 
 def end_markers(headers: Sequence[BatchHeader], parts: Sequence[Buffer]) -> dict[int, EndMarker]:
     """Contents of the end-of-transaction batches among `headers`, by their place."""
-    if not any(header.is_control and header.producer_id >= 0 for header in headers):
-        return {}
+    for header in headers:
+        if header.attributes & CONTROL_BIT and header.producer_id >= 0:
+            break
+    else:
+        return NO_MARKERS
     whole = memoryview(b"".join(parts))
     markers = {}
     pos = 0

@@ -300,19 +300,15 @@ class Log:
         self, headers: Sequence[BatchHeader], parts: Sequence[Buffer], size: int, now_ms: int
     ) -> int:
         """Write batches that were judged, and replay them; returns the highest timestamp."""
-        max_timestamp = max([batch.max_timestamp for batch in headers])
+        max_timestamp = headers[0].max_timestamp
+        if len(headers) > 1:
+            max_timestamp = max([batch.max_timestamp for batch in headers])
         markers = end_markers(headers, parts)
         base_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
         try:
             segment = self.segments.active
             if must_roll(
-                segment,
-                self.config,
-                self._jitter_ms,
-                size_bytes=size,
-                max_timestamp=max_timestamp,
-                last_offset=last_offset,
-                now_ms=now_ms,
+                segment, self.config, self._jitter_ms, size, max_timestamp, last_offset, now_ms
             ):
                 segment = self.roll(base_offset)
             segment.prepare()
@@ -321,11 +317,18 @@ class Log:
         except OSError as error:
             self.fail(error)
             raise LogFailed(self.directory, error) from error
+        latest_epoch = self.epochs.latest_epoch
         for at, batch in enumerate(headers):
             batch_size = batch.batch_length + LENGTH_OVERHEAD_BYTES
-            segment.note(batch.last_offset, position, batch_size, batch.max_timestamp)
+            segment.note(
+                batch.base_offset + batch.last_offset_delta,
+                position,
+                batch_size,
+                batch.max_timestamp,
+            )
             position += batch_size
-            if batch.leader_epoch > self.epochs.latest_epoch:
+            if batch.leader_epoch > latest_epoch:
+                latest_epoch = batch.leader_epoch
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
                 self._apply_producer(segment, batch, markers.get(at) if markers else None)

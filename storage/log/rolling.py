@@ -10,7 +10,6 @@ def must_roll(
     segment: Segment,
     config: LogConfig,
     jitter_ms: int,
-    *,
     size_bytes: int,
     max_timestamp: int,
     last_offset: int,

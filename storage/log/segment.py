@@ -42,9 +42,9 @@ class Segment:
     """The batches from `base_offset` up to the next segment's base offset."""
 
     __slots__ = (
-        "_config", "_files", "_first_timestamp_ms", "_indexes_ready", "_log", "_max_timestamp",
-        "_since_index_bytes", "_size", "base_offset", "created_ms", "offset_index", "prefix",
-        "time_index", "txn_index",
+        "_config", "_files", "_first_timestamp_ms", "_index_full", "_indexes_ready", "_log",
+        "_max_timestamp", "_since_index_bytes", "_size", "base_offset", "created_ms",
+        "offset_index", "prefix", "time_index", "txn_index",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +61,7 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
         self._indexes_ready = False
+        self._index_full = False
         limit = config.segment_index_bytes
         self.offset_index = OffsetIndex(files, self.prefix + INDEX_SUFFIX, base_offset, limit)
         self.time_index = TimeIndex(files, self.prefix + TIME_INDEX_SUFFIX, base_offset, limit)
@@ -117,6 +118,7 @@ class Segment:
             if self.offset_index.last()[1] > self.size_bytes:
                 raise CorruptIndex(f"{self.offset_index.path}: points behind the segment")
             self._indexes_ready = True
+            self._look_for_room()
         except (FileNotFoundError, CorruptIndex):
             self.rebuild(check_crc=False)
 
@@ -182,6 +184,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(*highest)
             self._since_index_bytes = 0
+            self._look_for_room()
         self._since_index_bytes += size_bytes
         self._size = position + size_bytes
 
@@ -191,12 +194,18 @@ class Segment:
         timestamp_ms, offset = self.max_timestamp()
         if timestamp_ms >= 0:
             self.time_index.maybe_append(timestamp_ms, offset, final=True)
+            self._look_for_room()
         self.offset_index.write_out()
         self.time_index.write_out()
 
     @property
     def index_full(self) -> bool:
-        return self._indexes_ready and (self.offset_index.is_full or self.time_index.is_full)
+        """Whether an index has no room for more entries."""
+        return self._indexes_ready and self._index_full
+
+    def _look_for_room(self) -> None:
+        # Asked for at every append and changed by one in many.
+        self._index_full = self.offset_index.is_full or self.time_index.is_full
 
     def fits_relative(self, offset: int) -> bool:
         """Whether the indexes can express this offset."""
@@ -297,6 +306,7 @@ class Segment:
         self.offset_index.truncate_to(header.base_offset)
         self.time_index.truncate_to(header.base_offset)
         self.txn_index.truncate_to(header.base_offset)
+        self._look_for_room()
         self.log.truncate(position)
         self._size = position
         self._since_index_bytes = 0
@@ -322,6 +332,7 @@ class Segment:
         self.offset_index.create()
         self.time_index.create()
         self._indexes_ready = True
+        self._index_full = False
         self._since_index_bytes = 0
         self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
         size = self.size_bytes
