@@ -1,0 +1,144 @@
+import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.List;
+import java.util.TreeMap;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.DescribeConfigsOptions;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.utils.Exit;
+
+/**
+ * Runs command-line classes one after the other in one JVM.
+ *
+ * A line of input is a request: base64 of standard input, of the milliseconds to wait, of the class
+ * and of each argument, separated by spaces. A line of output is the reply: exit code, base64 of
+ * what the class printed and of what it complained about. A class that does not end in time has its
+ * shutdown hooks run, as Ctrl-C would; exit code -1 says that even this did not end it.
+ */
+public class Tools {
+    /** Ends a tool in place of the JVM. Tools that catch everything print it, so it is silent. */
+    static final class Exited extends Error {
+        Exited() {
+            super("", null, false, false);
+        }
+
+        @Override
+        public void printStackTrace() {
+        }
+
+        @Override
+        public String toString() {
+            return "";
+        }
+    }
+
+    static final List<Runnable> hooks = new ArrayList<>();
+    static volatile Integer exitCode;
+
+    public static void main(String[] ignored) throws Exception {
+        PrintStream out = System.out;
+        Exit.Procedure leave = (code, message) -> {
+            synchronized (Tools.class) {
+                if (exitCode == null)
+                    exitCode = code;
+            }
+            if (message != null)
+                System.err.println(message);
+            throw new Exited();
+        };
+        Exit.setExitProcedure(leave);
+        Exit.setHaltProcedure(leave);
+        Exit.setShutdownHookAdder((name, hook) -> {
+            synchronized (hooks) {
+                hooks.add(hook);
+            }
+        });
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = requests.readLine()) != null; ) {
+            String[] fields = Arrays.stream(line.split(" ", -1)).map(Tools::decode).toArray(String[]::new);
+            out.println(run(fields));
+            out.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    static String decode(String text) {
+        return new String(Base64.getDecoder().decode(text), StandardCharsets.UTF_8);
+    }
+
+    static String run(String[] fields) throws Exception {
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        ByteArrayOutputStream complained = new ByteArrayOutputStream();
+        PrintStream out = System.out, err = System.err;
+        InputStream in = System.in;
+        System.setIn(new ByteArrayInputStream(fields[0].getBytes(StandardCharsets.UTF_8)));
+        System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(complained, true, StandardCharsets.UTF_8));
+        exitCode = null;
+        hooks.clear();
+        boolean ended;
+        try {
+            ended = runClass(Long.parseLong(fields[1]), fields[2], Arrays.copyOfRange(fields, 3, fields.length));
+        } finally {
+            System.out.flush();
+            System.err.flush();
+            System.setIn(in);
+            System.setOut(out);
+            System.setErr(err);
+        }
+        int code = !ended ? -1 : exitCode == null ? 0 : exitCode;
+        Base64.Encoder encoder = Base64.getEncoder();
+        return code + " " + encoder.encodeToString(printed.toByteArray())
+            + " " + encoder.encodeToString(complained.toByteArray());
+    }
+
+    static boolean runClass(long patienceMs, String name, String[] arguments) throws InterruptedException {
+        Thread main = new Thread(() -> callMain(name, arguments), "main of " + name);
+        main.setDaemon(true);
+        main.start();
+        main.join(patienceMs);
+        List<Runnable> due;
+        synchronized (hooks) {
+            due = new ArrayList<>(hooks);
+        }
+        for (Runnable hook : due) {
+            Thread thread = new Thread(hook, "shutdown hook");
+            thread.setDaemon(true);
+            thread.start();
+            thread.join(10_000);
+        }
+        main.join(10_000);
+        if (main.isAlive()) {
+            for (StackTraceElement frame : main.getStackTrace())
+                System.err.println("still at " + frame);
+            main.interrupt();
+            return false;
+        }
+        return true;
+    }
+
+    static void callMain(String name, String[] arguments) {
+        try {
+            Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (InvocationTargetException error) {
+            if (!(error.getCause() instanceof Exited)) {
+                error.getCause().printStackTrace();
+                exitCode = 1;
+            }
+        } catch (ReflectiveOperationException error) {
+            error.printStackTrace();
+            exitCode = 1;
+        }
+    }
+}
