@@ -43,7 +43,7 @@ class HttpServer:
     def __init__(self, routes: Mapping[str, Handler], supervisor: Supervisor) -> None:
         self.routes = dict(routes)
         self.supervisor = supervisor
-        self.connections: set[_HttpConnection] = set()
+        self.connections: dict[_HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -79,11 +79,11 @@ class _HttpConnection(asyncio.Protocol):
         if len(self._server.connections) >= CONNECTIONS_MAX:
             self._transport.abort()
             return
-        self._server.connections.add(self)
+        self._server.connections[self] = None
         self._arm_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         self._transport = None
         self._writable.set()
         if self._idle is not None:

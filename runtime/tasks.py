@@ -32,7 +32,8 @@ class Supervisor:
     """Owns tasks. `on_fatal(name, error)` is called once, for the first fatal failure."""
 
     def __init__(self, on_fatal: OnFatal | None = None) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        # A dictionary as an ordered set: `close` cancels in a reproducible order.
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._on_fatal: OnFatal = on_fatal if on_fatal is not None else _raise_later
         self._closing = False
         self.failure: tuple[str, BaseException] | None = None
@@ -49,7 +50,7 @@ class Supervisor:
         caller (or a done callback) reads the others from the task.
         """
         task = asyncio.get_running_loop().create_task(coro, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._fatal_done if fatal else self._quiet_done)
         return task
 
@@ -69,12 +70,12 @@ class Supervisor:
             await asyncio.gather(*pending, return_exceptions=True)
 
     def _fatal_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.report(task.get_name(), error)
 
     def _quiet_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled():
             return
         error = task.exception()

@@ -3,13 +3,16 @@
 Replay shares every value that a record did not touch, so a value is unchanged exactly when it is
 the same object (a value replaced by an equal one counts as changed: an extra notification does no
 harm, a missed one does). Each part is computed when first asked for.
+
+Parts with text or bytes as keys are in the order of their keys. Maps are not: theirs is that of
+the hashes, which differ from process to process, and whoever follows a delta acts in its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from metalog.image.replay import TouchedTopics
 from metalog.image.values import (
@@ -73,6 +76,21 @@ def diff(
     return changes
 
 
+def _itself(key: Any) -> Any:
+    return key
+
+
+def _sorted(changes: dict[K, Change[V]], order: Callable[[K], Any] = _itself) -> dict[K, Change[V]]:
+    if len(changes) < 2:
+        return changes
+    return {key: changes[key] for key in sorted(changes, key=order)}
+
+
+def _entity_order(entity: QuotaEntity) -> list[tuple[str, str]]:
+    """An entity's name may be None: the default one."""
+    return [(kind, name or "") for kind, name in entity]
+
+
 class MetadataDelta:
     """The difference of two images. `touched` narrows the search among topics (see Replayer)."""
 
@@ -88,7 +106,7 @@ class MetadataDelta:
         """Topics created, deleted or with any changed partition, by topic id."""
         touched = self._touched
         keys = None if touched is None or touched.any_topic else touched.ids
-        return diff(self.before.topics.by_id, self.after.topics.by_id, keys)
+        return _sorted(diff(self.before.topics.by_id, self.after.topics.by_id, keys))
 
     @property
     def created_topics(self) -> list[TopicImage]:
@@ -119,19 +137,22 @@ class MetadataDelta:
     @cached_property
     def configs(self) -> dict[ConfigKey, Change[Mapping[str, str]]]:
         """Resources with any changed key, by (resource type, resource name)."""
-        return diff(self.before.configs, self.after.configs)
+        return _sorted(diff(self.before.configs, self.after.configs))
 
     @cached_property
     def features(self) -> dict[str, Change[int]]:
         return {
             name: change
-            for name, change in diff(self.before.features, self.after.features).items()
+            for name, change in _sorted(diff(self.before.features, self.after.features)).items()
             if change.before != change.after
         }
 
     @cached_property
     def client_quotas(self) -> dict[QuotaEntity, Change[Mapping[str, float]]]:
-        return diff(self.before.client_quotas, self.after.client_quotas)
+        changes: dict[QuotaEntity, Change[Mapping[str, float]]] = diff(
+            self.before.client_quotas, self.after.client_quotas
+        )
+        return _sorted(changes, _entity_order)
 
     @property
     def acls_changed(self) -> bool:

@@ -124,7 +124,8 @@ class QuorumNode:
         self._answers: dict[int, Callable[[Any], None]] = {}
         self._fetched: Records = b""
         self._known_endpoints: dict[int, Endpoint] = {}
-        self._fetch_watchers: set[Callable[[], None]] = set()
+        # A dictionary as an ordered set: called in the order of registration.
+        self._fetch_watchers: dict[Callable[[], None], None] = {}
         self._early_listeners: list[QuorumListener] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._farewells: set[asyncio.Task[Any]] = set()
@@ -369,8 +370,8 @@ class QuorumNode:
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back whenever the log grows, commits, or changes leader; returns the undo."""
-        self._fetch_watchers.add(callback)
-        return lambda: self._fetch_watchers.discard(callback)
+        self._fetch_watchers[callback] = None
+        return lambda: self._fetch_watchers.pop(callback, None)
 
     def heard_from(self, event: ReplicaHeard) -> None:
         """A replica showed that it lives, by other means than a fetch."""
