@@ -203,6 +203,8 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self.default_link = Link()
         self.loop: Any = None
+        self.on_send: Callable[[str, str, bytes], None] = lambda source, target, data: None
+        """Sees every message as it is put on the wire: (source host, target host, bytes)."""
 
     def attach(self, loop: Any) -> None:
         """Called once by the loop that this network serves."""
@@ -220,7 +222,10 @@ class Network:
         """The host is gone: listeners vanish, peers see resets, its own protocols hear nothing."""
         for server in [s for s in self._listeners.values() if s.host == host]:
             self.forget(server)
-        for near, far in list(self._connections.values()):
+        for key, (near, far) in list(self._connections.items()):
+            if near.lost and far.lost:
+                del self._connections[key]
+                continue
             for end, other in ((near, far), (far, near)):
                 if end.host == host:
                     end.lost = True
@@ -295,6 +300,7 @@ class Network:
 
     def send(self, source: _End, target: _End, chunk: bytes) -> None:
         """Put bytes on the wire; they arrive in order after the link's delay."""
+        self.on_send(source.host, target.host, chunk)
         self._deliver_at(
             self._due_s(source, target), source, target, lambda: self._arrive(source, target, chunk)
         )

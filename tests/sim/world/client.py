@@ -1,0 +1,291 @@
+"""A client of a simulated cluster: one request, one answer, no hidden second try.
+
+It runs on a host of its own and sees the cluster through the network alone. What a request did is
+known only if it was answered; `Unknown` says that it was not. Errors of the protocol are `ApiError`
+as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from protocol.batch.records import Producer, Record, build_batch, read_records
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_records import DeleteRecordsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.schema import Request, Response
+from protocol.transport.cluster import EARLIEST, LATEST, ClusterClient, Leader
+
+R = TypeVar("R", bound=Response)
+
+REQUEST_MS = 3_000
+TOPIC = 2
+"""The resource type of topics in configuration requests."""
+SET = 0
+
+
+class Unknown(Exception):
+    """No answer came: the request may have been carried out, or not, or may yet be."""
+
+
+def fail_on(code: int, message: str | None = None) -> None:
+    """Raises ApiError unless `code` is NONE."""
+    if code:
+        raise ApiError(ErrorCode(code), message)
+
+
+class SimClient:
+    """Make and use it on the client's host. `life` may be asked which boot answers now."""
+
+    def __init__(self, bootstrap: Sequence[tuple[str, int]]) -> None:
+        self.cluster = ClusterClient(bootstrap, "sim")
+        self._coordinators: dict[str, int] = {}
+
+    async def close(self) -> None:
+        await self.cluster.close()
+
+    async def _any(self, request: Request[R], timeout_ms: float = REQUEST_MS) -> R:
+        """To any broker, until one was reached or the time is over. For reading only."""
+        try:
+            return await self.cluster.request_any(request, timeout_ms)
+        except OSError as error:
+            raise Unknown(str(error)) from error
+
+    async def _once(self, node_id: int, request: Request[R], timeout_ms: float = REQUEST_MS) -> R:
+        try:
+            return await self.cluster.request_broker(node_id, request, timeout_ms)
+        except OSError as error:
+            raise Unknown(str(error)) from error
+
+    async def _some_broker(self) -> int:
+        if not self.cluster.cache.brokers:
+            await self.topics()
+        return next(iter(self.cluster.cache.brokers), -1)
+
+    # --- topics -------------------------------------------------------------------------------
+
+    async def topics(self) -> dict[str, tuple[bytes, int]]:
+        """All topics that are not internal: name -> (id, number of partitions)."""
+        try:
+            answer = await self.cluster.metadata(None, REQUEST_MS)
+        except OSError as error:
+            raise Unknown(str(error)) from error
+        found = {}
+        for topic in answer.topics:
+            fail_on(topic.error_code)
+            if not topic.is_internal and topic.name is not None:
+                found[topic.name] = (topic.topic_id, len(topic.partitions))
+        return found
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        """The leader as last heard."""
+        return self.cluster.cache.leaders.get((topic, partition))
+
+    async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> bytes:
+        """The new topic's id."""
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                for key, value in configs.items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_MS)
+        answer = (await self._once(await self._some_broker(), request)).topics[0]
+        fail_on(answer.error_code, answer.error_message)
+        self.cluster.cache.forget(name)  # it may have been there before, under another id
+        return answer.topic_id
+
+    async def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=REQUEST_MS
+        )
+        answer = (await self._once(await self._some_broker(), request)).responses[0]
+        fail_on(answer.error_code, answer.error_message)
+
+    async def create_partitions(self, name: str, count: int) -> None:
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=REQUEST_MS)
+        answer = (await self._once(await self._some_broker(), request)).results[0]
+        fail_on(answer.error_code, answer.error_message)
+
+    async def set_config(self, topic: str, key: str, value: str) -> None:
+        config = IncrementalAlterConfigsRequest.AlterableConfig(
+            name=key, config_operation=SET, value=value
+        )
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=TOPIC, resource_name=topic, configs=[config]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        answer = (await self._once(await self._some_broker(), request)).responses[0]
+        fail_on(answer.error_code, answer.error_message)
+
+    async def config(self, topic: str, key: str) -> str | None:
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=TOPIC, resource_name=topic, configuration_keys=[key]
+        )
+        answer = (await self._any(DescribeConfigsRequest(resources=[resource]))).results[0]
+        fail_on(answer.error_code, answer.error_message)
+        return answer.configs[0].value
+
+    # --- records ------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes],
+        *,
+        now_ms: int,
+        producer: Producer | None = None,
+        acks: int = -1,
+    ) -> int:
+        """Send one batch once; the offset of its first record."""
+        cache = self.cluster.cache
+        if (topic, partition) not in cache.leaders or topic not in cache.topic_ids:
+            await self.topics()
+        leader = cache.leaders.get((topic, partition))
+        if leader is None or leader.node_id < 0:
+            cache.forget(topic)
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+        records = [Record(timestamp=now_ms, value=value) for value in values]
+        batch = build_batch(records, producer=producer or Producer())
+        data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=REQUEST_MS,
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    name=topic, topic_id=cache.topic_ids[topic], partition_data=[data]
+                )
+            ],
+        )
+        answer = await self._once(leader.node_id, request)
+        one = answer.responses[0].partition_responses[0]
+        if one.error_code:
+            cache.forget(topic)
+        fail_on(one.error_code, one.error_message)
+        return one.base_offset
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """(log start, high watermark)."""
+        try:
+            end = await self.cluster.list_offset(topic, partition, LATEST, timeout_ms=REQUEST_MS)
+            start = await self.cluster.list_offset(
+                topic, partition, EARLIEST, timeout_ms=REQUEST_MS
+            )
+        except OSError as error:
+            raise Unknown(str(error)) from error
+        return start.offset, end.offset
+
+    async def read(
+        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 1 << 20
+    ) -> list[tuple[int, bytes]]:
+        """(offset, value) of the records in [start, end)."""
+        found: list[tuple[int, bytes]] = []
+        at = start
+        while at < end:
+            try:
+                fetched = await self.cluster.fetch(
+                    topic, partition, at, max_bytes=max_bytes, timeout_ms=REQUEST_MS
+                )
+            except OSError as error:
+                raise Unknown(str(error)) from error
+            records = [one for one in read_records(fetched.records) if at <= one.offset < end]
+            if not records:
+                break
+            found += [(one.offset, one.value or b"") for one in records]
+            at = records[-1].offset + 1
+        return found
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """Ask that records below `before` go; the new log start."""
+        leader = self.leader(topic, partition)
+        if leader is None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+        one = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=before)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[one])],
+            timeout_ms=REQUEST_MS,
+        )
+        answer = (await self._once(leader.node_id, request)).topics[0].partitions[0]
+        fail_on(answer.error_code)
+        return answer.low_watermark
+
+    async def producer(self) -> Producer:
+        """A producer id for an idempotent producer."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        answer = await self._once(await self._some_broker(), request)
+        fail_on(answer.error_code)
+        return Producer(answer.producer_id, answer.producer_epoch, 0)
+
+    # --- groups -------------------------------------------------------------------------------
+
+    async def coordinator(self, group: str) -> int:
+        """The node id of the group's coordinator."""
+        known = self._coordinators.get(group)
+        if known is not None:
+            return known
+        answer = await self._any(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
+        found = answer.coordinators[0]
+        fail_on(found.error_code, found.error_message)
+        self._coordinators[group] = found.node_id
+        return found.node_id
+
+    def forget_coordinator(self, group: str) -> None:
+        """Ask for it again next time."""
+        self._coordinators.pop(group, None)
+
+    async def of_group(self, group: str, request: Request[R], timeout_ms: float = REQUEST_MS) -> R:
+        """Send to the group's coordinator, once."""
+        return await self._once(await self.coordinator(group), request, timeout_ms)
+
+    async def commit(
+        self,
+        group: str,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        offset: int,
+        *,
+        generation: int = -1,
+        member_id: str = "",
+    ) -> None:
+        one = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=""
+        )
+        named = OffsetCommitRequest.OffsetCommitRequestTopic(
+            name=topic, topic_id=topic_id, partitions=[one]
+        )
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            topics=[named],
+        )
+        answer = await self.of_group(group, request)
+        fail_on(answer.topics[0].partitions[0].error_code)
+
+    async def committed(self, group: str, topic: str, topic_id: bytes, partition: int) -> int:
+        """The group's offset, -1 for none."""
+        named = OffsetFetchRequest.OffsetFetchRequestTopics(
+            name=topic, topic_id=topic_id, partition_indexes=[partition]
+        )
+        asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=[named])
+        answer = (await self.of_group(group, OffsetFetchRequest(groups=[asked]))).groups[0]
+        fail_on(answer.error_code)
+        one = answer.topics[0].partitions[0]
+        fail_on(one.error_code)
+        return one.committed_offset

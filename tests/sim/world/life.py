@@ -1,0 +1,40 @@
+"""Lives of machines: what was started in one runs no further when it ends.
+
+A life is one boot of one host. It travels in a context variable, so every task, callback and timer
+that the node's code makes belongs to the life it was made in, and the loop can drop them all at
+once: a machine without power runs no `finally`, sends no goodbye and answers nobody.
+"""
+
+from __future__ import annotations
+
+import contextvars
+
+
+class PowerCut(BaseException):
+    """Thrown through whatever runs at the instant its machine dies.
+
+    Not an `Exception`: no error handling of the node may take it for an error of the world.
+    """
+
+
+class Life:
+    """One boot of `host`; `number` counts from 1."""
+
+    def __init__(self, host: str, number: int) -> None:
+        self.host = host
+        self.number = number
+        self.alive = True
+
+    def __repr__(self) -> str:
+        return f"{self.host}#{self.number}"
+
+
+CURRENT_LIFE: contextvars.ContextVar[Life | None] = contextvars.ContextVar(
+    "current_life", default=None
+)
+
+
+def is_dead(context: contextvars.Context | None) -> bool:
+    """Whether what runs in `context` (None: the current one) belongs to a life that is over."""
+    life = CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
+    return life is not None and not life.alive

@@ -1,0 +1,55 @@
+"""The trace of a world: what happened, when in virtual time, in order.
+
+Equal seeds must give equal traces. Whatever can tell two runs apart belongs into it: every file
+operation, every message with its content, every boot, death and choice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable
+
+Entry = tuple[float, str]
+
+
+class Trace:
+    """Collects entries; `time` is the loop's."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self.entries: list[Entry] = []
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def add(self, event: str) -> None:
+        self.entries.append((self._time(), event))
+
+    def message(self, source: str, target: str, data: bytes) -> None:
+        """Bytes put on the wire."""
+        self.add(f"{source} > {target} {len(data)} {zlib.crc32(data):08x}")
+
+    def digest(self) -> str:
+        """One line for the whole trace; times count to the last bit."""
+        digest = hashlib.blake2b(digest_size=16)
+        for time, event in self.entries:
+            digest.update(f"{time!r} {event}\n".encode())
+        return digest.hexdigest()
+
+    def lines(self, count: int | None = None) -> list[str]:
+        """The last `count` entries as text, or all."""
+        entries = self.entries if count is None else self.entries[-count:]
+        return [f"{time:12.6f} {event}" for time, event in entries]
+
+
+def first_difference(one: Trace, other: Trace) -> str | None:
+    """Where two traces part, for people; None if they are equal."""
+    for at, (left, right) in enumerate(zip(one.entries, other.entries, strict=False)):
+        if left != right:
+            return f"entry {at}: {left} | {right}"
+    if len(one) != len(other):
+        at = min(len(one), len(other))
+        longer = one if len(one) > len(other) else other
+        return f"entry {at}: only one has {longer.entries[at]}"
+    return None
