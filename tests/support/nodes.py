@@ -26,9 +26,15 @@ class KraftboxNode:
     """
 
     def __init__(
-        self, directory: Path, *, port: int = 0, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        *,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        descriptors_max: int | None = None,
     ) -> None:
         self.directory = directory
+        self.descriptors_max = descriptors_max
         self.port = port
         self.settings = dict(settings or {})
         self.bootstrap = ""
@@ -49,7 +55,11 @@ class KraftboxNode:
             command += ["--set", f"{key}={value}"]
         with open(self.directory / "process.err", "ab") as errors:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
+                self._limited(command),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                bufsize=1,
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -62,6 +72,11 @@ class KraftboxNode:
         self.bootstrap = line.strip().partition("=")[2]
         self.port = int(self.bootstrap.rpartition(":")[2])
         return self
+
+    def _limited(self, command: list[str]) -> list[str]:
+        if self.descriptors_max is None:
+            return command
+        return ["sh", "-c", f'ulimit -n {self.descriptors_max}; exec "$@"', "sh", *command]
 
     def kill(self) -> None:
         """SIGKILL and reap: nothing in the process gets a last word."""

@@ -129,7 +129,7 @@ async def test_large_frames_and_the_limit() -> None:
 
 
 @on_both_loops
-async def test_announced_size_takes_no_memory() -> None:
+async def test_b04_announced_size_takes_no_memory() -> None:
     echo = Echo()
     async with serving(echo.table()) as server, raw_client(server) as client:
         client.writer.write(metadata(1) + struct.pack(">i", 100_000_000) + b"0123456789")
@@ -180,7 +180,7 @@ async def test_inflight_is_bounded() -> None:
 
 
 @on_both_loops
-async def test_a_flood_stays_in_the_socket() -> None:
+async def test_b46_a_flood_stays_in_the_socket() -> None:
     echo = Echo()
     async with serving(echo.table()) as server, raw_client(server) as client:
         client.writer.write(heartbeat("first", 0))
@@ -206,7 +206,7 @@ class Large:
 
 
 @on_both_loops
-async def test_a_reader_that_never_reads() -> None:
+async def test_b45_a_reader_that_never_reads() -> None:
     large = Large()
     table = HandlerTable()
     table.register(ApiKey.METADATA, large)
@@ -271,7 +271,7 @@ async def test_handler_may_close_the_connection() -> None:
 
 
 @on_both_loops
-async def test_idle_connections_are_closed_and_busy_ones_kept() -> None:
+async def test_b04_idle_connections_are_closed_and_busy_ones_kept() -> None:
     echo = Echo()
     async with (
         serving(echo.table(), idle_ms=200.0) as server,
@@ -289,7 +289,7 @@ async def test_idle_connections_are_closed_and_busy_ones_kept() -> None:
 
 
 @on_both_loops
-async def test_idle_reader_that_never_reads_is_closed() -> None:
+async def test_b45_idle_reader_that_never_reads_is_closed() -> None:
     table = HandlerTable()
     table.register(ApiKey.METADATA, Large())
     async with serving(table, idle_ms=200.0) as server, raw_client(server) as client:
