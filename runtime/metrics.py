@@ -32,6 +32,9 @@ class Family(NamedTuple):
 
 Collector: TypeAlias = Callable[[], Iterable[Family]]
 
+QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+"""Those of Kafka's histograms, as the JMX exporter labels them."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -40,6 +40,7 @@ from protocol.transport.dispatch import (
     reply_parts,
 )
 from protocol.transport.memory import SCARCE_BYTES
+from protocol.transport.stats import ApiStats
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -61,15 +62,36 @@ FRAMES_PER_TURN = 64
 
 
 class _Slot:
-    """A reply that waits, or is ready behind one that does."""
+    """A reply that waits, or is ready behind one that does. The times are those of `stats.py`."""
 
-    __slots__ = ("correlation_id", "entry", "parts", "ready", "received_ms", "size", "version")
+    __slots__ = (
+        "correlation_id",
+        "entry",
+        "handled_ms",
+        "parts",
+        "ready",
+        "ready_ms",
+        "received_ms",
+        "size",
+        "started_ms",
+        "stats",
+        "version",
+    )
 
-    def __init__(self, entry: Entry, version: int, correlation_id: int, received_ms: float) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        stats: ApiStats,
+        version: int,
+        correlation_id: int,
+        times_ms: tuple[float, float, float],
+    ) -> None:
         self.entry = entry
+        self.stats = stats
         self.version = version
         self.correlation_id = correlation_id
-        self.received_ms = received_ms
+        self.received_ms, self.started_ms, self.handled_ms = times_ms
+        self.ready_ms = self.handled_ms
         self.ready = False
         self.size = 0
         self.parts: list[Buffer] = []
@@ -330,7 +352,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._working:
             return
         self._working = True
-        received_ms = self._server.clock.monotonic_ms()
+        received_ms = self._server.moment_ms = self._server.clock.monotonic_ms()
         size_max = self._server.limits.request_bytes_max
         turn = FRAMES_PER_TURN
         while self._end - self._start >= 4 and not self._blocked:
@@ -388,6 +410,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _serve(self, frame: memoryview, received_ms: float) -> None:
         entry: Entry | None = None
         version = correlation_id = 0
+        started_ms = self._server.moment_ms
         try:
             api_key, version, correlation_id = peek(frame)
             entry = self._server.handlers.find(api_key, version)
@@ -395,12 +418,14 @@ class ServerConnection(asyncio.BufferedProtocol):
                 table = self._server.handlers
                 self._write(*reply_parts(table.unknown_api_versions(), None, 0, correlation_id))
                 return
+            stats = entry.stats
             client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
             self.client_id = client_id
             if entry.is_async:
                 frame = memoryview(bytes(frame))
             message, end = decode(entry.request, frame, version, offset)
-            stats = entry.stats
+            if entry.kind_of is not None:
+                stats = entry.kinds[entry.kind_of(message)]
             stats.requests[version] += 1
             stats.bytes_in += len(frame) + 4
             if end != len(frame):
@@ -421,32 +446,45 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.close(str(error))
         except Exception as error:  # noqa: BLE001 - `_failure` logs it and answers
             assert entry is not None
-            slot = _Slot(entry, version, correlation_id, received_ms)
+            times_ms = (received_ms, started_ms, self._server.clock.monotonic_ms())
+            slot = _Slot(entry, stats, version, correlation_id, times_ms)
             self._ready(slot, self._failure(slot, error))
         else:
-            if reply is None:
-                return
-            if isinstance(reply, (ApiMessage, EncodedReply)):
-                self._answer(entry, version, correlation_id, received_ms, reply)
+            handled_ms = self._server.moment_ms = self._server.clock.monotonic_ms()
+            times_ms = (received_ms, started_ms, handled_ms)
+            if reply is None or isinstance(reply, (ApiMessage, EncodedReply)):
+                self._answer(entry, stats, version, correlation_id, times_ms, reply)
             else:
-                slot = _Slot(entry, version, correlation_id, received_ms)
+                slot = _Slot(entry, stats, version, correlation_id, times_ms)
                 self._wait(slot, reply, len(frame) if entry.is_async else 0)
 
     def _answer(
         self,
         entry: Entry,
+        stats: ApiStats,
         version: int,
         correlation_id: int,
-        received_ms: float,
-        body: ApiMessage | EncodedReply,
+        times_ms: tuple[float, float, float],
+        body: Body,
     ) -> None:
-        """Send a reply that did not wait, or put it behind those that do."""
-        if self._waiting or self._closing:
-            self._ready(_Slot(entry, version, correlation_id, received_ms), body)
-            return
-        encoded = self._encode(entry, version, correlation_id, received_ms, body)
-        if encoded is not None:
-            self._write(*encoded)
+        """Send a reply that did not wait, if there is any, or put it behind those that do."""
+        server = self._server
+        received_ms, started_ms, handled_ms = times_ms
+        if body is not None:
+            if self._waiting or self._closing:
+                self._ready(_Slot(entry, stats, version, correlation_id, times_ms), body)
+                return
+            encoded = self._encode(entry, stats, version, correlation_id, body)
+            if encoded is not None:
+                self._write(*encoded)
+            server.moment_ms = server.clock.monotonic_ms()
+        now_ms = server.moment_ms
+        stats.answered(
+            started_ms - received_ms,
+            handled_ms - started_ms,
+            now_ms - handled_ms,
+            now_ms - received_ms,
+        )
 
     def _wait(self, slot: _Slot, reply: Any, copied_bytes: int) -> None:
         """Keep the reply's place in the order until its future is done, and count the copy of its
@@ -469,6 +507,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _settle(self, slot: _Slot, future: asyncio.Future[Body]) -> None:
         body = self._outcome(slot, future)
         if not self._lost:
+            slot.ready_ms = self._server.clock.monotonic_ms()
             self._fill(slot, body)
             self._send_ready()
 
@@ -480,7 +519,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._waiting:
             self._waiting.append(slot)
         else:
-            self._write(slot.size, slot.parts)
+            self._write_slot(slot)
 
     def _outcome(self, slot: _Slot, future: asyncio.Future[Body]) -> Body:
         if future.cancelled():
@@ -498,27 +537,23 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not isinstance(error, ApiError):
             self._server.handler_failed(self, name, error)
             error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        slot.entry.stats.add_error(error.code.name)
         try:
             return error_reply(slot.entry, slot.version, error)
         except CloseConnection as close:
+            slot.stats.add_error(error.code)
             self.close(str(close))
             return None
 
     def _fill(self, slot: _Slot, body: Body) -> None:
         slot.ready = True
-        encoded = self._encode(
-            slot.entry, slot.version, slot.correlation_id, slot.received_ms, body
-        )
+        encoded = self._encode(slot.entry, slot.stats, slot.version, slot.correlation_id, body)
         if encoded is not None:
             slot.size, slot.parts = encoded
 
     def _encode(
-        self, entry: Entry, version: int, correlation_id: int, received_ms: float, body: Body
+        self, entry: Entry, stats: ApiStats, version: int, correlation_id: int, body: Body
     ) -> tuple[int, list[Buffer]] | None:
-        """Count a request as answered; the frame of its reply, None where there is none."""
-        stats = entry.stats
-        stats.add_time(self._server.clock.monotonic_ms() - received_ms)
+        """The frame of a reply, with its bytes and errors counted; None where there is none."""
         if body is None or self._closing:
             return None
         try:
@@ -528,6 +563,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.close("a response could not be encoded")
             return None
         stats.bytes_out += encoded[0]
+        if isinstance(body, ApiMessage):
+            entry.count_errors(body, stats.add_error)
         return encoded
 
     # --- replies -------------------------------------------------------------------------------
@@ -537,11 +574,25 @@ class ServerConnection(asyncio.BufferedProtocol):
         while waiting and waiting[0].ready:
             slot = waiting.pop(0)
             if slot.parts and not self._closing:
-                self._write(slot.size, slot.parts)
+                self._write_slot(slot)
         if self._draining and not waiting:
             self._shut()
         else:
             self._continue()
+
+    def _write_slot(self, slot: _Slot) -> None:
+        server, stats = self._server, slot.stats
+        sending_ms = server.clock.monotonic_ms()
+        self._write(slot.size, slot.parts)
+        sent_ms = server.moment_ms = server.clock.monotonic_ms()
+        received_ms, started_ms, handled_ms = slot.received_ms, slot.started_ms, slot.handled_ms
+        stats.waited(slot.ready_ms - handled_ms, sending_ms - slot.ready_ms)
+        stats.answered(
+            started_ms - received_ms,
+            handled_ms - started_ms,
+            sent_ms - sending_ms,
+            sent_ms - received_ms,
+        )
 
     def _write(self, size: int, parts: list[Buffer]) -> None:
         self._server.connection_stats.bytes_out += size

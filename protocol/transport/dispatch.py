@@ -39,6 +39,7 @@ from protocol.headers import (
 from protocol.messages import request_class, response_class
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange, parse_versions
+from protocol.transport.error_codes import CountErrors, count_errors
 from protocol.transport.stats import ApiStats
 
 PEEK = struct.Struct(">hhi")
@@ -122,11 +123,14 @@ class Entry:
     """One served API: the handler, its versions, and the classes to read and write."""
 
     __slots__ = (
+        "_count_errors",
         "advertised",
         "api",
         "first_flexible",
         "handler",
         "is_async",
+        "kind_of",
+        "kinds",
         "prefixes",
         "request",
         "response",
@@ -153,7 +157,24 @@ class Entry:
             bytes(8) + bytes(response_header_version(api, version))
             for version in range(served.last + 1)
         ]
-        self.stats = ApiStats(api.name, self.version_max)
+        name = "".join(word.capitalize() for word in api.name.split("_"))
+        self.stats = ApiStats(name, self.version_max)
+        self.kind_of: Callable[[Any], int] | None = None
+        self.kinds: list[ApiStats] = []
+        self._count_errors: CountErrors | None = None
+
+    def count_errors(self, message: ApiMessage, add: Callable[[int], None]) -> None:
+        """Call `add` with each error code of a response."""
+        count = self._count_errors
+        if count is None:
+            count = self._count_errors = count_errors(self.response)
+        count(message, add)
+
+    def count_apart(self, names: Sequence[str], kind_of: Callable[[Any], int]) -> None:
+        """Count kinds of requests apart, each under a name of its own as well as under the API's;
+        `kind_of` gives the index of a request's kind."""
+        self.kinds = [ApiStats(name, self.version_max, self.stats.api_name) for name in names]
+        self.kind_of = kind_of
 
 
 class HandlerTable:
@@ -241,7 +262,8 @@ class HandlerTable:
 
     def stats(self) -> Iterable[ApiStats]:
         """The counters of every API, in the order of their keys."""
-        return [self.entries[key].stats for key in sorted(self.entries)]
+        entries = [self.entries[key] for key in sorted(self.entries)]
+        return [stats for entry in entries for stats in (entry.stats, *entry.kinds)]
 
     def find(self, api_key: int, api_version: int) -> Entry | None:
         """The entry that serves this request; None for ApiVersions in a version that is not known,

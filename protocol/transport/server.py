@@ -16,11 +16,10 @@ from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import ANONYMOUS, Entry, HandlerTable
 from protocol.transport.memory import SHARED_BYTES, RequestMemory
-from protocol.transport.stats import ConnectionStats, collect_connections, collect_requests
+from protocol.transport.stats import ConnectionStats
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import RateLimited, get_logger
-from runtime.metrics import Family
 from runtime.tasks import Supervisor
 
 SCAN_MS_MAX = 10_000.0
@@ -95,6 +94,8 @@ class Server:
         self._empty: asyncio.Future[None] | None = None
         self._closing = False
         self._log_limit = RateLimited(clock, LOG_EVERY_MS)
+        self.moment_ms = 0.0
+        """When the last request of this turn of the loop was left: the next one's beginning."""
         self.address: tuple[str, int] = ("", 0)
 
     # --- life ----------------------------------------------------------------------------------
@@ -241,11 +242,6 @@ class Server:
             connection.give_memory_back()
 
     # --- reports -------------------------------------------------------------------------------
-
-    def collect(self) -> Iterator[Family]:
-        """The metrics of this listener alone; see `protocol.transport.stats` to join several."""
-        yield from collect_requests(self.handlers.stats())
-        yield from collect_connections([(self.listener, self.connection_stats)])
 
     def log_close(self, connection: ServerConnection, reason: str) -> None:
         """One line per second at most; the held-back ones are counted."""

@@ -258,9 +258,7 @@ async def test_api_error_is_answered(later: bool) -> None:
         assert (correlation_id, answer.error_code) == (5, ErrorCode.UNKNOWN_MEMBER_ID)
         assert correlation_id_of(await client.response()) == 6
         stats = server.handlers.entries[ApiKey.HEARTBEAT].stats
-        assert stats.errors == {"UNKNOWN_MEMBER_ID": 1}
-        errors = next(one for one in server.collect() if one.name.endswith("errors_total"))
-        assert list(errors.samples) == [({"request": "Heartbeat", "error": "UNKNOWN_MEMBER_ID"}, 1)]
+        assert stats.errors == {ErrorCode.UNKNOWN_MEMBER_ID: 1}
 
 
 @on_both_loops
