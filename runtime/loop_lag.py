@@ -1,31 +1,62 @@
-"""How late the event loop runs what is due: the one number that shows a stall.
+"""How late the event loop runs what is due, and how much of its time it works.
 
-A timer is set every `every_ms`; how much later than due it ran is the lag. Kept are the last value
-and the worst since the last scrape, which is what an alert wants to see.
+A timer is set every `every_ms`; how much later than due it ran is the lag: the one number that
+shows a stall. Kept are the last value and the worst since the last scrape, which is what an alert
+wants to see.
+
+Kafka reports how idle its request handlers and its network threads are. Here one loop is both, so
+both series say the same: the part of the last minute in which the loop's thread used no processor.
+A loop that is blocked by a disk is idle by that measure; the lag shows it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
 
-from runtime.metrics import Family
+from runtime.metrics import Family, single
 
 EVERY_MS = 500.0
+LOAD_WINDOW_MS = 60_000.0
+
+_IDLE = (
+    (
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+        "Part of the last minute that the loop, which handles requests, was idle, 0 to 1",
+    ),
+    (
+        "kafka_network_socketserver_networkprocessoravgidle_percent",
+        "Part of the last minute that the loop, which serves the network, was idle, 0 to 1",
+    ),
+)
 
 
 class LoopLag:
-    """Measures the running loop between `start` and `stop`."""
+    """Measures the running loop between `start` and `stop`.
 
-    def __init__(self, every_ms: float = EVERY_MS) -> None:
+    `cpu_s` is the processor time of the thread that asks.
+    """
+
+    def __init__(
+        self, every_ms: float = EVERY_MS, cpu_s: Callable[[], float] = time.thread_time
+    ) -> None:
         self.last_ms = 0.0
         self.worst_ms = 0.0
         self._every_ms = every_ms
         self._timer: asyncio.TimerHandle | None = None
+        self._cpu_s = cpu_s
+        # (loop time, processor time), both in seconds.
+        self._loads: deque[tuple[float, float]] = deque(
+            maxlen=max(2, round(LOAD_WINDOW_MS / every_ms))
+        )
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        due = loop.time() + self._every_ms / 1000.0
+        now = loop.time()
+        self._loads.append((now, self._cpu_s()))
+        due = now + self._every_ms / 1000.0
         self._timer = loop.call_at(due, self._tick, due)
 
     def stop(self) -> None:
@@ -33,22 +64,36 @@ class LoopLag:
             self._timer.cancel()
             self._timer = None
 
+    def idle(self) -> float:
+        """The part of the last minute in which the loop had nothing to do, 0 to 1."""
+        now, cpu_s = asyncio.get_running_loop().time(), self._cpu_s()
+        then, cpu_then_s = self._loads[0] if self._loads else (now, cpu_s)
+        if now <= then:
+            return 1.0
+        return min(max(1.0 - (cpu_s - cpu_then_s) / (now - then), 0.0), 1.0)
+
     def collect(self) -> Iterable[Family]:
         """For the metrics registry; forgets the worst value."""
         worst_ms, self.worst_ms = max(self.worst_ms, self.last_ms), 0.0
+        idle = self.idle()
         return [
-            Family(
+            single(
                 "kraftbox_loop_lag_seconds",
-                "How late the event loop ran a timer, the last one.",
-                "gauge",
-                [({}, self.last_ms / 1000.0)],
+                "How late the event loop ran a timer, the last one",
+                self.last_ms / 1000.0,
             ),
-            Family(
+            single(
                 "kraftbox_loop_lag_worst_seconds",
-                "How late the event loop ran a timer, the worst since the last scrape.",
-                "gauge",
-                [({}, worst_ms / 1000.0)],
+                "How late the event loop ran a timer, the worst since the last scrape",
+                worst_ms / 1000.0,
             ),
+            single(
+                "kraftbox_loop_cpu_seconds_total",
+                "Processor time of the loop's thread",
+                self._cpu_s(),
+                "counter",
+            ),
+            *(single(name, text, idle) for name, text in _IDLE),
         ]
 
     def _tick(self, due: float) -> None:

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 Labels: TypeAlias = dict[str, str]
-Sample: TypeAlias = tuple[Labels, float]
+Sample: TypeAlias = tuple[Labels | str, float]
+"""Labels, or what `rendered` has made of them: for many series with the same labels."""
 Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram", "untyped"]
 
 
@@ -30,7 +31,9 @@ class Family(NamedTuple):
     samples: Sequence[Sample] | Iterable[Sample]
 
 
-Collector: TypeAlias = Callable[[], Iterable[Family]]
+Collector: TypeAlias = Callable[[], Iterable[Family | None]]
+"""None between families, or instead of any, is a pause: whoever scrapes may let others work. A
+collector that adds up thousands of things yields some, and gives samples as a generator."""
 
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 """Those of Kafka's histograms, as the JMX exporter labels them."""
@@ -57,14 +60,17 @@ class Metrics:
 
         return remove
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[Family | None]:
         for collect in list(self._collectors.values()):
             yield from collect()
 
     def exposition(self, *, process: bool = True, lines_per_piece: int = 500) -> Iterator[bytes]:
-        """Prometheus text, in pieces of about `lines_per_piece` lines."""
+        """Prometheus text, in pieces of about `lines_per_piece` lines; an empty one for a pause."""
         lines: list[str] = []
         for family in self.families():
+            if family is None:
+                yield b""
+                continue
             for line in _family_lines(family):
                 lines.append(line)
                 if len(lines) >= lines_per_piece:
@@ -92,11 +98,24 @@ def _family_lines(family: Family) -> Iterator[str]:
     yield f"# HELP {family.name} {_escape_help(family.help)}\n"
     yield f"# TYPE {family.name} {family.kind}\n"
     for labels, value in family.samples:
-        name = labels.get("__name__", family.name)
-        inner = ",".join(
-            f'{key}="{_escape_label(text)}"' for key, text in labels.items() if key != "__name__"
-        )
-        yield f"{name}{{{inner}}} {_number(value)}\n" if inner else f"{name} {_number(value)}\n"
+        if isinstance(labels, str):
+            yield f"{family.name}{labels} {_number(value)}\n"
+        else:
+            name = labels.get("__name__", family.name)
+            yield f"{name}{rendered(labels)} {_number(value)}\n"
+
+
+def rendered(labels: Labels) -> str:
+    """Labels as they stand behind a series' name."""
+    inner = ",".join(
+        f'{key}="{_escape_label(text)}"' for key, text in labels.items() if key != "__name__"
+    )
+    return f"{{{inner}}}" if inner else ""
+
+
+def single(name: str, text: str, value: float, kind: Kind = "gauge") -> Family:
+    """A family of one series without labels."""
+    return Family(name, text, kind, [({}, value)])
 
 
 def _number(value: float) -> str:

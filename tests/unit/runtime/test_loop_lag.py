@@ -26,3 +26,15 @@ async def test_stopped_it_measures_nothing():
     lag.stop()
     await asyncio.sleep(0.01)
     assert lag.worst_ms == 0
+
+
+async def test_idle_is_the_time_without_work():
+    loop = asyncio.get_running_loop()
+    cpu_s = [5.0]
+    lag = LoopLag(every_ms=30_000, cpu_s=lambda: cpu_s[0])
+    assert lag.idle() == 1.0
+    lag._loads.append((loop.time() - 10.0, 5.0))
+    assert lag.idle() == 1.0
+    cpu_s[0] = 500.0
+    assert lag.idle() == 0.0
+    assert values(lag)["kraftbox_loop_cpu_seconds_total"] == 500.0

@@ -1,4 +1,4 @@
-from runtime.metrics import Family, Metrics
+from runtime.metrics import Family, Metrics, rendered, single
 
 
 def text(metrics: Metrics, **kwargs) -> str:
@@ -55,3 +55,18 @@ def test_special_numbers():
 
 def test_process_series_come_from_the_client_library():
     assert b"process_cpu_seconds_total" in b"".join(Metrics().exposition())
+
+
+def test_labels_rendered_once_serve_many_series():
+    metrics = Metrics()
+    labels = rendered({"topic": 'x"', "partition": "0"})
+    metrics.register(lambda: [Family("a", "a", "gauge", [(labels, 1)]), single("b", "b", 2)])
+    assert text(metrics).splitlines()[2::3] == ['a{topic="x\\"",partition="0"} 1', "b 2"]
+
+
+def test_a_collector_may_pause():
+    metrics = Metrics()
+    metrics.register(lambda: iter([None, single("a", "a", 1), None]))
+    pieces = list(metrics.exposition(process=False))
+    assert pieces.count(b"") == 2
+    assert pieces[-1].endswith(b"a 1\n")
