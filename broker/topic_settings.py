@@ -16,7 +16,7 @@ from metalog.image.values import EMPTY_IMAGE, ConfigResourceType, MetadataImage
 from protocol.batch.header import TimestampType
 from protocol.batch.validate import AppendRules
 from protocol.compression import Codec
-from runtime.config import ConfigError, NodeConfig, TopicConfig, topic_defaults
+from runtime.config import DynamicLayers, NodeConfig, TopicConfig, topic_defaults
 from runtime.log import get_logger
 from storage.log.config import LogConfig
 
@@ -151,16 +151,13 @@ class TopicSettingsTable:
 
     def _overlay(self) -> None:
         configs = self._image.configs
-        changes = {
-            **(configs.get((ConfigResourceType.BROKER, "")) or {}),
-            **(configs.get((ConfigResourceType.BROKER, self._own_name)) or {}),
-        }
-        self._by_overrides.clear()
-        try:
-            self._effective = self._node.overlaid(changes) if changes else self._node
-        except ConfigError as error:
-            # Written by a controller that knows other rules; going on with what was is safer
-            # than stopping every broker of the cluster at once.
+        layers = DynamicLayers(
+            self._node,
+            configs.get((ConfigResourceType.BROKER, "")) or {},
+            configs.get((ConfigResourceType.BROKER, self._own_name)) or {},
+        )
+        for error in layers.refused:
             _log.error("dynamic configuration not applied", error=str(error))
-            return
+        self._by_overrides.clear()
+        self._effective = layers.merged
         self._defaults = topic_defaults(self._effective)

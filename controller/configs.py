@@ -1,4 +1,4 @@
-"""Dynamic configurations of topics and brokers: incremental and full changes.
+"""Dynamic configurations of topics, brokers, groups and client metrics, changed in part or whole.
 
 Both kinds end in the same place: the values a resource would have afterwards are checked as a
 whole, and only what differs is written. A record without a value removes the key.
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
 from controller.config_rules import (
     check_broker_config,
+    check_client_metrics_config,
+    check_group_config,
     check_topic_config,
     default_text,
     is_list_key,
@@ -117,6 +120,9 @@ def _check_resource(view: ControllerView, resource: ConfigResource) -> None:
         _check_topic(view, resource.name)
     elif resource.type == ConfigResourceType.BROKER:
         _check_broker(view, resource.name)
+    elif resource.type in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+        if not resource.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a resource without a name")
     else:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -164,16 +170,24 @@ def _check_target(
     fresh = {name: text for name, text in target.items() if current.get(name) != text}
     if not fresh:
         return
-    if resource.type == ConfigResourceType.TOPIC:
-        known = {n: t for n, t in target.items() if n in fresh or _is_valid_topic_pair(view, n, t)}
-        check_topic_config(view, known)
-    else:
+    if resource.type == ConfigResourceType.BROKER:
         check_broker_config(resource.name, fresh)
+        return
+    check = partial(_CHECKS[resource.type], view)
+    check({n: t for n, t in target.items() if n in fresh or _passes(check, {n: t})})
 
 
-def _is_valid_topic_pair(view: ControllerView, name: str, text: str) -> bool:
+_Check = Callable[[ControllerView, Mapping[str, str]], None]
+_CHECKS: Mapping[int, _Check] = {
+    ConfigResourceType.TOPIC: check_topic_config,
+    ConfigResourceType.GROUP: check_group_config,
+    ConfigResourceType.CLIENT_METRICS: lambda _, overrides: check_client_metrics_config(overrides),
+}
+
+
+def _passes(check: Callable[[Mapping[str, str]], None], overrides: Mapping[str, str]) -> bool:
     try:
-        check_topic_config(view, {name: text})
+        check(overrides)
     except ApiError:
         return False
     return True

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
-from controller.config_rules import effective_topic
 from controller.decision import ControllerView
 from controller.topic_settings import CLUSTER_DEFAULT, stored_configs
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.topic_name import topic_name_problem
-from runtime.config import ConfigValue, Dynamic, Source, effective_node_config
-
-
-class DescribedKey(NamedTuple):
-    """One key with its value; `read_only` for what cannot change at run time."""
-
-    value: ConfigValue
-    read_only: bool
+from runtime import log
+from runtime.config import ConfigValue, effective_topic_config
+from runtime.config.described import (
+    DescribedKey,
+    describe_client_metrics,
+    describe_cluster_default,
+    describe_group,
+    describe_loggers,
+    describe_node,
+    describe_topic,
+)
+from runtime.config.dynamic import DynamicLayers
 
 
 def describe_resource(
     view: ControllerView, resource_type: int, name: str
 ) -> Iterable[DescribedKey]:
-    """The keys of a topic, of this node or of the cluster-wide defaults, sorted by name.
+    """The keys of a topic, of this node or its loggers, of the cluster-wide defaults, of a group
+    or of a subscription of client metrics, sorted by name.
 
     Raises INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
     """
@@ -32,10 +35,20 @@ def describe_resource(
         return _topic(view, name)
     if resource_type == ConfigResourceType.BROKER:
         return _node(view, name)
-    raise ApiError(
-        ErrorCode.INVALID_REQUEST,
-        f"a controller does not describe resources of type {resource_type}",
-    )
+    if resource_type == ConfigResourceType.BROKER_LOGGER:
+        _require_own_id(view, name)
+        return describe_loggers(log.level().upper())
+    if resource_type not in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"a controller does not describe resources of type {resource_type}",
+        )
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a resource without a name")
+    stored = stored_configs(view, resource_type, name)
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
+        return describe_client_metrics(stored)
+    return describe_group(DynamicLayers(view.settings.config, *_dynamic(view)).merged, stored)
 
 
 def _topic(view: ControllerView, name: str) -> list[DescribedKey]:
@@ -44,31 +57,39 @@ def _topic(view: ControllerView, name: str) -> list[DescribedKey]:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if name not in view.image.topics.by_name:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    values = effective_topic(view, stored_configs(view, ConfigResourceType.TOPIC, name))
-    return [DescribedKey(value, read_only=False) for value in values.values()]
+    cluster, own = _dynamic(view)
+    stored = stored_configs(view, ConfigResourceType.TOPIC, name)
+    return describe_topic(view.settings.config, stored, cluster=cluster, broker=own)
+
+
+def effective_topic(view: ControllerView, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """Every topic key with its value and source, as a topic with `overrides` would have it."""
+    cluster, own = _dynamic(view)
+    return effective_topic_config(
+        view.settings.config, topic=overrides, cluster_dynamic=cluster, broker_dynamic=own
+    )
 
 
 def _node(view: ControllerView, name: str) -> list[DescribedKey]:
-    settings = view.settings
-    if name not in (CLUSTER_DEFAULT, str(settings.node_id)):
+    cluster, own = _dynamic(view)
+    if name == CLUSTER_DEFAULT:
+        return describe_cluster_default(cluster)
+    _require_own_id(view, name)
+    return describe_node(view.settings.config, cluster=cluster, broker=own)
+
+
+def _require_own_id(view: ControllerView, name: str) -> None:
+    if name != str(view.settings.node_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"this is node {settings.node_id}; it describes itself or, under an empty name, the "
-            f"defaults of all brokers, not {name!r}",
+            f"node {view.settings.node_id} describes itself or, under an empty name, the defaults "
+            f"of all brokers, not {name!r}",
         )
-    shared = stored_configs(view, ConfigResourceType.BROKER, CLUSTER_DEFAULT)
-    if name == CLUSTER_DEFAULT:
-        values = effective_node_config(settings.config, cluster_dynamic=shared)
-        return [_shared_default(values[key]) for key in sorted(shared) if key in values]
-    own = stored_configs(view, ConfigResourceType.BROKER, name)
-    values = effective_node_config(settings.config, cluster_dynamic=shared, broker_dynamic=own)
-    return [
-        DescribedKey(value, read_only=value.key.dynamic is Dynamic.READ_ONLY)
-        for value in values.values()
-    ]
 
 
-def _shared_default(value: ConfigValue) -> DescribedKey:
-    source = Source.DYNAMIC_DEFAULT_BROKER
-    synonyms = tuple(synonym for synonym in value.synonyms if synonym.source is source)
-    return DescribedKey(value._replace(source=source, synonyms=synonyms), read_only=False)
+def _dynamic(view: ControllerView) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Dynamic values of all brokers and of this node."""
+    return (
+        stored_configs(view, ConfigResourceType.BROKER, CLUSTER_DEFAULT),
+        stored_configs(view, ConfigResourceType.BROKER, str(view.settings.node_id)),
+    )

@@ -16,13 +16,14 @@ from controller.assignment import (
     partition_record,
     placed_assignments,
 )
-from controller.config_rules import check_topic_config, effective_topic
+from controller.config_rules import check_topic_config
 from controller.decision import (
     RECORDS_PER_OPERATION_MAX,
     ControllerView,
     Decision,
     check_record_count,
 )
+from controller.described_configs import effective_topic
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import random_uuid

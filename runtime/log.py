@@ -210,6 +210,7 @@ class _LineLogger:
 
 
 _write: Write | None = None
+_level = "info"
 
 
 def configure(
@@ -224,6 +225,7 @@ def configure(
     Raises KeyError for a level other than debug, info, warning, error.
     """
     global _write
+    set_level(level)
     time_source = clock if clock is not None else SystemClock()
     render = render_json if format == "json" else render_console
     json_time = format == "json"
@@ -245,11 +247,27 @@ def configure(
             structlog.processors.format_exc_info,
             final,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=lambda *_args: _LineLogger(sink),
         cache_logger_on_first_use=False,
     )
-    _adopt_stdlib(_LEVELS[level])
+    _adopt_stdlib()
+
+
+def set_level(level: str) -> None:
+    """Change the least level that is logged, from the next line on.
+
+    Raises KeyError for a level other than debug, info, warning, error.
+    """
+    global _level
+    number = _LEVELS[level]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(number))
+    logging.getLogger().setLevel(max(number, logging.INFO))
+    _level = level
+
+
+def level() -> str:
+    """The least level that is logged."""
+    return _level
 
 
 def flush(timeout_ms: float = 1000.0) -> None:
@@ -279,13 +297,12 @@ class _StdlibHandler(logging.Handler):
             logger.info(event)
 
 
-def _adopt_stdlib(level: int) -> None:
+def _adopt_stdlib() -> None:
     root = logging.getLogger()
     for handler in list(root.handlers):
         if isinstance(handler, _StdlibHandler):
             root.removeHandler(handler)
     root.addHandler(_StdlibHandler())
-    root.setLevel(max(level, logging.INFO))
 
 
 def _time_text(now_ms: int, *, json_time: bool) -> str:

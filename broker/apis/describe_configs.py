@@ -1,9 +1,10 @@
 """DescribeConfigs (key 32), versions 1-4.
 
 Behaviour: the configuration in effect for topics, brokers (the one asked, by its id, or with an
-empty name the cluster-wide dynamic defaults), broker loggers, groups and client metrics. Null for
-the keys means all. Sensitive values are null. Synonyms (version 1) list every place that holds a
-value, in the order in which they are asked; types and documentation come from version 3 on.
+empty name the cluster-wide dynamic defaults), broker loggers, groups and client metrics. No keys,
+null or empty, means all of them. Sensitive values are null. Synonyms (version 1) list every place
+that holds a value, in the order in which they are asked; types and documentation come from version
+3 on.
 
 Errors per resource: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST for
 another broker's id and for kinds of resource that do not exist, GROUP_ID_NOT_FOUND is never said:
@@ -12,8 +13,7 @@ a group that nobody configured has the defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.context import BrokerContext
 from metalog.image.values import ConfigResourceType
@@ -22,33 +22,23 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.topic_name import topic_name_problem
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
-from runtime.config import (
-    ConfigKey,
-    ConfigValue,
-    Dynamic,
-    Source,
-    Synonym,
-    Type,
-    effective_node_config,
-    effective_topic_config,
+from runtime import log
+from runtime.config.described import (
+    DescribedKey,
+    chosen,
+    describe_client_metrics,
+    describe_cluster_default,
+    describe_group,
+    describe_loggers,
+    describe_node,
+    describe_topic,
 )
-from runtime.config.tables import CLIENT_METRICS_KEYS, GROUP_KEYS
 
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 4
 
-UNKNOWN_TYPE: Final = 0
-ROOT_LOGGER: Final = "root"
-
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
-
-
-class Shown(NamedTuple):
-    """One key as it is shown. `read_only` depends on the kind of resource."""
-
-    value: ConfigValue
-    read_only: bool
 
 
 def register(table: HandlerTable, broker: BrokerContext) -> None:
@@ -73,76 +63,65 @@ def _resource(
         error_message=None,
     )
     try:
-        shown = _shown(broker, resource.resource_type, resource.resource_name)
+        described = _described(broker, resource.resource_type, resource.resource_name)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.text
         return result
-    wanted = resource.configuration_keys
-    names = None if wanted is None else frozenset(wanted)
     result.configs = [
-        _entry(request, each) for each in shown if names is None or each.value.key.name in names
+        _entry(request, each) for each in chosen(described, resource.configuration_keys)
     ]
     return result
 
 
-def _shown(broker: BrokerContext, resource_type: int, name: str) -> Iterable[Shown]:
+def _described(broker: BrokerContext, resource_type: int, name: str) -> list[DescribedKey]:
     if resource_type == ConfigResourceType.TOPIC:
         return _topic(broker, name)
     if resource_type == ConfigResourceType.BROKER:
         return _broker(broker, name)
     if resource_type == ConfigResourceType.BROKER_LOGGER:
-        return _loggers(broker, name)
+        _require_own_id(broker, name)
+        return describe_loggers(log.level().upper())
     if resource_type == ConfigResourceType.GROUP:
-        return _group(broker, name)
+        _require_name(name, "A group's configuration needs a group id")
+        overrides = broker.metadata.config_overrides(ConfigResourceType.GROUP, name)
+        return describe_group(broker.settings.effective_node, overrides)
     if resource_type == ConfigResourceType.CLIENT_METRICS:
-        return _client_metrics(broker, name)
+        _require_name(name, "A subscription of client metrics needs a name")
+        overrides = broker.metadata.config_overrides(ConfigResourceType.CLIENT_METRICS, name)
+        return describe_client_metrics(overrides)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown kind of resource {resource_type}")
 
 
-def _topic(broker: BrokerContext, name: str) -> list[Shown]:
+def _topic(broker: BrokerContext, name: str) -> list[DescribedKey]:
     problem = topic_name_problem(name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     metadata = broker.metadata
     if metadata.topic(name) is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-    values = effective_topic_config(
+    return describe_topic(
         broker.config,
-        topic=metadata.topic_overrides(name),
-        cluster_dynamic=metadata.cluster_overrides(),
-        broker_dynamic=metadata.broker_overrides(),
+        metadata.topic_overrides(name),
+        cluster=metadata.cluster_overrides(),
+        broker=metadata.broker_overrides(),
     )
-    return [Shown(value, False) for value in values.values()]
 
 
-def _broker(broker: BrokerContext, name: str) -> list[Shown]:
+def _broker(broker: BrokerContext, name: str) -> list[DescribedKey]:
     metadata = broker.metadata
     if name == "":
-        overrides = metadata.cluster_overrides()
-        values = effective_node_config(broker.config, cluster_dynamic=overrides)
-        return [_dynamic_default(values[key]) for key in sorted(overrides) if key in values]
+        return describe_cluster_default(metadata.cluster_overrides())
     _require_own_id(broker, name)
-    values = effective_node_config(
+    return describe_node(
         broker.config,
-        cluster_dynamic=metadata.cluster_overrides(),
-        broker_dynamic=metadata.broker_overrides(),
+        cluster=metadata.cluster_overrides(),
+        broker=metadata.broker_overrides(),
     )
-    return [Shown(value, value.key.dynamic is Dynamic.READ_ONLY) for value in values.values()]
 
 
-def _dynamic_default(value: ConfigValue) -> Shown:
-    only = tuple(
-        synonym for synonym in value.synonyms if synonym.source is Source.DYNAMIC_DEFAULT_BROKER
-    )
-    return Shown(value._replace(synonyms=only, source=Source.DYNAMIC_DEFAULT_BROKER), False)
-
-
-def _loggers(broker: BrokerContext, name: str) -> list[Shown]:
-    _require_own_id(broker, name)
-    level = str(broker.config["kraftbox.log.level"]).upper()
-    key = ConfigKey(ROOT_LOGGER, Type.STRING, level)
-    synonym = Synonym(ROOT_LOGGER, level, Source.DYNAMIC_BROKER_LOGGER)
-    return [Shown(ConfigValue(key, level, Source.DYNAMIC_BROKER_LOGGER, (synonym,)), True)]
+def _require_name(name: str, problem: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
 
 
 def _require_own_id(broker: BrokerContext, name: str) -> None:
@@ -153,48 +132,15 @@ def _require_own_id(broker: BrokerContext, name: str) -> None:
         )
 
 
-def _group(broker: BrokerContext, name: str) -> list[Shown]:
-    if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "A group's configuration needs a group id")
-    overrides = broker.metadata.config_overrides(ConfigResourceType.GROUP, name)
-    return [
-        _entity(key, overrides.get(key.name), Source.GROUP, _group_default(broker, key))
-        for _, key in sorted(GROUP_KEYS.items())
-    ]
-
-
-def _group_default(broker: BrokerContext, key: ConfigKey) -> str | None:
-    if key.synonyms:
-        return broker.settings.effective_node.text(key.synonyms[0][0])
-    return key.format(key.default)
-
-
-def _client_metrics(broker: BrokerContext, name: str) -> list[Shown]:
-    overrides = broker.metadata.config_overrides(ConfigResourceType.CLIENT_METRICS, name)
-    return [
-        _entity(key, overrides.get(key.name), Source.CLIENT_METRICS, key.format(key.default))
-        for _, key in sorted(CLIENT_METRICS_KEYS.items())
-    ]
-
-
-def _entity(key: ConfigKey, value: str | None, source: Source, default: str | None) -> Shown:
-    synonyms = [] if value is None else [Synonym(key.name, value, source)]
-    if default is not None:
-        synonyms.append(Synonym(key.name, default, Source.DEFAULT))
-    if value is None:
-        return Shown(ConfigValue(key, default, Source.DEFAULT, tuple(synonyms)), False)
-    return Shown(ConfigValue(key, value, source, tuple(synonyms)), False)
-
-
 def _entry(
-    request: DescribeConfigsRequest, shown: Shown
+    request: DescribeConfigsRequest, described: DescribedKey
 ) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
-    value = shown.value
+    value = described.value
     key = value.key
     entry = _Entry(
         name=key.name,
         value=value.value,
-        read_only=shown.read_only,
+        read_only=described.read_only,
         config_source=value.source,
         is_sensitive=key.sensitive,
         config_type=key.type,
@@ -204,7 +150,7 @@ def _entry(
         entry.synonyms = [
             DescribeConfigsResponse.DescribeConfigsSynonym(
                 name=synonym.name,
-                value=None if key.sensitive else synonym.value,
+                value=synonym.value,
                 source=synonym.source,
             )
             for synonym in value.synonyms

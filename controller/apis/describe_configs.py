@@ -1,8 +1,8 @@
 """DescribeConfigs (key 32), versions 1-4.
 
 Behaviour: on a controller listener, topics, the cluster-wide dynamic defaults (broker with an empty
-name) and this controller's own node, from what is committed. Null for the keys means all. Sensitive
-values are null.
+name), this controller's own node, its loggers, groups and client metrics, from what is committed.
+No keys, null or empty, means all of them. Sensitive values are null.
 
 Versions: 1 has synonyms; 3 types and documentation.
 
@@ -12,12 +12,13 @@ node's id, or another kind of resource).
 
 from __future__ import annotations
 
-from controller.described_configs import DescribedKey, describe_resource
+from controller.described_configs import describe_resource
 from controller.driver import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from runtime.config.described import DescribedKey, chosen
 
 MIN_VERSION = 1
 MAX_VERSION = 4
@@ -55,9 +56,7 @@ def _result(
         result.error_message = error.text
         return result
     keys = resource.configuration_keys
-    result.configs = [
-        _entry(key, request) for key in described if keys is None or key.value.key.name in keys
-    ]
+    result.configs = [_entry(key, request) for key in chosen(described, keys)]
     return result
 
 
@@ -68,7 +67,7 @@ def _entry(
     key = value.key
     entry = DescribeConfigsResponse.DescribeConfigsResourceResult(
         name=key.name,
-        value=None if key.sensitive else value.value,
+        value=value.value,
         read_only=described.read_only,
         config_source=value.source,
         is_sensitive=key.sensitive,

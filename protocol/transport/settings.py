@@ -47,7 +47,7 @@ def connection_limits(config: NodeConfig) -> ConnectionLimits:
 
 
 def _of_listener(config: NodeConfig, listener: str, key: str) -> int:
-    text = config.given.get(f"listener.name.{listener.lower()}.{key}")
+    text = config.of_listener(listener, key)
     number: int = NODE_KEYS[key].default if text is None else NODE_KEYS[key].parse(text)
     return number
 

@@ -6,6 +6,7 @@ Kafka 4.3.1's keys; tests compare them with Kafka's own where it is at hand.
 
 from __future__ import annotations
 
+from runtime.config.dynamic import DynamicLayers
 from runtime.config.errors import ConfigError, UnknownKey
 from runtime.config.listeners import HostPort, Listener, Voter
 from runtime.config.node import NodeConfig
@@ -26,6 +27,7 @@ __all__ = [
     "ConfigKey",
     "ConfigValue",
     "Dynamic",
+    "DynamicLayers",
     "HostPort",
     "Importance",
     "Listener",

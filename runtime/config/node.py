@@ -24,7 +24,8 @@ from runtime.config.listeners import (
 from runtime.config.schema import REQUIRED, ConfigKey, Type
 from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
 
-_PLUGIN_PREFIXES = ("listener.name.", "rsm.config.", "rlmm.config.", "client.quota.callback.")
+LISTENER_PREFIX = "listener.name."
+_PLUGIN_PREFIXES = (LISTENER_PREFIX, "rsm.config.", "rlmm.config.", "client.quota.callback.")
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 LONG_MAX = 2**63 - 1
@@ -44,6 +45,9 @@ class NodeConfig:
         hostname: str,
     ) -> None:
         self._values = values
+        self._for_listeners = {
+            name.lower(): text for name, text in given.items() if name.startswith(LISTENER_PREFIX)
+        }
         self.given = dict(given)
         self.warnings = warnings
         self.hostname = hostname
@@ -100,6 +104,10 @@ class NodeConfig:
     def text(self, key: str) -> str | None:
         """The value in effect as text."""
         return NODE_KEYS[key].format(self._values[key])
+
+    def of_listener(self, listener: str, key: str) -> str | None:
+        """What is given for one listener alone (`listener.name.<listener>.<key>`), as text."""
+        return self._for_listeners.get(f"{LISTENER_PREFIX}{listener}.{key}".lower())
 
     def is_set(self, key: str) -> bool:
         """Whether the key was given, as opposed to defaulted."""

@@ -21,6 +21,7 @@ Value: TypeAlias = Any  # bool | int | float | str | list[str] | None, as the ke
 class Type(IntEnum):
     """Value types with the numbers that DescribeConfigs uses."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -60,7 +61,8 @@ REQUIRED: Value = _REQUIRED
 
 class ConfigKey:
     """One configuration key. `synonyms` are (node key, factor to this key's unit) pairs in the
-    order in which they are asked."""
+    order in which they are asked. A sensitive key's value is shown to nobody: passwords, unless
+    it is said otherwise."""
 
     __slots__ = (
         "default",
@@ -68,6 +70,7 @@ class ConfigKey:
         "importance",
         "internal",
         "name",
+        "sensitive",
         "synonyms",
         "type",
         "validator",
@@ -84,6 +87,7 @@ class ConfigKey:
         dynamic: Dynamic = Dynamic.READ_ONLY,
         synonyms: Sequence[tuple[str, int]] = (),
         internal: bool = False,
+        sensitive: bool | None = None,
     ) -> None:
         self.name = name
         self.type = type
@@ -93,6 +97,7 @@ class ConfigKey:
         self.dynamic = dynamic
         self.synonyms = tuple(synonyms)
         self.internal = internal
+        self.sensitive = type is Type.PASSWORD if sensitive is None else sensitive
 
     def __repr__(self) -> str:
         return f"ConfigKey({self.name!r}, {self.type.name})"
@@ -100,10 +105,6 @@ class ConfigKey:
     @property
     def required(self) -> bool:
         return self.default is _REQUIRED
-
-    @property
-    def sensitive(self) -> bool:
-        return self.type is Type.PASSWORD
 
     @property
     def doc(self) -> str:

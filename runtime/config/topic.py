@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from runtime.config.dynamic import DynamicLayers, broker_key, without_listener
 from runtime.config.errors import ConfigError, UnknownKey
 from runtime.config.node import NodeConfig
 from runtime.config.schema import ConfigKey
@@ -151,12 +152,14 @@ def effective_node_config(
     cluster_dynamic: Mapping[str, str] | None = None,
     broker_dynamic: Mapping[str, str] | None = None,
 ) -> dict[str, ConfigValue]:
-    """Every node key as DescribeConfigs shows a broker, sorted by name. Sensitive values are
-    None."""
+    """Every node key as DescribeConfigs shows a broker, sorted by name, and what else was given.
+
+    Sensitive values are None.
+    """
     layers = _Layers(node, cluster_dynamic or {}, broker_dynamic or {})
     result = {}
-    for name in sorted([*NODE_KEYS, *BROKER_DYNAMIC_KEYS]):
-        key = NODE_KEYS.get(name) or BROKER_DYNAMIC_KEYS[name]
+    for name in sorted({*NODE_KEYS, *BROKER_DYNAMIC_KEYS, *layers.extra_names}):
+        key = broker_key(name)
         found = tuple(layers.synonyms(name))
         if key.internal and not any(s.source is not Source.DEFAULT for s in found):
             continue
@@ -195,35 +198,40 @@ class _Layers:
     def __init__(
         self, node: NodeConfig, cluster: Mapping[str, str], broker: Mapping[str, str]
     ) -> None:
-        self._cluster = cluster
-        self._broker = broker
-        self._node = node
-        self.merged = node.overlaid({**cluster, **broker}) if cluster or broker else node
+        layers = DynamicLayers(node, cluster, broker)
+        self.merged = layers.merged
+        self._given = {*layers.broker, *layers.cluster, *node.given}
+        self._places: tuple[tuple[Source, Mapping[str, str] | _Defaults], ...] = (
+            (Source.DYNAMIC_BROKER, layers.broker),
+            (Source.DYNAMIC_DEFAULT_BROKER, layers.cluster),
+            (Source.STATIC_BROKER, node.given),
+            (Source.DEFAULT, _Defaults()),
+        )
+
+    @property
+    def extra_names(self) -> set[str]:
+        """Names that are given somewhere and not keys of a node: plug-ins', single listeners'."""
+        return self._given - NODE_KEYS.keys() - BROKER_DYNAMIC_KEYS.keys()
 
     def value(self, key: ConfigKey) -> str | None:
         if key.name in NODE_KEYS:
             return key.format(self.merged[key.name])
-        text = self._broker.get(key.name, self._cluster.get(key.name))
-        return text if text is not None else key.format(key.default)
+        return next((synonym.value for synonym in self.synonyms(key.name)), None)
 
     def synonyms(self, name: str) -> Iterator[Synonym]:
         """Places with a value for `name` or a key that stands in for it, but only from the first
         that has `name` itself: a fallback key alone is not listed."""
-        names = NODE_SYNONYMS.get(name, (name,))
+        names = _asked_together(name)
+        hidden = broker_key(name).sensitive
         started = False
-        for source, place in (
-            (Source.DYNAMIC_BROKER, self._broker),
-            (Source.DYNAMIC_DEFAULT_BROKER, self._cluster),
-            (Source.STATIC_BROKER, self._node.given),
-            (Source.DEFAULT, _Defaults()),
-        ):
+        for source, place in self._places:
             for candidate in names:
                 value = place.get(candidate)
                 if value is None:
                     continue
                 started = started or candidate == name
                 if started:
-                    yield Synonym(candidate, None if _is_sensitive(name) else value, source)
+                    yield Synonym(candidate, None if hidden else value, source)
 
 
 class _Defaults:
@@ -234,9 +242,9 @@ class _Defaults:
         return None if key is None or key.required else key.format(key.default)
 
 
-def _is_sensitive(name: str) -> bool:
-    key = NODE_KEYS.get(name)
-    return key is not None and key.sensitive
+def _asked_together(name: str) -> tuple[str, ...]:
+    general = without_listener(name)
+    return (name, general) if general != name else NODE_SYNONYMS.get(name, (name,))
 
 
 _FAMILIES = (

@@ -24,6 +24,9 @@ NO_TOPIC = TOPIC._replace(name="x")
 BAD_TOPIC = TOPIC._replace(name="a/b")
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
 EVERYONE = ConfigResource(ConfigResourceType.BROKER, "")
+GROUP = ConfigResource(ConfigResourceType.GROUP, "g")
+NOT_NAMED = ErrorCode.INVALID_REQUEST
+METRICS = ConfigResource(ConfigResourceType.CLIENT_METRICS, "m")
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
@@ -121,7 +124,6 @@ class TestIncremental:
             (TOPIC, ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
             (TOPIC, ("", SET, "1"), ErrorCode.INVALID_REQUEST),
             (TOPIC, ("flush.ms", SET, "1" * 40_000), ErrorCode.INVALID_CONFIG),
-            (BROKER, ("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
             (BROKER, ("node.id", SET, "7"), ErrorCode.INVALID_REQUEST),
             (BROKER, ("log.cleaner.threads", SET, "many"), ErrorCode.INVALID_REQUEST),
             (EVERYONE, ("advertised.listeners", SET, "A://b:1"), ErrorCode.INVALID_REQUEST),
@@ -137,6 +139,23 @@ class TestIncremental:
                 ErrorCode.BROKER_ID_NOT_REGISTERED,
             ),
             (BROKER._replace(name="one"), ("flush.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+            (EVERYONE, ("listeners", SET, "A://b:1"), ErrorCode.INVALID_REQUEST),
+            (GROUP, ("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
+            (GROUP, ("consumer.session.timeout.ms", SET, "5"), ErrorCode.INVALID_CONFIG),
+            (GROUP, ("consumer.session.timeout.ms", SET, "60001"), ErrorCode.INVALID_CONFIG),
+            (GROUP, ("consumer.session.timeout.ms", SET, None), ErrorCode.INVALID_REQUEST),
+            (GROUP, ("consumer.session.timeout.ms", APPEND, "5"), ErrorCode.INVALID_CONFIG),
+            (
+                GROUP._replace(name=""),
+                ("share.isolation.level", SET, ""),
+                ErrorCode.INVALID_REQUEST,
+            ),
+            (METRICS, ("no.such.key", SET, "1"), ErrorCode.INVALID_REQUEST),
+            (METRICS, ("interval.ms", SET, "99"), ErrorCode.INVALID_REQUEST),
+            (METRICS, ("interval.ms", SET, "often"), ErrorCode.INVALID_CONFIG),
+            (METRICS, ("match", SET, "client_id"), ErrorCode.INVALID_CONFIG),
+            (METRICS, ("metrics", APPEND, "a."), ErrorCode.INVALID_CONFIG),
+            (METRICS._replace(name=""), ("interval.ms", SET, "1000"), ErrorCode.INVALID_REQUEST),
             (ConfigResource(8, "1"), ("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
             (ConfigResource(77, "1"), ("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
         ],
@@ -151,6 +170,20 @@ class TestIncremental:
         offset = cluster.next_offset
         assert alter_one(cluster, resource, given) is code
         assert cluster.next_offset == offset
+
+    def test_names_of_plug_ins_are_taken_for_brokers(self, cluster: Cluster) -> None:
+        assert alter_one(cluster, BROKER, ("my.reporter.url", SET, "x")) == 0
+        assert stored(cluster, BROKER) == {"my.reporter.url": "x"}
+        assert alter_one(cluster, BROKER, ("my.reporter.url", DELETE, None)) == 0
+
+    def test_groups_and_client_metrics(self, cluster: Cluster) -> None:
+        assert alter_one(cluster, GROUP, ("consumer.session.timeout.ms", SET, "50000")) == 0
+        assert alter_one(cluster, METRICS, ("interval.ms", SET, "1000"), ("match", SET, "")) == 0
+        assert stored(cluster, GROUP) == {"consumer.session.timeout.ms": "50000"}
+        assert stored(cluster, METRICS) == {"interval.ms": "1000", "match": ""}
+        assert replace_all(cluster, GROUP, share_isolation_level="read_committed") == 0
+        assert stored(cluster, GROUP) == {"share.isolation.level": "read_committed"}
+        assert alter_one(cluster, METRICS, ("interval.ms", DELETE, None)) == 0
 
     def test_one_bad_resource_does_not_stop_the_others(self, cluster: Cluster) -> None:
         outcomes = alter(
@@ -263,13 +296,28 @@ class TestDescribed:
         (shared,) = describe_resource(cluster.view(), 4, "")
         assert (shared.value.key.name, shared.value.value) == ("log.cleaner.threads", "2")
 
+    def test_groups_client_metrics_and_loggers(self, cluster: Cluster) -> None:
+        alter_one(cluster, EVERYONE, ("group.consumer.assignment.interval.ms", SET, "7"))
+        alter_one(cluster, GROUP, ("consumer.session.timeout.ms", SET, "50000"))
+        alter_one(cluster, METRICS, ("interval.ms", SET, "1000"))
+        group = {k.value.key.name: k.value for k in describe_resource(cluster.view(), *GROUP)}
+        assert group["consumer.session.timeout.ms"].source is Source.GROUP
+        assert group["consumer.assignment.interval.ms"].value == "7"
+        metrics = {k.value.key.name: k.value for k in describe_resource(cluster.view(), *METRICS)}
+        assert metrics["interval.ms"].value == "1000"
+        (root,) = describe_resource(cluster.view(), 8, "100")
+        assert (root.value.key.name, root.read_only) == ("root", False)
+
     @pytest.mark.parametrize(
         ("resource", "code"),
         [
             ((2, "x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             ((2, "../x"), ErrorCode.INVALID_TOPIC_EXCEPTION),
             ((4, "7"), ErrorCode.INVALID_REQUEST),
-            ((32, "g"), ErrorCode.INVALID_REQUEST),
+            ((32, ""), ErrorCode.INVALID_REQUEST),
+            ((16, ""), ErrorCode.INVALID_REQUEST),
+            ((8, "7"), ErrorCode.INVALID_REQUEST),
+            ((77, "g"), ErrorCode.INVALID_REQUEST),
         ],
     )
     def test_refusals(self, cluster: Cluster, resource: tuple[int, str], code: ErrorCode) -> None:

@@ -49,6 +49,19 @@ def test_level_filters(lines):
     assert len(lines) == 1
 
 
+def test_the_level_can_change_while_running(lines):
+    logger = log.get_logger("x")
+    log.set_level("error")
+    assert log.level() == "error"
+    logger.warning("quiet")
+    log.set_level("debug")
+    logger.debug("loud")
+    assert len(lines) == 1
+    with pytest.raises(KeyError):
+        log.set_level("verbose")
+    assert log.level() == "debug"
+
+
 def test_exception_is_indented(lines):
     try:
         raise ValueError("boom")

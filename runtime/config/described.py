@@ -1,0 +1,118 @@
+"""What DescribeConfigs shows of each kind of resource: keys with values, sources and synonyms.
+
+Both roles answer DescribeConfigs; which resources exist and who may ask is theirs to say. What is
+shown once that is settled stands here, so that a broker and a controller cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from runtime.config.dynamic import broker_key
+from runtime.config.node import NodeConfig
+from runtime.config.schema import ConfigKey, Dynamic, Type
+from runtime.config.tables import BROKER_DYNAMIC_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, NODE_KEYS
+from runtime.config.topic import (
+    ConfigValue,
+    Source,
+    Synonym,
+    effective_node_config,
+    effective_topic_config,
+)
+
+ROOT_LOGGER = "root"
+
+
+class DescribedKey(NamedTuple):
+    """One key as it is shown. `read_only` for what cannot change at run time."""
+
+    value: ConfigValue
+    read_only: bool
+
+
+def chosen(
+    described: Iterable[DescribedKey], names: Collection[str] | None
+) -> Iterable[DescribedKey]:
+    """Those that a request asks for by `names`: all of them for None and for no names at all."""
+    if not names:
+        return described
+    wanted = frozenset(names)
+    return [each for each in described if each.value.key.name in wanted]
+
+
+def describe_topic(
+    node: NodeConfig,
+    overrides: Mapping[str, str],
+    *,
+    cluster: Mapping[str, str],
+    broker: Mapping[str, str],
+) -> list[DescribedKey]:
+    """A topic with `overrides` on a node: `cluster` and `broker` are dynamic values."""
+    values = effective_topic_config(
+        node, topic=overrides, cluster_dynamic=cluster, broker_dynamic=broker
+    )
+    return [DescribedKey(value, False) for value in values.values()]
+
+
+def describe_node(
+    node: NodeConfig, *, cluster: Mapping[str, str], broker: Mapping[str, str]
+) -> list[DescribedKey]:
+    """A node itself."""
+    values = effective_node_config(node, cluster_dynamic=cluster, broker_dynamic=broker)
+    return [DescribedKey(value, _is_read_only(value.key)) for value in values.values()]
+
+
+def _is_read_only(key: ConfigKey) -> bool:
+    """Keys of single listeners and of plug-ins count as read-only, though they can be set."""
+    if key.name in BROKER_DYNAMIC_KEYS:
+        return False
+    return key.name not in NODE_KEYS or key.dynamic is Dynamic.READ_ONLY
+
+
+def describe_cluster_default(stored: Mapping[str, str]) -> list[DescribedKey]:
+    """What was set for all brokers: nothing else is in effect there."""
+    described = []
+    for name, text in sorted(stored.items()):
+        key = broker_key(name)
+        shown = None if key.sensitive else text
+        source = Source.DYNAMIC_DEFAULT_BROKER
+        value = ConfigValue(key, shown, source, (Synonym(name, shown, source),))
+        described.append(DescribedKey(value, _is_read_only(key)))
+    return described
+
+
+def describe_group(node: NodeConfig, overrides: Mapping[str, str]) -> list[DescribedKey]:
+    """A group; its defaults are `node`'s values of the keys that stand in for its own."""
+    return [_of_group(node, key, overrides.get(name)) for name, key in sorted(GROUP_KEYS.items())]
+
+
+def _of_group(node: NodeConfig, key: ConfigKey, given: str | None) -> DescribedKey:
+    default_name = key.synonyms[0][0] if key.synonyms else key.name
+    default = node.text(default_name) if key.synonyms else key.format(key.default)
+    synonyms = [] if given is None else [Synonym(key.name, given, Source.GROUP)]
+    if default is not None:
+        synonyms.append(Synonym(default_name, default, Source.DEFAULT))
+    value = default if given is None else given
+    source = Source.DEFAULT if given is None else Source.GROUP
+    return DescribedKey(ConfigValue(key, value, source, tuple(synonyms)), False)
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedKey]:
+    """A subscription of client metrics (KIP-714). A name nobody configured has the defaults."""
+    described = []
+    for name, key in sorted(CLIENT_METRICS_KEYS.items()):
+        given = overrides.get(name)
+        if given is None:
+            value = ConfigValue(key, key.format(key.default), Source.DEFAULT, ())
+        else:
+            synonyms = (Synonym(name, given, Source.CLIENT_METRICS),)
+            value = ConfigValue(key, given, Source.CLIENT_METRICS, synonyms)
+        described.append(DescribedKey(value, False))
+    return described
+
+
+def describe_loggers(level: str) -> list[DescribedKey]:
+    """The one logger that has a level here."""
+    key = ConfigKey(ROOT_LOGGER, Type.UNKNOWN, level)
+    return [DescribedKey(ConfigValue(key, level, Source.DYNAMIC_BROKER_LOGGER, ()), False)]

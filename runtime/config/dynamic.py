@@ -1,0 +1,102 @@
+"""Dynamic configuration of brokers: which stored values count, and what a node has with them.
+
+What is stored may have been written by another release, or through a controller that does not know
+a broker's own rules. A value that does not fit is left out, alone, and the next place that holds
+one is asked: refusing to run would stop every broker of a cluster at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from runtime.config.errors import ConfigError
+from runtime.config.node import LISTENER_PREFIX, NodeConfig
+from runtime.config.schema import ConfigKey, Dynamic, Type
+from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
+
+
+def broker_key(name: str) -> ConfigKey:
+    """The key of that name, also in the form `listener.name.<listener>.<key>`.
+
+    A name that is not known belongs to somebody's plug-in: its value may be a secret.
+    """
+    key = NODE_KEYS.get(name) or BROKER_DYNAMIC_KEYS.get(name)
+    if key is not None:
+        return key
+    inner = NODE_KEYS.get(without_listener(name))
+    if inner is None:
+        return ConfigKey(name, Type.UNKNOWN, sensitive=True)
+    return ConfigKey(name, inner.type, inner.default, inner.validator, dynamic=inner.dynamic)
+
+
+def without_listener(name: str) -> str:
+    """`listener.name.<listener>.<key>` without its prefix, other names as they are."""
+    if not name.startswith(LISTENER_PREFIX):
+        return name
+    return name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+
+
+def level_problem(key: ConfigKey, *, for_all: bool) -> str | None:
+    """Why the key cannot be set while brokers run: for one of them, or `for_all`."""
+    if key.type is Type.UNKNOWN or key.name in BROKER_DYNAMIC_KEYS:
+        return None
+    if key.dynamic is Dynamic.READ_ONLY:
+        return "cannot change while a broker runs"
+    if key.dynamic is Dynamic.PER_BROKER and for_all:
+        return "can be set for one broker only, not for all"
+    return None
+
+
+class DynamicLayers:
+    """A node's static configuration with the cluster-wide values and its own on top.
+
+    `cluster` and `broker` are what is left of the stored values, `merged` the outcome, `refused`
+    what was left out and why.
+    """
+
+    def __init__(
+        self, node: NodeConfig, cluster: Mapping[str, str], broker: Mapping[str, str]
+    ) -> None:
+        self.node = node
+        self.refused: list[ConfigError] = []
+        self.cluster = self._fitting(cluster, for_all=True)
+        self.broker = self._fitting(broker, for_all=False)
+        self.merged = self._merge()
+
+    def _fitting(self, stored: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
+        fitting = {}
+        for name, text in stored.items():
+            key = broker_key(name)
+            try:
+                problem = level_problem(key, for_all=for_all)
+                if problem is not None:
+                    raise ConfigError(name, text, problem)
+                key.parse(text)
+            except ConfigError as error:
+                self.refused.append(error)
+            else:
+                fitting[name] = text
+        return fitting
+
+    def _merge(self) -> NodeConfig:
+        """Values that break a rule between keys go one by one, the node's own first."""
+        while self.cluster or self.broker:
+            try:
+                return self.node.overlaid({**self.cluster, **self.broker})
+            except ConfigError as error:
+                self.refused.append(error)
+                layer = self.broker or self.cluster
+                named = {each.key for each in (error, *error.others)}
+                for name in [name for name in layer if name in named] or list(layer):
+                    del layer[name]
+        return self.node
+
+
+def check_broker_values(names: Iterable[tuple[str, str]], *, for_all: bool) -> None:
+    """Raise ConfigError unless each (name, text) may be set for a broker, or `for_all` of them."""
+    for name, text in names:
+        key = broker_key(name)
+        problem = level_problem(key, for_all=for_all)
+        if problem is not None:
+            raise ConfigError(name, text, problem)
+        key.parse(text)

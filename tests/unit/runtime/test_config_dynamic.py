@@ -1,0 +1,85 @@
+"""Which stored values count, and what a node has with them."""
+
+import pytest
+
+from runtime.config import ConfigError, DynamicLayers, NodeConfig
+from runtime.config.dynamic import broker_key, check_broker_values, without_listener
+from runtime.config.schema import Type
+from tests.unit.runtime.test_config_topic import node
+
+
+def layers(cluster: dict[str, str], broker: dict[str, str], **props: str) -> DynamicLayers:
+    return DynamicLayers(node(**props), cluster, broker)
+
+
+def test_the_nodes_own_values_win_over_those_of_all():
+    found = layers(
+        {"log.retention.ms": "5", "log.segment.bytes": "2000000"}, {"log.retention.ms": "6"}
+    )
+    assert found.merged["log.retention.ms"] == 6
+    assert found.merged["log.segment.bytes"] == 2_000_000
+    assert found.refused == []
+
+
+def test_the_static_values_stay_what_was_given():
+    merged = layers({}, {"log.retention.ms": "6"}, log_retention_ms="7").merged
+    assert merged.given["log.retention.ms"] == "7"
+    assert merged["log.retention.ms"] == 6
+
+
+@pytest.mark.parametrize(
+    ("cluster", "broker", "key", "value"),
+    [
+        ({"log.cleaner.threads": "3"}, {"log.cleaner.threads": "many"}, "log.cleaner.threads", 3),
+        ({"node.id": "7"}, {}, "node.id", 1),
+        ({"listeners": "PLAINTEXT://:1"}, {}, "listeners", ["PLAINTEXT://:9092"]),
+        ({"log.roll.ms": "0", "log.retention.ms": "9"}, {}, "log.retention.ms", 9),
+        ({"log.retention.ms": "9"}, {"log.roll.ms": "0"}, "log.retention.ms", 9),
+    ],
+)
+def test_a_value_that_does_not_fit_is_left_out_alone(cluster, broker, key, value):
+    found = layers(cluster, broker)
+    assert found.merged[key] == value
+    assert len(found.refused) == 1
+
+
+def test_values_of_single_listeners_reach_the_listener():
+    found = layers({}, {"listener.name.plaintext.max.connections": "5"})
+    assert found.merged.of_listener("PLAINTEXT", "max.connections") == "5"
+    assert found.merged.of_listener("OTHER", "max.connections") is None
+    assert layers({}, {"listener.name.plaintext.max.connections": "x"}).refused
+
+
+def test_names_of_plug_ins_are_kept_and_hidden():
+    found = layers({}, {"my.reporter.url": "x"})
+    assert found.broker == {"my.reporter.url": "x"}
+    assert broker_key("my.reporter.url").sensitive
+    assert broker_key("my.reporter.url").type is Type.UNKNOWN
+    assert broker_key("listener.name.a.max.connections").type is Type.INT
+    assert without_listener("listener.name.a.max.connections") == "max.connections"
+    assert without_listener("max.connections") == "max.connections"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "for_all", "bad"),
+    [
+        ("log.cleaner.threads", "2", True, False),
+        ("log.cleaner.threads", "-1", True, True),
+        ("node.id", "2", False, True),
+        ("listeners", "PLAINTEXT://:1", False, False),
+        ("listeners", "PLAINTEXT://:1", True, True),
+        ("leader.replication.throttled.rate", "10", False, False),
+        ("my.reporter.url", "x", True, False),
+    ],
+)
+def test_what_may_be_set_where(name, text, for_all, bad):
+    if bad:
+        with pytest.raises(ConfigError):
+            check_broker_values([(name, text)], for_all=for_all)
+    else:
+        check_broker_values([(name, text)], for_all=for_all)
+
+
+def test_no_values_leave_the_node_as_it_is():
+    static: NodeConfig = node()
+    assert DynamicLayers(static, {}, {}).merged is static

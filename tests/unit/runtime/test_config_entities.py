@@ -1,0 +1,82 @@
+"""Configurations of groups and of client metrics."""
+
+import pytest
+
+from runtime.config import ConfigError, UnknownKey
+from runtime.config.entities import (
+    interval_problem,
+    validate_client_metrics_config,
+    validate_group_config,
+)
+from tests.unit.runtime.test_config_topic import node
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("consumer.session.timeout.ms", "44999"),
+        ("consumer.session.timeout.ms", "60001"),
+        ("consumer.session.timeout.ms", "-5"),
+        ("consumer.session.timeout.ms", "soon"),
+        ("consumer.heartbeat.interval.ms", "4999"),
+        ("consumer.assignment.interval.ms", "15001"),
+        ("share.record.lock.duration.ms", "14999"),
+        ("share.delivery.count.limit", "11"),
+        ("share.partition.max.record.locks", "4001"),
+        ("share.auto.offset.reset", "frob"),
+        ("share.isolation.level", "frob"),
+        ("streams.num.standby.replicas", "3"),
+        ("streams.initial.rebalance.delay.ms", "-1"),
+    ],
+)
+def test_group_values_beyond_the_nodes_limits(name, text):
+    with pytest.raises(ConfigError) as refused:
+        validate_group_config({name: text}, node())
+    assert refused.value.key == name
+
+
+def test_group_values_within_the_limits():
+    validate_group_config({"consumer.session.timeout.ms": "60000"}, node())
+    validate_group_config(
+        {"consumer.session.timeout.ms": "99"},
+        node(
+            group_consumer_min_session_timeout_ms="9",
+            group_consumer_min_heartbeat_interval_ms="5",
+            group_consumer_heartbeat_interval_ms="98",
+        ),
+    )
+
+
+def test_a_session_outlasts_its_heartbeats():
+    static = node(group_consumer_max_heartbeat_interval_ms="50000")
+    with pytest.raises(ConfigError, match="must be above consumer.heartbeat"):
+        validate_group_config({"consumer.heartbeat.interval.ms": "45000"}, static)
+
+
+def test_unknown_names():
+    with pytest.raises(UnknownKey):
+        validate_group_config({"session.timeout.ms": "1"}, node())
+    with pytest.raises(UnknownKey):
+        validate_client_metrics_config({"interval": "1"})
+
+
+@pytest.mark.parametrize(
+    "text", ["client_id", "frob=1", "client_id=a(", "client_id=a,frob=1", "client_id=" + "(" * 9000]
+)
+def test_bad_patterns(text):
+    with pytest.raises(ConfigError) as refused:
+        validate_client_metrics_config({"match": text})
+    assert refused.value.key == "match"
+
+
+@pytest.mark.parametrize("text", ["", "client_id=a.*", "client_id=a,client_source_port=[0-9]+"])
+def test_good_patterns(text):
+    validate_client_metrics_config({"match": text, "metrics": "a.,b.", "interval.ms": "5"})
+
+
+@pytest.mark.parametrize(
+    ("text", "bad"), [("99", True), ("100", False), ("3600000", False), ("3600001", True)]
+)
+def test_how_often_clients_push(text, bad):
+    assert (interval_problem({"interval.ms": text}) is not None) is bad
+    assert interval_problem({}) is None
