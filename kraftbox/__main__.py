@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NODE_COMMANDS = ("up", "server")
+OWN_PROCESSES = ("_fork-server", "_node")
+"""Started by other processes of ours, not by people."""
 
 
 def use_own_packages() -> None:
@@ -27,6 +29,16 @@ def use_own_packages() -> None:
         sys.path.insert(0, text)
 
 
+def own_process(name: str, arguments: Sequence[str]) -> int:
+    if name == "_node":
+        from kraftbox.cluster.node_process import main as node
+
+        return node(3)
+    from kraftbox.cluster.fork_server import main as fork_server
+
+    return fork_server(list(arguments))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage."""
     use_own_packages()
@@ -35,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from kraftbox.launch import main as launch
 
         return launch(given)
+    if given and given[0] in OWN_PROCESSES:
+        return own_process(given[0], given[1:])
     from kraftbox.cli.main import main as cli
 
     return cli(given)

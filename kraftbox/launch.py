@@ -9,6 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kraftbox.cluster.plan import Shape
 
 PORT_DEFAULT = 9092
 
@@ -18,11 +22,13 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     up = commands.add_parser(
         "up",
+        allow_abbrev=False,
         help="start a ready node in the foreground",
-        description="Start a node that is ready for clients, in the foreground. Ctrl-C stops it. "
-        "A new directory is formatted, an existing one resumed under the same address. "
-        "Internal topics get one replica and the first rebalance does not wait. "
-        "On a pipe the first line is bootstrap.servers=HOST:PORT.",
+        description="Start a node that is ready for clients, in the foreground, or a cluster of "
+        "several. Ctrl-C stops it. A new directory is formatted, an existing one resumed under the "
+        "same addresses. Internal topics get one replica and the first rebalance does not wait. "
+        "On a pipe the first line is bootstrap.servers=HOST:PORT[,HOST:PORT...]. "
+        "kraftbox status, node, logs and down look after a cluster.",
     )
     up.add_argument(
         "--dir", default="kraftbox-data", help="everything the node keeps (default: %(default)s)"
@@ -31,8 +37,29 @@ def parser() -> argparse.ArgumentParser:
         "--port",
         type=_port,
         default=None,
-        help=f"client port; 0 takes a free one. Default: the directory's own, or {PORT_DEFAULT}",
+        help="client port, of several brokers the first; 0 takes free ones. "
+        f"Default: the directory's own, or {PORT_DEFAULT}",
     )
+    up.add_argument(
+        "--controllers", type=int, metavar="N", help="controllers of a cluster (default: 1)"
+    )
+    up.add_argument("--brokers", type=int, metavar="M", help="brokers of a cluster (default: 1)")
+    up.add_argument(
+        "--combined",
+        action="store_true",
+        help="nodes are controllers and brokers at once, as far as both go",
+    )
+    up.add_argument(
+        "--racks",
+        metavar="A,B,C",
+        type=_racks,
+        default=(),
+        help="racks that the brokers are in, in turn",
+    )
+    up.add_argument(
+        "--detach", action="store_true", help="return when it is ready, and let it run on"
+    )
+    up.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
     up.add_argument(
         "--set",
         dest="settings",
@@ -73,6 +100,13 @@ def _port(text: str) -> int:
     return port
 
 
+def _racks(text: str) -> tuple[str, ...]:
+    racks = tuple(rack.strip() for rack in text.split(","))
+    if not all(racks):
+        raise argparse.ArgumentTypeError(f"{text!r} is not A,B,C")
+    return racks
+
+
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -86,15 +120,46 @@ def main(arguments: Sequence[str]) -> int:
         options = parser().parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
-    from kraftbox import server, up
     from runtime.config import ConfigError
     from runtime.errors import StartupRefused
 
     try:
         if options.command == "up":
-            return up.run(options.dir, options.port, dict(options.settings))
+            return _up(options, arguments)
+        from kraftbox import server
+
         return server.run_file(options.file, dict(options.settings))
     except (ConfigError, StartupRefused) as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"kraftbox: {line}\n")
         return 1
+
+
+def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    from kraftbox.cluster.place import ClusterPlace
+
+    shape = shape_asked_for(options)
+    supervised = shape or options.detach or options.detached
+    if not supervised and not ClusterPlace(options.dir).is_cluster:
+        from kraftbox import up
+
+        return up.run(options.dir, options.port, dict(options.settings))
+    # A cluster: this process will only supervise, and imports no more than it needs for that.
+    from kraftbox.cluster import start
+
+    if options.detach:
+        return start.detach([argument for argument in arguments[1:] if argument != "--detach"])
+    asked = start.Options(options.dir, options.port, dict(options.settings), shape)
+    return start.run(asked, detached=options.detached)
+
+
+def shape_asked_for(options: argparse.Namespace) -> Shape | None:
+    """The cluster that the options describe; None when none of them does."""
+    counts = (options.controllers, options.brokers)
+    if counts == (None, None) and not options.combined and not options.racks:
+        return None
+    from kraftbox.cluster.plan import Shape
+
+    brokers = 1 if options.brokers is None else options.brokers
+    controllers = 1 if options.controllers is None else options.controllers
+    return Shape(controllers, brokers, options.combined, options.racks)

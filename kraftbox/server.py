@@ -18,13 +18,12 @@ from collections.abc import Callable, Mapping
 
 import uvloop
 
+from kraftbox.cluster.place import read_properties
 from kraftbox.node import Node, build_node
 from runtime import descriptors, log
 from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.config.env import merge
-from runtime.config.properties import PropertiesError, parse_properties
-from runtime.errors import StartupRefused
 from storage.files import Files, RealFiles
 
 _log = log.get_logger("kraftbox.server")
@@ -46,15 +45,6 @@ def run_file(path: str | None, overrides: Mapping[str, str]) -> int:
     return run(config)
 
 
-def read_properties(path: str) -> dict[str, str]:
-    """A properties file; raises StartupRefused when it cannot be read or understood."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return parse_properties(file.read())
-    except (OSError, UnicodeDecodeError, PropertiesError) as error:
-        raise StartupRefused(f"cannot read {path}: {error}") from None
-
-
 def host_name(props: Mapping[str, str]) -> str:
     """The name to advertise for listeners without a host, looked up only when there is one."""
     source = props.get("advertised.listeners") or props.get("listeners", "://:")
@@ -67,10 +57,12 @@ def configure_log(config: NodeConfig, write: log.Write | None = None) -> None:
     )
 
 
-def run(config: NodeConfig, *, on_ready: OnReady | None = None) -> int:
+def run(config: NodeConfig, *, on_ready: OnReady | None = None, lifeline: int | None = None) -> int:
     """Run a node until a signal or a fatal failure; returns the exit code.
 
-    Raises StartupRefused when the node cannot start for a reason the operator can remove.
+    `lifeline` is a descriptor on which nothing ever arrives but its end: then the process that
+    started this one is gone, and the node stops. Raises StartupRefused when the node cannot start
+    for a reason the operator can remove.
     """
     # Cores know no other source of randomness than this one.
     rng = random.Random(random.SystemRandom().getrandbits(128))
@@ -78,19 +70,25 @@ def run(config: NodeConfig, *, on_ready: OnReady | None = None) -> int:
     files = RealFiles(config["kraftbox.files.open.max"] or None)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, rng, files, on_ready))
+            return runner.run(_serve(config, rng, files, on_ready, lifeline))
     finally:
         files.close()
         log.flush()
 
 
 async def _serve(
-    config: NodeConfig, rng: random.Random, files: Files, on_ready: OnReady | None
+    config: NodeConfig,
+    rng: random.Random,
+    files: Files,
+    on_ready: OnReady | None,
+    lifeline: int | None,
 ) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if lifeline is not None:
+        loop.add_reader(lifeline, _cut, loop, lifeline, stop)
     for warning in config.warnings:
         _log.warning(warning)
     node = build_node(config, clock=SystemClock(), rng=rng, files=files)
@@ -117,6 +115,11 @@ async def _serve(
     name, error = node.failed.result()
     sys.stderr.write(f"kraftbox: the node had to stop: {name}: {error!r}\n")
     return 1
+
+
+def _cut(loop: asyncio.AbstractEventLoop, lifeline: int, stop: asyncio.Event) -> None:
+    loop.remove_reader(lifeline)
+    stop.set()
 
 
 async def _wait(event: asyncio.Event) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
-from kraftbox import up
+from kraftbox import single, up
+from kraftbox.differences import differences
 from runtime.config import NodeConfig
 from runtime.config.properties import parse_properties
 from runtime.errors import StartupRefused
@@ -8,13 +9,13 @@ from runtime.errors import StartupRefused
 
 @pytest.fixture
 def place(tmp_path):
-    made = up.Place(str(tmp_path / "d"))
+    made = single.Place(str(tmp_path / "d"))
     made.root.mkdir()
     return made
 
 
 def test_a_new_directory_gets_the_default_port_and_one_replica(place):
-    props = up.properties(place, None, {})
+    props = single.properties(place, None, {})
     config = NodeConfig.parse(props)
     assert [e.port for e in config.broker_listeners] == [9092]
     assert config["offsets.topic.replication.factor"] == 1
@@ -23,25 +24,25 @@ def test_a_new_directory_gets_the_default_port_and_one_replica(place):
 
 
 def test_settings_win_and_are_kept(place):
-    props = up.properties(place, 0, {"num.partitions": "3"})
+    props = single.properties(place, 0, {"num.partitions": "3"})
     assert props["num.partitions"] == "3"
     place.remember(props)
-    assert up.properties(place, None, {})["num.partitions"] == "3"
-    assert up.properties(place, None, {"num.partitions": "4"})["num.partitions"] == "4"
+    assert single.properties(place, None, {})["num.partitions"] == "3"
+    assert single.properties(place, None, {"num.partitions": "4"})["num.partitions"] == "4"
 
 
 def test_the_address_is_remembered_until_another_is_asked_for(place):
-    place.remember({**up.properties(place, 0, {}), "listeners": up._listeners(12345)})
+    place.remember({**single.properties(place, 0, {}), "listeners": single.listeners(12345)})
     for port, expected in ((None, 12345), (0, 12345), (12346, 12346)):
-        config = NodeConfig.parse(up.properties(place, port, {}))
+        config = NodeConfig.parse(single.properties(place, port, {}))
         assert config.broker_listeners[0].port == expected
 
 
 def test_a_moved_directory_keeps_its_data(place, tmp_path):
-    place.remember(up.properties(place, 0, {}))
+    place.remember(single.properties(place, 0, {}))
     place.root.rename(tmp_path / "moved")
-    moved = up.Place(str(tmp_path / "moved"))
-    assert up.properties(moved, None, {})["log.dirs"] == str(moved.data)
+    moved = single.Place(str(tmp_path / "moved"))
+    assert single.properties(moved, None, {})["log.dirs"] == str(moved.data)
 
 
 def test_what_is_written_is_readable_properties(place):
@@ -50,8 +51,8 @@ def test_what_is_written_is_readable_properties(place):
 
 
 def test_only_real_differences_are_shown(place):
-    props = up.properties(place, 0, {"num.partitions": "1", "ssl.key.password": "x"})
-    shown = up.differences(NodeConfig.parse(props))
+    props = single.properties(place, 0, {"num.partitions": "1", "ssl.key.password": "x"})
+    shown = differences(NodeConfig.parse(props))
     assert "group.initial.rebalance.delay.ms=0 (default 3000)" in shown
     assert "ssl.key.password=(hidden) (default none)" in shown
     assert not any(line.startswith(("num.partitions", "node.id", "listeners")) for line in shown)

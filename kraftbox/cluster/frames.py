@@ -1,0 +1,86 @@
+"""Messages between our own processes: `magic, version, length, msgpack body, crc32c`.
+
+A frame that does not check out ends the conversation: both ends are ours, so it is a bug or
+another version, and nothing after it can be trusted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgpack
+from crc32c import crc32c
+
+Message: TypeAlias = Mapping[str, Any]
+
+MAGIC = b"KBXC"
+VERSION = 1
+BODY_BYTES_MAX = 1 << 20
+_HEADER = struct.Struct(">4sBI")
+_CRC = struct.Struct(">I")
+
+
+class FrameError(Exception):
+    """The bytes are no frame of this version."""
+
+
+def encode(message: Message) -> bytes:
+    """One message as a frame. Raises FrameError when it is larger than BODY_BYTES_MAX."""
+    body: bytes = msgpack.packb(message)
+    if len(body) > BODY_BYTES_MAX:
+        raise FrameError(f"a message of {len(body)} bytes is too large")
+    framed: bytes = _HEADER.pack(MAGIC, VERSION, len(body)) + body
+    checksum: bytes = _CRC.pack(crc32c(framed))
+    return framed + checksum
+
+
+class Decoder:
+    """Frames from a stream, however it is cut."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        """The messages that are whole now. Raises FrameError."""
+        buffer = self._rest + data
+        messages = []
+        at = 0
+        while len(buffer) - at >= _HEADER.size:
+            size = _checked_size(buffer, at)
+            end = at + _HEADER.size + size
+            if len(buffer) < end + _CRC.size:
+                break
+            if _CRC.unpack_from(buffer, end)[0] != crc32c(buffer[at:end]):
+                raise FrameError("checksum does not match")
+            messages.append(_unpack(buffer[at + _HEADER.size : end]))
+            at = end + _CRC.size
+        self._rest = buffer[at:]
+        return messages
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the stream has ended within a frame, if it has ended."""
+        return bool(self._rest)
+
+
+def _checked_size(buffer: bytes, at: int) -> int:
+    magic, version, size = _HEADER.unpack_from(buffer, at)
+    if magic != MAGIC:
+        raise FrameError(f"{magic!r} begins no frame")
+    if version != VERSION:
+        raise FrameError(f"frame version {version}, not {VERSION}")
+    if size > BODY_BYTES_MAX:
+        raise FrameError(f"a frame of {size} bytes is too large")
+    return int(size)
+
+
+def _unpack(body: bytes) -> dict[str, Any]:
+    try:
+        message = msgpack.unpackb(body)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise FrameError(f"not msgpack: {error!r}") from None
+    if not isinstance(message, dict):
+        raise FrameError("a message is a map")
+    return message

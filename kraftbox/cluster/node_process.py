@@ -1,0 +1,65 @@
+"""What a node's process does between its fork and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+from kraftbox import server, up
+from kraftbox.cluster import frames
+from kraftbox.node import Node
+from runtime import log
+from runtime.config import ConfigError, NodeConfig
+from runtime.errors import StartupRefused
+
+_NAME = "/proc/self/comm"
+
+
+def run(command: dict[str, Any], report: socket.socket) -> int:
+    """Be the node that `command` describes; returns the exit code.
+
+    Standard output and error are the node's log already. `report` gets one frame when the node is
+    ready or refuses to start; when its other end closes, the node stops.
+    """
+    name_process(command["id"])
+
+    def ready(node: Node) -> None:
+        addresses = node.client_addresses() if node.config.is_broker else []
+        tell(report, {"event": "ready", "addresses": addresses, "http": node.http_address})
+
+    try:
+        config = NodeConfig.parse(command["properties"])
+        server.configure_log(config, log.sink_for(1))
+        up.format_if_new(config, command["cluster_id"])
+        return server.run(config, on_ready=ready, lifeline=report.fileno())
+    except (ConfigError, StartupRefused) as error:
+        tell(report, {"event": "refused", "error": str(error)})
+        log.get_logger("kraftbox").error("The node does not start", reason=str(error))
+        log.flush()
+        return 1
+
+
+def tell(report: socket.socket, message: frames.Message) -> None:
+    # The launcher may be gone; the node then stops by itself.
+    with contextlib.suppress(OSError):
+        report.sendall(frames.encode(message))
+
+
+def name_process(node_id: int) -> None:
+    """Make the node recognisable in `ps` and `top`, where a process may say its name."""
+    with contextlib.suppress(OSError), open(_NAME, "w", encoding="ascii") as name:
+        name.write(f"kraftbox-{node_id}")
+
+
+def main(fd: int) -> int:
+    """`_node`: a node that was spawned, not forked; its command is the first frame on `fd`."""
+    decoder = frames.Decoder()
+    report = socket.socket(fileno=fd)
+    while True:
+        data = report.recv(1 << 16)
+        if not data:
+            return 1
+        messages = decoder.feed(data)
+        if messages:
+            return run(messages[0], report)

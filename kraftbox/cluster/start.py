@@ -1,0 +1,201 @@
+"""`kraftbox up` with more than one node, or detached: from options to a supervised cluster."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kraftbox.cluster import control
+from kraftbox.cluster.interpreter import own_command
+from kraftbox.cluster.place import ClusterPlace, plan_cluster, port_is_free
+from kraftbox.cluster.plan import Member, NodePlan, Shape
+from kraftbox.cluster.states import Cluster
+from kraftbox.cluster.supervisor import ForkServerProcess, Supervisor
+from kraftbox.differences import differences
+from kraftbox.single import Place, properties, with_port
+from protocol.ids import random_uuid, uuid_to_text
+from runtime.config import NodeConfig
+from runtime.errors import StartupRefused
+
+STOPPING_MS_MAX = 15_000
+"""How long a start waits for what the last supervisor left behind."""
+SPAWN_PLATFORMS = ("darwin",)
+"""Where system libraries do not survive a fork."""
+
+
+class Options(NamedTuple):
+    """What was asked for; `shape` None resumes, or is one node."""
+
+    directory: str
+    port: int | None
+    settings: Mapping[str, str]
+    shape: Shape | None = None
+
+
+class Prepared(NamedTuple):
+    cluster_id: str
+    plans: Sequence[NodePlan]
+    text: str
+
+
+def is_cluster(directory: str) -> bool:
+    """Whether `up` made a cluster there before."""
+    return ClusterPlace(directory).is_cluster
+
+
+def run(options: Options, *, detached: bool = False) -> int:
+    """Start and supervise until it is down; raises ConfigError and StartupRefused.
+
+    `detached`: standard output and error are given up once the cluster is ready.
+    """
+    begun = time.monotonic()
+    place = ClusterPlace(options.directory)
+    try:
+        place.root.mkdir(parents=True, exist_ok=True)
+        lock_fd = _take(place)
+        log_fd = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StartupRefused(f"cannot use {place.root}: {error.strerror}") from error
+    with open(log_fd, "ab") as log:
+        # Its imports take longer than everything else that comes before the first node.
+        fork_server = ForkServerProcess(log, lock_fd, spawn=sys.platform in SPAWN_PLATFORMS)
+        try:
+            prepared = _prepare(place, options)
+        except BaseException:
+            fork_server.end()
+            raise
+
+        def ready(cluster: Cluster) -> None:
+            report(place, cluster, prepared, begun)
+            if detached:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+
+        supervisor = Supervisor(
+            place, fork_server, prepared.plans, prepared.cluster_id, on_ready=ready, say=_say
+        )
+        return supervisor.run()
+
+
+def detach(arguments: Sequence[str]) -> int:
+    """Run `up` with these arguments in a session of its own; return when it is ready."""
+    process = subprocess.Popen(
+        own_command("up", *arguments, "--detached"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    # Both ends close when it is ready or has failed.
+    told, complaint = _read_both(process)
+    sys.stderr.write(complaint)
+    first, _, rest = told.partition("\n")
+    if not first.startswith("bootstrap.servers="):
+        return process.wait() or 1
+    sys.stdout.write(rest if sys.stdout.isatty() else told)
+    # It outlives this process, and is nobody's zombie then.
+    process.returncode = 0
+    return 0
+
+
+def _read_both(process: subprocess.Popen[str]) -> tuple[str, str]:
+    assert process.stdout is not None and process.stderr is not None
+    with process.stdout, process.stderr:
+        # There is little on standard error, so that reading in turn cannot block the writer.
+        return process.stdout.read(), process.stderr.read()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"kraftbox: {text}\n")
+    sys.stderr.flush()
+
+
+def _take(place: ClusterPlace) -> int:
+    lock_fd = place.take()
+    if lock_fd is not None:
+        return lock_fd
+    if control.is_supervised(place):
+        raise StartupRefused(
+            f"{place.root} is in use: its cluster is running (kraftbox status, kraftbox down)"
+        )
+    control.wait_until_free(place, STOPPING_MS_MAX)
+    lock_fd = place.take()
+    if lock_fd is None:
+        raise StartupRefused(f"{place.root} is in use: the nodes of its last start are stopping")
+    return lock_fd
+
+
+def _prepare(place: ClusterPlace, options: Options) -> Prepared:
+    """What to start; written to the directory once it is known to be good."""
+    cluster_id = uuid_to_text(random_uuid(random.SystemRandom()))
+    if _is_single(place, options):
+        return _prepare_single(place, options, cluster_id)
+    if place.is_single:
+        raise StartupRefused(f"{place.root} holds a single node: give another --dir for a cluster")
+    known, plans = plan_cluster(place, options.shape, options.port, options.settings, cluster_id)
+    configs = [NodeConfig.parse(plan.properties) for plan in plans]
+    for plan in plans:
+        port = known.ports[plan.member.node_id].client
+        if port and not port_is_free(port):
+            raise StartupRefused(
+                f"port {port} of node {plan.member.node_id} is taken; --port chooses others"
+            )
+    place.prepare_nodes(plans)
+    place.keep(known)
+    return Prepared(known.cluster_id, plans, _text(f"Cluster of {known.shape.text()}", configs))
+
+
+def _is_single(place: ClusterPlace, options: Options) -> bool:
+    if options.shape is not None:
+        return False
+    return place.is_single or not place.is_cluster
+
+
+def _prepare_single(place: ClusterPlace, options: Options, cluster_id: str) -> Prepared:
+    single = Place(str(place.root))
+    single.refuse_foreign()
+    props = with_port(properties(single, options.port, options.settings))
+    config = NodeConfig.parse(props)
+    single.remember(props)
+    plan = NodePlan(Member(config.node_id, True, True), str(place.root), props)
+    return Prepared(
+        single.cluster_id() or cluster_id, [plan], _text(f"Node {config.node_id}", [config])
+    )
+
+
+def _text(what: str, configs: Sequence[NodeConfig]) -> str:
+    """What is told when it is ready: settings that are not Kafka's defaults, once for all."""
+    lines = [f"{what} is ready after"]
+    shown = list(dict.fromkeys(line for config in configs for line in differences(config)))
+    if shown:
+        lines.append("  not as in Kafka's defaults:")
+        lines += [f"    {line}" for line in shown]
+    return "\n".join(lines)
+
+
+def report(place: ClusterPlace, cluster: Cluster, prepared: Prepared, begun: float) -> None:
+    """Tell a person or a pipe that the cluster is ready."""
+    out = sys.stdout
+    bootstrap = ",".join(
+        address for node in cluster.nodes.values() for address in node.facts.get("addresses", [])
+    )
+    if not out.isatty():
+        out.write(f"bootstrap.servers={bootstrap}\n")
+    first, *rest = prepared.text.splitlines()
+    lines = [f"{first} {time.monotonic() - begun:.2f} s.", f"  connect to   {bootstrap}"]
+    for plan in prepared.plans:
+        rack = f", rack {plan.member.rack}" if plan.member.rack else ""
+        listeners = plan.properties["listeners"]
+        lines.append(f"  node {plan.member.node_id:<7} {plan.member.roles}{rack}: {listeners}")
+    lines += [f"  directory    {place.root}", *rest]
+    lines.append("kraftbox status, node, logs and down (with this --dir) look after it.")
+    out.write("".join(f"{line}\n" for line in lines))
+    out.flush()

@@ -1,0 +1,254 @@
+"""The life of a cluster's nodes as their supervisor sees it. Pure: events in, effects out.
+
+A node that ends by itself stays down and is called failed: in a testbed a crash is news, not
+something to hide by a restart. A request waits for what it asks for (`stop` for the end, `start`
+for readiness) and is answered once; several may wait for the same thing.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+
+class State(StrEnum):
+    """`killed` and `stopped` were asked for; `failed` was not."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    KILLED = "killed"
+    FAILED = "failed"
+
+
+ALIVE = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
+ACTIONS = ("kill", "stop", "pause", "resume", "start")
+
+
+class Refused(Exception):
+    """The request cannot be carried out now; the message says why."""
+
+
+class Launch(NamedTuple):
+    """Start a process for the node."""
+
+    node_id: int
+
+
+class Send(NamedTuple):
+    """Send a signal to the node's process."""
+
+    node_id: int
+    number: int
+
+
+class Answer(NamedTuple):
+    """The request `token` is done, or has failed."""
+
+    token: int
+    error: str | None = None
+
+
+class Say(NamedTuple):
+    """Something nobody asked for has happened."""
+
+    text: str
+
+
+class AllReady(NamedTuple):
+    """Every node has become ready for the first time."""
+
+
+class AllEnded(NamedTuple):
+    """No node is left, after `down`."""
+
+
+Effect: TypeAlias = Launch | Send | Answer | Say | AllReady | AllEnded
+
+
+@dataclass
+class Node:
+    """One node. `exit_code` is negative for a signal; `ready` is of the present process."""
+
+    node_id: int
+    is_broker: bool
+    is_controller: bool
+    state: State = State.STOPPED
+    pid: int | None = None
+    ready: bool = False
+    exit_code: int | None = None
+    error: str | None = None
+    starts: int = 0
+    wanted: State | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Cluster:
+    """All nodes. Methods named after events and requests return what to do."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.nodes = {node.node_id: node for node in nodes}
+        self.going_down = False
+        self.was_ready = False
+        self._waiting: dict[int, list[tuple[int, str]]] = {}
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def start_all(self) -> list[Effect]:
+        effects: list[Effect] = []
+        for node in self.nodes.values():
+            effects += self._launch(node)
+        return effects
+
+    def request(self, action: str, node_id: int, token: int) -> list[Effect]:
+        """Carry out one of ACTIONS; `token` is answered when it is done. Raises Refused."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            known = ", ".join(map(str, self.nodes))
+            raise Refused(f"there is no node {node_id}; there are {known}")
+        if action not in ACTIONS:
+            raise Refused(f"{action!r} is none of {', '.join(ACTIONS)}")
+        if self.going_down:
+            raise Refused("the cluster is going down")
+        if action == "start":
+            return self._start(node, token)
+        if node.state not in ALIVE:
+            raise Refused(f"node {node_id} is not running: it is {node.state}")
+        if action in ("kill", "stop"):
+            self._wait(node, token, "end")
+            return self._end(node, State.KILLED if action == "kill" else State.STOPPED)
+        if action == "pause":
+            return self._pause(node, token)
+        return self._resume(node, token)
+
+    def _start(self, node: Node, token: int) -> list[Effect]:
+        if node.state in ALIVE:
+            raise Refused(f"node {node.node_id} is {node.state} already")
+        self._wait(node, token, "ready")
+        return self._launch(node)
+
+    def _pause(self, node: Node, token: int) -> list[Effect]:
+        if node.state not in (State.RUNNING, State.STARTING):
+            raise Refused(f"node {node.node_id} is {node.state}")
+        node.state = State.PAUSED
+        return [Send(node.node_id, signal.SIGSTOP), Answer(token)]
+
+    def _resume(self, node: Node, token: int) -> list[Effect]:
+        if node.state is not State.PAUSED:
+            raise Refused(f"node {node.node_id} is {node.state}, not paused")
+        node.state = State.RUNNING if node.ready else State.STARTING
+        return [Send(node.node_id, signal.SIGCONT), Answer(token)]
+
+    def give_up(self, token: int) -> None:
+        """Whoever made the request waits no longer."""
+        for entries in self._waiting.values():
+            entries[:] = [entry for entry in entries if entry[0] != token]
+
+    def down(self) -> list[Effect]:
+        """Stop everything: brokers first, for they take leave of a controller."""
+        first = not self.going_down
+        self.going_down = True
+        effects = self._go_down()
+        return effects if first else []
+
+    def end_controllers(self) -> list[Effect]:
+        """Stop what still runs without waiting for brokers."""
+        return [
+            effect
+            for node in self.nodes.values()
+            if node.state in ALIVE and node.state is not State.STOPPING
+            for effect in self._end(node, State.STOPPED)
+        ]
+
+    def kill_all(self) -> list[Effect]:
+        return [
+            effect
+            for node in self.nodes.values()
+            if node.state in ALIVE
+            for effect in self._end(node, State.KILLED)
+        ]
+
+    # --- events -------------------------------------------------------------------------------
+
+    def started(self, node_id: int, pid: int) -> None:
+        """The process is there."""
+        self.nodes[node_id].pid = pid
+
+    def ready(self, node_id: int, facts: Mapping[str, Any]) -> list[Effect]:
+        """The node serves; `facts` are its addresses."""
+        node = self.nodes[node_id]
+        node.ready = True
+        node.facts = dict(facts)
+        if node.state is State.STARTING:
+            node.state = State.RUNNING
+        effects = self._answer(node, "ready", None)
+        if not self.was_ready and all(other.ready for other in self.nodes.values()):
+            self.was_ready = True
+            effects.append(AllReady())
+        return effects
+
+    def refused(self, node_id: int, error: str) -> None:
+        """The node says why it will not start."""
+        self.nodes[node_id].error = error
+
+    def exited(self, node_id: int, code: int) -> list[Effect]:
+        """The process is gone."""
+        node = self.nodes[node_id]
+        effects: list[Effect] = []
+        if node.wanted is not None:
+            node.state = node.wanted
+        else:
+            node.state = State.FAILED
+            ending = f"signal {-code}" if code < 0 else f"exit code {code}"
+            effects.append(Say(f"node {node_id} ended by itself: {node.error or ending}"))
+        node.pid = None
+        node.ready = False
+        node.exit_code = code
+        effects += self._answer(node, "end", None)
+        effects += self._answer(node, "ready", node.error or f"node {node_id} is {node.state}")
+        if self.going_down:
+            effects += self._go_down()
+        return effects
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _launch(self, node: Node) -> list[Effect]:
+        node.state = State.STARTING
+        node.starts += 1
+        node.ready = False
+        node.exit_code = node.error = node.wanted = node.pid = None
+        return [Launch(node.node_id)]
+
+    def _end(self, node: Node, wanted: State) -> list[Effect]:
+        """Bring a process to its end; a kill is never taken back by a later stop."""
+        if node.wanted is not State.KILLED:
+            node.wanted = wanted
+        node.state = State.STOPPING
+        if node.wanted is State.KILLED:
+            return [Send(node.node_id, signal.SIGKILL)]
+        # A process that is paused meets the end only when it goes on.
+        return [Send(node.node_id, signal.SIGTERM), Send(node.node_id, signal.SIGCONT)]
+
+    def _go_down(self) -> list[Effect]:
+        alive = [node for node in self.nodes.values() if node.state in ALIVE]
+        if not alive:
+            return [AllEnded()]
+        plain_brokers = [node for node in alive if not node.is_controller]
+        effects: list[Effect] = []
+        for node in plain_brokers or alive:
+            if node.state is not State.STOPPING:
+                effects += self._end(node, State.STOPPED)
+        return effects
+
+    def _wait(self, node: Node, token: int, what: str) -> None:
+        self._waiting.setdefault(node.node_id, []).append((token, what))
+
+    def _answer(self, node: Node, what: str, error: str | None) -> list[Effect]:
+        entries = self._waiting.get(node.node_id, [])
+        self._waiting[node.node_id] = [entry for entry in entries if entry[1] != what]
+        return [Answer(token, error) for token, kind in entries if kind == what]
