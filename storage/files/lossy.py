@@ -135,6 +135,8 @@ class LossyFiles:
         now_ms: for modification times.
     """
 
+    shared = False
+
     def __init__(
         self,
         backing: Files,

@@ -75,6 +75,8 @@ class MemoryFile:
 class MemoryFiles:
     """A file system in memory. `now_ms` gives the modification times."""
 
+    shared = False
+
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.now_ms = now_ms
         self._inodes: dict[str, _Inode] = {}

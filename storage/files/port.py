@@ -61,6 +61,11 @@ class File(Protocol):
 class Files(Protocol):
     """A file system, or something that behaves like one."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether another process of this machine sees the same files."""
+        ...
+
     def open(self, path: str, create: bool = False) -> File:
         """Raises FileNotFoundError unless the file exists or `create` is set."""
         ...

@@ -238,6 +238,8 @@ class RealFiles:
             at most 4096 (the other half is for sockets).
     """
 
+    shared = True
+
     def __init__(self, fd_budget: int | None = None) -> None:
         self._budget = max(FD_BUDGET_MIN, fd_budget if fd_budget is not None else files_share())
         self._open: OrderedDict[RealFile, None] = OrderedDict()

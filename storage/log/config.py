@@ -7,7 +7,7 @@ so here they are only taken over and typed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 UNLIMITED: Final = -1
@@ -41,6 +41,14 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     cleanup_policy: str = "delete"
     message_timestamp_type: str = "CreateTime"
+    effective_segment_ms: int = field(init=False)
+    """The age at which a segment is closed: early enough to be compacted in time (KIP-354)."""
+
+    def __post_init__(self) -> None:
+        limit_ms = self.segment_ms
+        if self.compacted and self.max_compaction_lag_ms > 0:
+            limit_ms = min(limit_ms, self.max_compaction_lag_ms)
+        object.__setattr__(self, "effective_segment_ms", limit_ms)
 
     @classmethod
     def from_topic_config(cls, mapping: Mapping[str, object]) -> LogConfig:
@@ -49,10 +57,10 @@ class LogConfig:
         Raises ValueError for text that is no number where one is needed.
         """
         known: dict[str, object] = {}
-        for field in fields(cls):
-            value = mapping.get(field.name.replace("_", "."))
+        for each in fields(cls):
+            value = mapping.get(each.name.replace("_", "."))
             if value is not None:
-                known[field.name] = _typed(value, field.type)
+                known[each.name] = _typed(value, each.type)
         return cls(**known)  # type: ignore[arg-type]
 
     @property

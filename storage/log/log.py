@@ -191,6 +191,10 @@ class Log:
         return self.epochs.latest_epoch
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def failure(self) -> BaseException | None:
         """Why the log takes no appends any more."""
         return self._failure
@@ -361,7 +365,7 @@ class Log:
     # Rolling ---------------------------------------------------------------------------------
 
     def _draw_jitter(self) -> int:
-        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        limit = min(self.config.segment_jitter_ms, self.config.effective_segment_ms)
         return self.hooks.roll_jitter_ms(limit) if limit > 0 else 0
 
     def roll(self, base_offset: int | None = None) -> Segment:
@@ -388,7 +392,7 @@ class Log:
             return False
         active = self.segments.active
         now_ms = self._clock.now_ms()
-        due_ms = self.config.segment_ms - self._jitter_ms
+        due_ms = self.config.effective_segment_ms - self._jitter_ms
         if active.size_bytes == 0 or waited_ms(active, -1, now_ms) <= due_ms:
             return False
         self._guard(self.roll)
@@ -443,14 +447,16 @@ class Log:
             where = self._locate(offset, max_bytes, max_offset)
             if where is None:
                 return self._result(b"", offset)
-            truncations = self._truncations
+            generation = self.segments.generation
             try:
                 file = where.segment.log
                 data = await self.files.pread(file, where.size_bytes, where.position)
                 data = complete_first(where, data, min_one_batch, file.pread)
             except OSError as error:
+                if generation != self.segments.generation:
+                    continue  # the segment went while it was being read
                 raise LogFailed(self.directory, error) from error
-            if truncations == self._truncations:
+            if generation == self.segments.generation:
                 return self._result(data, offset)
 
     def is_recent(self, offset: int) -> bool:
@@ -600,6 +606,7 @@ class Log:
         if self._closed:
             return
         self._closed = True
+        self._guard(self.segments.abandon_swap)
         if clean and self._failure is None:
             self._guard(self._finish)
         self._flushed(list(self.snapshots.unflushed))
@@ -757,12 +764,15 @@ class Log:
             self.producers.on_log_start(self.log_start_offset)
         for segment in doomed:
             self.snapshots.remove_oldest_at(segment.base_offset)
-            retired = segment.retire()
-            if self.hooks.discard is not None:
-                self.hooks.discard(self, retired)
-            else:
-                for path in retired:
-                    self.files.unlink(path)
+            self.discard(segment.retire())
+
+    def discard(self, retired: Sequence[str]) -> None:
+        """Have files removed that were renamed out of the log."""
+        if self.hooks.discard is not None:
+            self.hooks.discard(self, retired)
+        else:
+            for path in retired:
+                self.files.unlink(path)
 
 
 def split_directory_name(directory: str) -> tuple[str, int]:

@@ -19,7 +19,7 @@ import posixpath
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from protocol.ids import TopicId, random_uuid
 from runtime.clock import Clock
@@ -34,14 +34,13 @@ from storage.log.checkpoints import (
     CorruptCheckpoint,
     TopicPartition,
     decode_clean_shutdown,
-    decode_offsets,
     encode_clean_shutdown,
-    encode_offsets,
 )
 from storage.log.config import LogConfig
 from storage.log.errors import BadLogDirectory, CorruptLog, LogFailed
 from storage.log.hooks import LogHooks
 from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log
+from storage.log.offset_checkpoint import OffsetCheckpoint
 from storage.log.segment import Segment
 
 PRODUCER_EXPIRY_CHECK_MS: Final = 600_000
@@ -68,6 +67,22 @@ class LoadReport:
     loaded: int = 0
     recovered: int = 0
     problems: list[str] = field(default_factory=list)
+
+
+class LogWatcher(Protocol):
+    """Somebody who works on logs for longer than a moment, and must hear what happens to them."""
+
+    def holds(self, log: Log) -> bool:
+        """Whether its oldest segments must stay for now."""
+        ...
+
+    def truncated(self, log: Log) -> None:
+        """Its end has been cut."""
+        ...
+
+    def removed(self, log: Log) -> None:
+        """It is about to be closed and its folder renamed."""
+        ...
 
 
 class LogManager:
@@ -120,11 +135,12 @@ class LogManager:
         self._discarded: list[tuple[float, int, str]] = []
         self._discard_count = 0
         self._recovery_points_due = False
-        self._written: dict[str, bytes] = {}
+        self._checkpoints: dict[str, OffsetCheckpoint] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._due_ms: dict[str, float] = {}
         self._retention_steps: Iterator[int] | None = None
         self._closed = False
+        self.watcher: LogWatcher | None = None
 
     # Start -----------------------------------------------------------------------------------
 
@@ -142,9 +158,9 @@ class LogManager:
         ]
         live = self._sort_out(names)
         self.report.clean = self._take_clean_marker()
-        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        log_starts = self._read_checkpoint(LOG_START_CHECKPOINT)
-        self._high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        recovery_points = self.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        log_starts = self.read_checkpoint(LOG_START_CHECKPOINT)
+        self._high_watermarks = self.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
         for name, key in live:
             log = Log.open(
                 self.files,
@@ -204,15 +220,20 @@ class LogManager:
         self.files.fsync_dir(self.directory)
         return True
 
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """An offset checkpoint of this directory; empty if there is none that can be read."""
         try:
-            return decode_offsets(self.files.read(posixpath.join(self.directory, name)))
-        except FileNotFoundError:
-            return {}
+            return self._checkpoint(name).read()
         except CorruptCheckpoint as error:
             # Without it recovery reads more, and high watermarks begin at the log start.
             self.report.problems.append(f"{name}: {error}")
             return {}
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        found = self._checkpoints.get(name)
+        if found is None:
+            found = self._checkpoints[name] = OffsetCheckpoint(self.files, self.directory, name)
+        return found
 
     # Logs ------------------------------------------------------------------------------------
 
@@ -242,6 +263,8 @@ class LogManager:
                 log.assign_topic_id(wanted)
             return log
         path = posixpath.join(self.directory, folders.folder_name(topic, partition))
+        for checkpoint in self._checkpoints.values():
+            checkpoint.forget(key, self.logs)
         log = Log.open(
             self.files,
             path,
@@ -283,6 +306,8 @@ class LogManager:
         if log is None:
             return None
         self._rolled.pop(log, None)
+        if self.watcher is not None:
+            self.watcher.removed(log)
         log.close(clean=False)
         name = folders.retired_name(topic, partition, random_uuid(self._rng), suffix)
         target = posixpath.join(self.directory, name)
@@ -302,6 +327,8 @@ class LogManager:
 
     def _truncated(self, log: Log) -> None:
         self._recovery_points_due = True
+        if self.watcher is not None:
+            self.watcher.truncated(log)
 
     def _discard(self, log: Log, paths: Sequence[str]) -> None:
         for path in paths:
@@ -353,7 +380,7 @@ class LogManager:
         """Apply retention, one log per step; yields how many segments went."""
         for key in list(self.logs):
             log = self.logs.get(key)
-            if log is None:
+            if log is None or (self.watcher is not None and self.watcher.holds(log)):
                 continue
             try:
                 yield log.retention(self._clock.now_ms())
@@ -411,23 +438,20 @@ class LogManager:
             # Either value may be on the disk until the write is done.
             log = self.logs[key]
             log.checkpointed_recovery_point = max(log.checkpointed_recovery_point, point)
-        await self._write_checkpoint(RECOVERY_POINT_CHECKPOINT, points)
+        await self.write_checkpoint(RECOVERY_POINT_CHECKPOINT, points)
         for key, point in points.items():
             if key in self.logs:
                 self.logs[key].checkpointed_recovery_point = point
 
     async def checkpoint_log_starts(self) -> None:
-        await self._write_checkpoint(LOG_START_CHECKPOINT, self.log_starts())
+        await self.write_checkpoint(LOG_START_CHECKPOINT, self.log_starts())
 
     async def checkpoint_high_watermarks(self) -> None:
-        await self._write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())
+        await self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())
 
-    async def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        content = encode_offsets(offsets)
-        if self._written.get(name) != content:
-            path = posixpath.join(self.directory, name)
-            await self.files.run(self.files.write_atomic, path, content)
-            self._written[name] = content
+    async def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write an offset checkpoint unless it says just that. Raises OSError."""
+        await self._checkpoint(name).write(offsets)
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         return {key: log.recovery_point for key, log in self.logs.items()}
@@ -467,7 +491,7 @@ class LogManager:
             (LOG_START_CHECKPOINT, self.log_starts()),
             (HIGH_WATERMARK_CHECKPOINT, self.high_watermarks()),
         ):
-            await self._write_checkpoint(name, offsets)
+            await self.write_checkpoint(name, offsets)
         if clean:
             self.files.write_atomic(
                 posixpath.join(self.directory, CLEAN_SHUTDOWN), encode_clean_shutdown(broker_epoch)

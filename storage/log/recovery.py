@@ -8,7 +8,8 @@ log there, later segments go, indexes are written anew.
 What else a crash can leave behind, and what becomes of it:
 
 * `.deleted`, `.cleaned`, `.tmp`: unfinished work, removed. `.swap`: compaction had decided; the
-  segments it replaces are removed and the swap finished.
+  segments it replaces are removed and the swap finished, unless a `.cleaned` file from there on
+  shows that the swap was not complete.
 * Indexes without a .log: removed. A missing index: rebuilt when first needed.
 * A segment that reaches into the next one: its cut (a truncation) did not survive, but what was
   written afterwards did; cut again.
@@ -179,23 +180,17 @@ def _tidy(files: Files, directory: str, found: _Found) -> _Found:
     """Finish or undo what a crash interrupted; returns what is there afterwards."""
     if not (found.leftovers or found.swaps or found.orphans):
         return found
-    # Old segments of a finished compaction may still be there; the swap decides, so the .cleaned
-    # leftovers of an unfinished one go first.
+    swaps = _drop_void_swaps(files, directory, found)
     for name in found.leftovers:
         files.unlink(posixpath.join(directory, name))
-    swapped = sorted(
-        _base_offset(name, posixpath.splitext(posixpath.splitext(name)[0])[0])
-        for name in found.swaps
-        if name.endswith(names.LOG_SUFFIX + names.SWAP_SUFFIX)
-    )
-    for base in swapped:
-        _remove_replaced(files, directory, base, found.logs)
-    for name in found.swaps:
-        target = name[: -len(names.SWAP_SUFFIX)]
-        if _is_of(target, swapped) or target.endswith(names.LOG_SUFFIX):
-            files.rename(posixpath.join(directory, name), posixpath.join(directory, target))
-        else:
-            files.unlink(posixpath.join(directory, name))
+    # The .log of a swap goes first: as long as it is there, files with the plain names are old.
+    swaps.sort(key=lambda name: not name.endswith(names.LOG_SUFFIX + names.SWAP_SUFFIX))
+    for name in swaps:
+        path = posixpath.join(directory, name)
+        target = path[: -len(names.SWAP_SUFFIX)]
+        if target.endswith(names.LOG_SUFFIX):
+            _remove_replaced(files, path, _swap_base(name), found)
+        files.rename(path, target)
     files.fsync_dir(directory)
     again = _by_suffix(files.listdir(directory))
     for name in again.orphans:
@@ -203,25 +198,45 @@ def _tidy(files: Files, directory: str, found: _Found) -> _Found:
     return again
 
 
-def _is_of(name: str, bases: Sequence[int]) -> bool:
-    stem = posixpath.splitext(name)[0]
-    return stem.isdigit() and int(stem) in bases
+def _swap_base(name: str) -> int:
+    """Base offset of `<base>.<suffix>.swap` and `<base>.<suffix>.cleaned`."""
+    return _base_offset(name, name.partition(".")[0])
 
 
-def _remove_replaced(files: Files, directory: str, base: int, logs: Sequence[int]) -> None:
-    """Remove the segments whose offsets the swap file of `base` covers."""
-    path = posixpath.join(directory, file_name(base, names.LOG_SUFFIX + names.SWAP_SUFFIX))
-    swap = files.open(path)
+def _drop_void_swaps(files: Files, directory: str, found: _Found) -> list[str]:
+    """Remove the swaps that were not complete when the crash came; returns the others.
+
+    Files get `.swap` from the last segment of a group to its first, so one that is still `.cleaned`
+    tells that the swaps from there on are not all there; and nothing old was touched yet.
+    """
+    unfinished = min(
+        (_swap_base(name) for name in found.leftovers if name.endswith(names.CLEANED_SUFFIX)),
+        default=MAX_INT64,
+    )
+    void = [name for name in found.swaps if _swap_base(name) >= unfinished]
+    for name in void:
+        files.unlink(posixpath.join(directory, name))
+    if void:
+        # Before the .cleaned files that say so are gone.
+        files.fsync_dir(directory)
+    return [name for name in found.swaps if name not in void]
+
+
+def _remove_replaced(files: Files, swap_path: str, base: int, found: _Found) -> None:
+    """Remove the segments whose offsets the swap file of `base` covers, and indexes left of any."""
+    swap = files.open(swap_path)
     last = base
     for header, _ in BatchScan(swap, 0, swap.size()):
         last = header.last_offset
     swap.close()
-    for old in logs:
-        if base <= old <= last:
-            for suffix in (*names.INDEX_SUFFIXES, names.LOG_SUFFIX):
-                old_path = posixpath.join(directory, file_name(old, suffix))
-                if files.exists(old_path):
-                    files.unlink(old_path)
+    orphans = {_swap_base(name) for name in found.orphans}
+    for old in sorted(orphans.union(found.logs)):
+        if not base <= old <= last:
+            continue
+        for suffix in (*names.INDEX_SUFFIXES, names.LOG_SUFFIX):
+            old_path = posixpath.join(posixpath.dirname(swap_path), file_name(old, suffix))
+            if files.exists(old_path):
+                files.unlink(old_path)
 
 
 # Segments ------------------------------------------------------------------------------------

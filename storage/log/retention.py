@@ -47,10 +47,12 @@ def _by_time(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> int
     if limit_ms < 0:
         return 0
     count = 0
-    for segment in segments:
+    for at, segment in enumerate(segments):
+        if segment.size_bytes == 0:
+            continue  # compaction left nothing of it: it goes with the next one
         if now_ms - segment.largest_timestamp_ms() <= limit_ms:
             break
-        count += 1
+        count = at + 1
     return count
 
 

@@ -86,7 +86,10 @@ class BatchScan:
 
     def batch(self, header: BatchHeader) -> bytes:
         """All bytes of the batch that was just yielded."""
-        return self._file.pread(header.size_bytes, self.position)
+        at, size = self.position - self._data_at, header.size_bytes
+        if at + size <= len(self._data):
+            return self._data[at : at + size]
+        return self._file.pread(size, self.position)
 
     def _judge(self, header: BatchHeader, position: int) -> str | None:
         if header.magic != MAGIC or header.batch_length < LENGTH_MIN:

@@ -43,18 +43,26 @@ class Segment:
 
     __slots__ = (
         "_config", "_files", "_first_timestamp_ms", "_index_full", "_indexes_ready", "_log",
-        "_max_timestamp", "_since_index_bytes", "_size", "base_offset", "created_ms",
+        "_max_timestamp", "_since_index_bytes", "_size", "_suffix", "base_offset", "created_ms",
         "offset_index", "prefix", "time_index", "txn_index",
     )  # fmt: skip
 
     def __init__(
-        self, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        created_ms: int,
+        suffix: str = "",
     ) -> None:
+        """`suffix` is what every file name carries while the segment is not part of a log yet."""
         self.base_offset = base_offset
         self.prefix = f"{directory}/{base_offset:020d}"
         self.created_ms = created_ms
         self._files = files
         self._config = config
+        self._suffix = suffix
         self._log: File | None = None
         self._size = -1
         self._since_index_bytes = 0
@@ -63,17 +71,23 @@ class Segment:
         self._indexes_ready = False
         self._index_full = False
         limit = config.segment_index_bytes
-        self.offset_index = OffsetIndex(files, self.prefix + INDEX_SUFFIX, base_offset, limit)
-        self.time_index = TimeIndex(files, self.prefix + TIME_INDEX_SUFFIX, base_offset, limit)
-        self.txn_index = TxnIndex(files, self.prefix + TXN_INDEX_SUFFIX)
+        self.offset_index = OffsetIndex(files, self._path(INDEX_SUFFIX), base_offset, limit)
+        self.time_index = TimeIndex(files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
+        self.txn_index = TxnIndex(files, self._path(TXN_INDEX_SUFFIX))
 
     @classmethod
     def create(
-        cls, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int
+        cls,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        created_ms: int,
+        suffix: str = "",
     ) -> Segment:
         """A new, empty segment; whatever the files held is dropped."""
-        segment = cls(files, directory, base_offset, config, created_ms)
-        segment._log = files.open(segment.prefix + LOG_SUFFIX, create=True)
+        segment = cls(files, directory, base_offset, config, created_ms, suffix)
+        segment._log = files.open(segment._path(LOG_SUFFIX), create=True)
         if segment._log.size():
             segment._log.truncate(0)
         segment._size = 0
@@ -89,16 +103,19 @@ class Segment:
 
     # Files -----------------------------------------------------------------------------------
 
+    def _path(self, suffix: str) -> str:
+        return self.prefix + suffix + self._suffix
+
     @property
     def log(self) -> File:
         if self._log is None:
-            self._log = self._files.open(self.prefix + LOG_SUFFIX)
+            self._log = self._files.open(self._path(LOG_SUFFIX))
         return self._log
 
     @property
     def size_bytes(self) -> int:
         if self._size < 0:
-            self._size = self._files.size(self.prefix + LOG_SUFFIX)
+            self._size = self._files.size(self._path(LOG_SUFFIX))
         return self._size
 
     def open_files(self) -> list[File]:
@@ -145,7 +162,7 @@ class Segment:
 
     def paths(self) -> list[str]:
         """The segment's files that exist, the .log last: without it the rest are orphans."""
-        candidates = [self.prefix + suffix for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX)]
+        candidates = [self._path(suffix) for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX)]
         return [path for path in candidates if self._files.exists(path)]
 
     def delete(self) -> None:
@@ -244,7 +261,7 @@ class Segment:
         timestamp_ms, _ = self.max_timestamp()
         if timestamp_ms >= 0:
             return timestamp_ms
-        return self._files.modified_ms(self.prefix + LOG_SUFFIX)
+        return self._files.modified_ms(self._path(LOG_SUFFIX))
 
     # Finding ---------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ index interval.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from protocol.batch.header import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
@@ -43,7 +43,9 @@ class ReadResult(NamedTuple):
 class Segments:
     """At least one segment, the last one writable."""
 
-    __slots__ = ("_bases", "_boundaries", "_segments", "directory", "files")
+    __slots__ = (
+        "_bases", "_boundaries", "_segments", "_swapping", "directory", "files", "generation",
+    )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, segments: list[Segment]) -> None:
         self.files = files
@@ -51,6 +53,9 @@ class Segments:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._boundaries: dict[int, int] = {}
+        self._swapping: list[str] = []
+        self.generation = 0
+        """Grows when segments go: a file that was looked up before may be closed by now."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -108,6 +113,8 @@ class Segments:
     def cut(self, offset: int) -> int:
         """Drop `offset` and everything after it, whole batches; returns the next free offset."""
         self._boundaries.clear()
+        self.abandon_swap()
+        self.generation += 1
         if self.drop_from(bisect_right(self._bases, offset)):
             # Durable before the cut, or a crash could leave a hole between two segments.
             self.files.fsync_dir(self.directory)
@@ -116,6 +123,8 @@ class Segments:
     def drop_from(self, keep: int) -> bool:
         """Remove the files of all segments but the first `keep`, the last one first."""
         self._boundaries.clear()
+        self.abandon_swap()
+        self.generation += 1
         doomed = self._segments[keep:]
         for segment in reversed(doomed):
             segment.delete()
@@ -125,10 +134,49 @@ class Segments:
 
     def take_oldest(self, count: int) -> list[Segment]:
         """Take segments out of the list; their files stay for the caller to retire."""
+        self.abandon_swap()
+        self.generation += 1
         taken = self._segments[:count]
         del self._segments[:count]
         del self._bases[:count]
         return taken
+
+    # Replacing -------------------------------------------------------------------------------
+
+    def begin_swap(self, paths: Sequence[str]) -> None:
+        """These files are about to take the place of segments; a start would now finish that."""
+        self._swapping = list(paths)
+
+    def abandon_swap(self) -> None:
+        """What was to be replaced changes or goes: the files that were to come must go first."""
+        paths, self._swapping = self._swapping, []
+        for path in paths:
+            if self.files.exists(path):
+                self.files.unlink(path)
+        if paths:
+            self.files.fsync_dir(self.directory)
+
+    def is_swapping(self, paths: Sequence[str]) -> bool:
+        return self._swapping == list(paths)
+
+    def commit_swap(self) -> None:
+        """Old files change their names from here on: there is no way back."""
+        self._swapping = []
+        self.generation += 1
+
+    def find_closed(self, bases: Sequence[int]) -> list[Segment] | None:
+        """The segments with these base offsets if they are there, neighbours, and closed."""
+        at = bisect_left(self._bases, bases[0])
+        end = at + len(bases)
+        if end >= len(self._bases) or self._bases[at:end] != list(bases):
+            return None
+        return self._segments[at:end]
+
+    def replace(self, old: Sequence[Segment], produced: Sequence[Segment]) -> None:
+        """Put `produced` where `old`, neighbours, were."""
+        at = self._segments.index(old[0])
+        self._segments[at : at + len(old)] = produced
+        self._bases[at : at + len(old)] = [segment.base_offset for segment in produced]
 
     def unflushed_files(self, recovery_point: int) -> list[File]:
         """The open files that may hold unflushed bytes of offsets above the recovery point."""

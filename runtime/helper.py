@@ -1,0 +1,183 @@
+"""A helper process: CPU-heavy work away from the event loop, and away from its interpreter lock.
+
+A thread that walks records holds the lock for most of its time, and each request then waits for it
+(5 ms at a switch); a process costs a start of a tenth of a second and nothing afterwards. It is
+started at the first task and ends with `close`, or when its parent does.
+
+A task is a function on module level that takes one argument and yields results; argument and
+results are pickled (both ends are our own, on a private pipe). Only files that are really on the
+disk are shared: work on anything else belongs on the loop.
+
+The helper runs at a lower priority than its parent: its work can wait, requests cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import os
+import pickle
+import queue
+import signal
+import struct
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Any, BinaryIO, Final, TypeVar
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+NICENESS: Final = 10
+FRAME_BYTES_MAX: Final = 1 << 28
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import runtime.helper as h; h.main()"
+)
+_length = struct.Struct(">I")
+_ITEM, _END, _ERROR = 0, 1, 2
+
+
+class HelperFailed(Exception):
+    """The task raised something it does not promise, or the process ended."""
+
+
+class HelperStopped(HelperFailed):
+    """`stop` ended the process while the task ran."""
+
+
+class HelperProcess:
+    """At most one process, which does one task at a time."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopped = False
+        self.starts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process."""
+        return None if self._process is None else self._process.pid
+
+    async def run(self, task: Callable[[A], Iterable[R]], argument: A) -> AsyncGenerator[R, None]:
+        """The results of `task(argument)` as they come.
+
+        Raises:
+            HelperFailed: see there. The next run starts a new process.
+            OSError: no process can be started.
+        """
+        self._stopped = False
+        process = await self._start()
+        assert process.stdin is not None and process.stdout is not None
+        finished = False
+        try:
+            process.stdin.write(_frame((task.__module__, task.__qualname__, argument)))
+            await process.stdin.drain()
+            while True:
+                kind, content = await _receive(process.stdout)
+                if kind == _END:
+                    finished = True
+                    return
+                if kind == _ERROR:
+                    raise HelperFailed(content)
+                yield content
+        except (EOFError, ConnectionError):
+            raise self._ended() from None
+        finally:
+            if not finished:
+                # A task that nobody listens to any more is of no use, nor is what it sends.
+                await self.close()
+
+    def stop(self) -> None:
+        """End the process at once; a running task's `run` raises HelperStopped."""
+        self._stopped = True
+        self._kill()
+
+    async def close(self) -> None:
+        """End the process, if there is one, and wait until it has ended."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._kill(process)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        await process.stdout.read()
+        await process.wait()
+
+    def _ended(self) -> HelperFailed:
+        if self._stopped:
+            return HelperStopped("the helper process was stopped")
+        return HelperFailed("the helper process ended in the middle of a task")
+
+    def _kill(self, process: asyncio.subprocess.Process | None = None) -> None:
+        process = process or self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        if self._process is not None and self._process.returncode is not None:
+            await self.close()
+        if self._process is None:
+            self.starts += 1
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-E", "-c", _START, json.dumps(sys.path),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+        return self._process
+
+
+def _frame(content: Any) -> bytes:
+    body = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+    return _length.pack(len(body)) + body
+
+
+async def _receive(stream: asyncio.StreamReader) -> tuple[int, Any]:
+    (size,) = _length.unpack(await stream.readexactly(_length.size))
+    kind, content = pickle.loads(await stream.readexactly(size))
+    return kind, content
+
+
+# In the helper -------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Do tasks from standard input until it ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whoever prints must not break the frames
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which will end us
+    with contextlib.suppress(OSError):
+        os.nice(NICENESS)
+    tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
+    while True:
+        module, name, argument = tasks.get()
+        _do(module, name, argument, answers)
+
+
+def _listen(tasks: queue.SimpleQueue[Any]) -> None:
+    """Take tasks in; the end of the pipe is the parent's, and must end a running task too."""
+    requests = sys.stdin.buffer
+    while True:
+        head = requests.read(_length.size)
+        if len(head) < _length.size:
+            os._exit(0)
+        (size,) = _length.unpack(head)
+        tasks.put(pickle.loads(requests.read(size)))
+
+
+def _do(module: str, name: str, argument: Any, answers: BinaryIO) -> None:
+    def answer(kind: int, content: Any) -> None:
+        answers.write(_frame((kind, content)))
+        answers.flush()
+
+    try:
+        for item in getattr(importlib.import_module(module), name)(argument):
+            answer(_ITEM, item)
+    except BrokenPipeError:
+        os._exit(0)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the parent must hear of it
+        answer(_ERROR, f"{type(error).__name__}: {error}")
+    else:
+        answer(_END, None)

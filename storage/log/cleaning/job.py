@@ -1,0 +1,281 @@
+"""One round over one log: from closed segments to `.cleaned` files beside them.
+
+`steps` only reads the log and writes new files, so it may run in another process while the log is
+appended to and read. Every file it writes is on the disk before it tells of it. What it was given
+is a description of the log at one moment; if that has changed, whoever started it drops the result.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from protocol.batch.header import BatchHeader, parse_header
+from protocol.errors import ApiError, ProtocolError
+from storage.files import Files
+from storage.log.cleaning.key_offsets import KeyOffsets
+from storage.log.cleaning.plan import grouped
+from storage.log.cleaning.rewrite import LastBatch, Rewriter, RewriteStats, collect
+from storage.log.cleaning.transactions import Transactions
+from storage.log.config import MAX_SEGMENT_BYTES, LogConfig
+from storage.log.errors import CorruptLog
+from storage.log.indexes import AbortedTxn
+from storage.log.scan import BatchScan
+from storage.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment, file_name
+
+WRITE_BYTES: Final = 1 << 20
+STEP_BYTES: Final = 256 << 10
+"""Bytes between two steps: what a step costs is a few milliseconds for usual records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A closed segment as it was when the round began."""
+
+    base_offset: int
+    size_bytes: int
+    index_bytes: int
+    time_index_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningJob:
+    """What a round needs to know.
+
+    Attributes:
+        sources: the closed segments up to `end_offset`, from the log's first one on.
+        first_dirty: where the map of keys begins.
+        end_offset: where the last source ends.
+        aborted: the aborted transactions that overlap the sources.
+        active: the producers that the log remembers.
+    """
+
+    directory: str
+    config: LogConfig
+    sources: Sequence[Source]
+    first_dirty: int
+    end_offset: int
+    now_ms: int
+    aborted: Sequence[AbortedTxn]
+    active: Mapping[int, LastBatch]
+    map_bytes: int
+    map_load_factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """Bytes were read or written; nothing to act on."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """The files of one group are written: `produced` replace `replaced`, both base offsets."""
+
+    replaced: Sequence[int]
+    produced: Sequence[int]
+
+
+@dataclass(slots=True)
+class Finished:
+    """The round is over; everything below `end_offset` is clean."""
+
+    end_offset: int
+    map_utilization: float
+    bytes_read: int = 0
+    bytes_written: int = 0
+    rewrite: RewriteStats = field(default_factory=RewriteStats)
+
+
+UNREADABLE: Final = (ValueError, ProtocolError, ApiError)
+"""What records that cannot be read raise."""
+
+Step: TypeAlias = Worked | Cleaned | Finished
+
+
+def steps(files: Files, job: CleaningJob) -> Iterator[Step]:
+    """Do the round, a step at a time.
+
+    Raises:
+        CorruptLog: batches or records that cannot be read; the round is given up.
+        OSError.
+    """
+    newest = KeyOffsets(job.map_bytes, job.map_load_factor)
+    yield from _collect_keys(files, job, newest)
+    end_offset = max(newest.latest_offset + 1, job.first_dirty)
+    done = Finished(end_offset, newest.utilization)
+    rewriter = Rewriter(
+        newest=newest,
+        transactions=Transactions(job.aborted),
+        active=job.active,
+        end_offset=end_offset,
+        now_ms=job.now_ms,
+        delete_retention_ms=job.config.delete_retention_ms,
+        stats=done.rewrite,
+    )
+    taken = [source for source in job.sources if source.base_offset < end_offset]
+    groups = grouped(
+        taken,
+        _end_of(job, taken[-1]) if taken else end_offset,
+        segment_bytes=job.config.segment_bytes,
+        index_bytes=job.config.segment_index_bytes,
+    )
+    for group in groups:
+        yield from _rewrite_group(files, job, group, rewriter, done)
+    yield done
+
+
+def _end_of(job: CleaningJob, source: Source) -> int:
+    """Where a source ends: where the next one begins."""
+    later = [other.base_offset for other in job.sources if other.base_offset > source.base_offset]
+    return min(later, default=job.end_offset)
+
+
+# Reading -------------------------------------------------------------------------------------
+
+
+class _Batches:
+    """The batches of one source with their bytes; anything but whole, right ones is CorruptLog."""
+
+    def __init__(self, files: Files, directory: str, source: Source) -> None:
+        self.path = posixpath.join(directory, file_name(source.base_offset, LOG_SUFFIX))
+        self._file = files.open(self.path)
+        self._scan = BatchScan(
+            self._file, 0, source.size_bytes, check_crc=True, next_offset=source.base_offset
+        )
+
+    def __iter__(self) -> Iterator[tuple[BatchHeader, bytes]]:
+        try:
+            for header, _ in self._scan:
+                yield header, self._scan.batch(header)
+            if self._scan.problem is not None:
+                raise self.broken(self._scan.problem)
+        finally:
+            self._file.close()
+
+    def broken(self, problem: object) -> CorruptLog:
+        """What to raise for the present batch."""
+        return CorruptLog(f"{self.path} at {self._scan.position}: {problem}")
+
+
+def _collect_keys(files: Files, job: CleaningJob, newest: KeyOffsets) -> Iterator[Worked]:
+    """Fill the map from the first dirty offset on, until the sources or the map end."""
+    first = job.first_dirty
+    transactions = Transactions(txn for txn in job.aborted if txn.last_offset >= first)
+    worked = 0
+    for source in job.sources:
+        end = _end_of(job, source)
+        if end <= first:
+            continue
+        batches = _Batches(files, job.directory, source)
+        for header, batch in batches:
+            if newest.is_full:
+                return
+            try:
+                collect(batch, header, transactions, newest, first)
+            except UNREADABLE as error:
+                raise batches.broken(error) from error
+            if header.last_offset >= first:
+                newest.reaches(header.last_offset)
+            worked += len(batch)
+            if worked >= STEP_BYTES:
+                yield Worked(worked)
+                worked = 0
+        newest.reaches(end - 1)
+    yield Worked(worked)
+
+
+# Writing -------------------------------------------------------------------------------------
+
+
+class _Output:
+    """The `.cleaned` segments of one group: one, unless something does not fit."""
+
+    def __init__(self, files: Files, job: CleaningJob, base_offset: int) -> None:
+        self._files = files
+        self._job = job
+        self._parts: list[bytes] = []
+        self._headers: list[BatchHeader] = []
+        self._pending_bytes = 0
+        self._segment = self._begin(base_offset)
+        self.produced = [base_offset]
+
+    def _begin(self, base_offset: int) -> Segment:
+        job = self._job
+        return Segment.create(
+            self._files, job.directory, base_offset, job.config, job.now_ms, CLEANED_SUFFIX
+        )
+
+    def add(self, batch: bytes) -> None:
+        header = parse_header(batch)
+        if not self._fits(header, len(batch)):
+            self.finish()
+            self._segment = self._begin(header.base_offset)
+            self.produced.append(header.base_offset)
+        self._parts.append(batch)
+        self._headers.append(header)
+        self._pending_bytes += len(batch)
+        if self._pending_bytes >= WRITE_BYTES:
+            self.write()
+
+    def _fits(self, header: BatchHeader, size_bytes: int) -> bool:
+        held = self._segment.size_bytes + self._pending_bytes
+        return self._segment.fits_relative(header.last_offset) and (
+            held == 0 or held + size_bytes <= MAX_SEGMENT_BYTES
+        )
+
+    def write(self) -> None:
+        """Bring what is pending to the file."""
+        if not self._parts:
+            return
+        position = self._segment.log.append_many(self._parts)
+        for header in self._headers:
+            size = header.size_bytes
+            self._segment.note(header.last_offset, position, size, header.max_timestamp)
+            position += size
+        self._parts, self._headers, self._pending_bytes = [], [], 0
+
+    def note_aborted(self, aborted: list[AbortedTxn]) -> None:
+        """Keep these entries in the transaction index."""
+        for entry in aborted:
+            self._segment.txn_index.append(entry)
+        aborted.clear()
+
+    def finish(self) -> None:
+        """Everything to the disk."""
+        self.write()
+        self._segment.seal()
+        for file in self._segment.open_files():
+            self._files.fsync(file)
+        self._segment.close()
+
+
+def _rewrite_group(
+    files: Files, job: CleaningJob, group: Sequence[Source], rewriter: Rewriter, done: Finished
+) -> Iterator[Step]:
+    output = _Output(files, job, group[0].base_offset)
+    worked = 0
+    for source in group:
+        batches = _Batches(files, job.directory, source)
+        for header, batch in batches:
+            try:
+                kept = rewriter.remains(batch, header)
+            except UNREADABLE as error:
+                raise batches.broken(error) from error
+            done.bytes_read += len(batch)
+            worked += len(batch)
+            if kept is not None:
+                done.bytes_written += len(kept)
+                worked += len(kept)
+                output.add(kept)
+            if rewriter.transactions.kept_entries:
+                output.note_aborted(rewriter.transactions.kept_entries)
+            if worked >= STEP_BYTES:
+                yield Worked(worked)
+                worked = 0
+    output.finish()
+    yield Worked(worked)
+    yield Cleaned([source.base_offset for source in group], output.produced)

@@ -1,0 +1,164 @@
+"""What remains of one batch: all of it, some of its records, its empty frame, or nothing.
+
+Offsets never change. A batch that loses records keeps base offset, last offset delta, epoch and
+producer fields, and its records keep their bytes; length, count, highest timestamp and CRC follow.
+An empty frame stays where the batch is the last one of an active producer, whose sequence must
+survive a rebuild of the producer state, or where the round ends, so that the last offset is still
+told by a batch.
+
+Tombstones and idle transaction markers get a delete horizon in the first round that keeps them
+(now plus `delete.retention.ms`, stored in the place of the base timestamp, KIP-534) and go in the
+first round after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.batch.control import ControlType, read_control_type
+from protocol.batch.header import DELETE_HORIZON_BIT, NO_TIMESTAMP, BatchHeader
+from protocol.batch.records import assemble, read_batch, rebuild_batch, records_payload
+from protocol.compression import Codec
+from storage.log.cleaning.key_offsets import KeyOffsets
+from storage.log.cleaning.transactions import Transactions
+from storage.log.cleaning.walk import collect_keys, judge
+
+
+class LastBatch(NamedTuple):
+    """Where an active producer stands."""
+
+    last_offset: int | None
+    """Of its last batch of records; None if only markers of it are known."""
+    epoch: int
+
+
+@dataclass(slots=True)
+class RewriteStats:
+    """What went through, for the log line and the metrics."""
+
+    batches_read: int = 0
+    batches_kept: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Rewriter:
+    """Judges the batches of one round, in offset order from the log's start.
+
+    Attributes:
+        newest: key -> offset of the round.
+        end_offset: where the round ends; records from here on stay as they are.
+    """
+
+    newest: KeyOffsets
+    transactions: Transactions
+    active: Mapping[int, LastBatch]
+    end_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    stats: RewriteStats = field(default_factory=RewriteStats)
+
+    def remains(self, batch: bytes, header: BatchHeader) -> bytes | None:
+        """What is written in place of `batch`; `batch` itself if nothing changes.
+
+        Raises ValueError or ProtocolError for records that cannot be read, ApiError for broken
+        compression.
+        """
+        self.stats.batches_read += 1
+        self.stats.records_read += header.record_count
+        kept = self._control(batch, header) if header.is_control else self._data(batch, header)
+        if kept is None and self._frame_stays(header):
+            kept = _frame(header)
+        if kept is not None:
+            self.stats.batches_kept += 1
+        return kept
+
+    def _frame_stays(self, header: BatchHeader) -> bool:
+        if header.next_offset == self.end_offset:
+            return True
+        last = self.active.get(header.producer_id) if header.has_producer_id else None
+        if last is None:
+            return False
+        if last.last_offset is None:
+            return header.is_control and header.producer_epoch == last.epoch
+        return header.last_offset == last.last_offset
+
+    def _is_ripe(self, header: BatchHeader) -> bool:
+        """Whether a delete horizon is set and over."""
+        return header.has_delete_horizon and header.base_timestamp <= self.now_ms
+
+    # Records ---------------------------------------------------------------------------------
+
+    def _data(self, batch: bytes, header: BatchHeader) -> bytes | None:
+        if self.transactions.records_are_aborted(header) or not header.record_count:
+            return None
+        payload = records_payload(batch, 0, header)
+        judged = judge(payload, header, self.newest, keep_tombstones=not self._is_ripe(header))
+        count = len(judged.offsets)
+        self.stats.records_kept += count
+        if not count:
+            return None
+        if judged.tombstones and not header.has_delete_horizon:
+            return self._with_horizon(batch, header, judged.offsets)
+        if count == header.record_count:
+            return batch
+        fields = BatchHeader(*header.fields())
+        fields.record_count = count
+        fields.max_timestamp = judged.max_timestamp
+        kept = b"".join([payload[start:end] for start, end in judged.runs])
+        return assemble(fields, kept, header.compression)
+
+    def _with_horizon(self, batch: bytes, header: BatchHeader, offsets: list[int]) -> bytes:
+        """The batch with a delete horizon, which every timestamp is then told relative to."""
+        stay = set(offsets)
+        records = [record for record in read_batch(batch, 0, header) if record.offset in stay]
+        return rebuild_batch(
+            header, records, delete_horizon_ms=self.now_ms + self.delete_retention_ms
+        )
+
+    # Markers ---------------------------------------------------------------------------------
+
+    def _control(self, batch: bytes, header: BatchHeader) -> bytes | None:
+        records = list(read_batch(batch, 0, header))
+        kind = read_control_type(records[0].key) if records else None
+        if kind not in (ControlType.ABORT, ControlType.COMMIT, None):
+            idle = False
+        else:
+            commit = None if kind is None else kind == ControlType.COMMIT
+            idle = self.transactions.marker_is_idle(header, commit)
+        if not records or (idle and self._is_ripe(header)):
+            return None
+        self.stats.records_kept += len(records)
+        if idle and not header.has_delete_horizon:
+            horizon_ms = self.now_ms + self.delete_retention_ms
+            return rebuild_batch(header, records, delete_horizon_ms=horizon_ms)
+        return batch
+
+
+def _frame(header: BatchHeader) -> bytes:
+    """The batch without a record."""
+    fields = BatchHeader(*header.fields())
+    fields.record_count = 0
+    fields.base_timestamp = NO_TIMESTAMP
+    fields.attributes &= ~DELETE_HORIZON_BIT
+    return assemble(fields, b"", Codec.NONE)
+
+
+def collect(
+    batch: bytes, header: BatchHeader, transactions: Transactions, into: KeyOffsets, first: int
+) -> None:
+    """Take one batch of the dirty section into the map.
+
+    Records of aborted transactions do not count: they would oust what they never replaced. Raises
+    as `Rewriter.remains` does.
+    """
+    if header.is_control:
+        marker = next(read_batch(batch, 0, header), None)
+        kind = None if marker is None else read_control_type(marker.key)
+        if kind in (ControlType.ABORT, ControlType.COMMIT):
+            transactions.marker_is_idle(header, kind == ControlType.COMMIT)
+    elif not transactions.records_are_aborted(header) and header.last_offset >= first:
+        collect_keys(records_payload(batch, 0, header), header, into, first)

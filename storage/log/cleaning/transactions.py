@@ -1,0 +1,77 @@
+"""Transactions as the cleaner meets them: batch by batch, in offset order.
+
+Data of an aborted transaction goes at once. A marker must not go while a record of its transaction
+is left (KAFKA-13727): a reader would take the rest for part of a later transaction. So a marker may
+go only when a walk from the log's start has met no batch of its transaction, not even an emptied
+one that is kept for its producer's sake.
+
+What the walk knows of aborted transactions comes from the transaction indexes, and must reach as
+far as the walk does. The entry of a transaction whose records were met goes into the new index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from protocol.batch.header import BatchHeader
+from storage.log.indexes import AbortedTxn
+
+
+class _Aborted:
+    __slots__ = ("entry", "met_records")
+
+    def __init__(self, entry: AbortedTxn) -> None:
+        self.entry = entry
+        self.met_records = False
+
+
+class Transactions:
+    """One walk's view. `aborted` are those that end at or behind the walk's first offset."""
+
+    __slots__ = ("_aborted_ahead", "_committed", "_open_aborted", "kept_entries")
+
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
+        self._aborted_ahead = sorted(aborted, key=lambda txn: txn.first_offset, reverse=True)
+        self._open_aborted: dict[int, _Aborted] = {}
+        self._committed: set[int] = set()
+        self.kept_entries: list[AbortedTxn] = []
+        """For the new transaction index; whoever writes it takes them out."""
+
+    def records_are_aborted(self, header: BatchHeader) -> bool:
+        """Pass a batch of records; whether they belong to an aborted transaction."""
+        self._reach(header.last_offset)
+        if not header.is_transactional:
+            return False
+        aborted = self._open_aborted.get(header.producer_id)
+        if aborted is not None:
+            aborted.met_records = True
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def marker_is_idle(self, header: BatchHeader, commit: bool | None) -> bool:
+        """Pass a control batch; whether its transaction has no batch left.
+
+        `commit` is what the marker says, None for a batch whose marker is gone already. Other
+        control batches than markers are the caller's business.
+        """
+        self._reach(header.last_offset)
+        producer_id = header.producer_id
+        if commit is None:
+            return True
+        if commit:
+            idle = producer_id not in self._committed
+            self._committed.discard(producer_id)
+            return idle
+        aborted = self._open_aborted.pop(producer_id, None)
+        if aborted is None or not aborted.met_records:
+            return True
+        self.kept_entries.append(aborted.entry)
+        return False
+
+    def _reach(self, offset: int) -> None:
+        """Open the aborted transactions that begin up to `offset`."""
+        ahead = self._aborted_ahead
+        while ahead and ahead[-1].first_offset <= offset:
+            entry = ahead.pop()
+            self._open_aborted.setdefault(entry.producer_id, _Aborted(entry))

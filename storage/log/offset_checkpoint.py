@@ -1,0 +1,74 @@
+"""An offset checkpoint of the log directory as a file: read at the start, replaced from then on.
+
+Content is written in a worker under a name of its own; the loop then renames it, unless something
+newer was written meanwhile. So an older content never comes after a newer one.
+
+The file's lines name topic and partition, no topic id: a line that outlives its log would be taken
+for one about the next log of that name, which then would begin beyond its records, or be trusted
+where it has to be recovered. Whoever makes a log has its name forgotten first.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Container, Mapping
+
+from storage.files import Files
+from storage.log.checkpoints import TopicPartition, decode_offsets, encode_offsets
+
+
+class OffsetCheckpoint:
+    """See the module. `name` is one of `storage.log.checkpoints`."""
+
+    def __init__(self, files: Files, directory: str, name: str) -> None:
+        self.name = name
+        self._files = files
+        self._directory = directory
+        self._path = posixpath.join(directory, name)
+        self._offsets: dict[TopicPartition, int] = {}
+        # What a crash could leave: while a write is under way, the old content or the new.
+        self._keys: set[TopicPartition] = set()
+        self._content: bytes | None = None
+        self._version = 0
+
+    def read(self) -> dict[TopicPartition, int]:
+        """What the file says; nothing if there is none. Raises CorruptCheckpoint, OSError."""
+        try:
+            self._offsets = decode_offsets(self._files.read(self._path))
+        except FileNotFoundError:
+            return {}
+        self._keys = set(self._offsets)
+        return dict(self._offsets)
+
+    async def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the content, durably, unless something newer comes first. Raises OSError."""
+        content = encode_offsets(offsets)
+        if content == self._content:
+            return
+        self._version += 1
+        version, own = self._version, f"{self._path}.{self._version}.tmp"
+        offsets = dict(offsets)
+        self._keys.update(offsets)
+        await self._files.run(self._files.write_atomic, own, content)
+        if version != self._version:
+            self._files.unlink(own)
+            return
+        self._files.rename(own, self._path)
+        self._content, self._offsets = content, offsets
+        await self._files.run(self._files.fsync_dir, self._directory)
+        if version == self._version:
+            self._keys = set(offsets)
+
+    def forget(self, key: TopicPartition, live: Container[TopicPartition]) -> None:
+        """See to it that no line tells of `key`, which is not live, whenever a crash comes.
+
+        Blocking if there may be one, which is rare: the usual writes leave out what is no more.
+        Raises OSError.
+        """
+        if key not in self._keys:
+            return
+        self._version += 1
+        offsets = {each: offset for each, offset in self._offsets.items() if each in live}
+        content = encode_offsets(offsets)
+        self._files.write_atomic(self._path, content)
+        self._content, self._offsets, self._keys = content, offsets, set(offsets)
