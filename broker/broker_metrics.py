@@ -2,32 +2,94 @@
 
 Names are those that Strimzi's JMX rules give Kafka's MBeans. `kraftbox.metrics.partitions` decides
 whether series per partition are written: for every replica, for those led here, or not at all.
+
+Thousands of partitions take more time than the loop may be kept for: they are added up with
+pauses, and their own series are generated while they are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from broker.context import BrokerContext
 from broker.lifecycle import BrokerLifecycle
 from broker.replication.partition import Partition, PartitionCounters, Role
-from runtime.metrics import Family, Kind, Sample
+from broker.replication.waits import FetchWait, ProduceWait
+from runtime.metrics import Family, Sample, rendered, single
 
 _TOPIC_COUNTERS: Final = (
     ("bytesin", "bytes_in", "Bytes appended by producers"),
     ("bytesout", "bytes_out", "Bytes read by consumers"),
     ("messagesin", "messages_in", "Records appended by producers"),
     ("totalproducerequests", "produces", "Produce requests, per partition named"),
-    ("totalfetchrequests", "fetches", "Fetches that returned records, per partition"),
+    ("totalfetchrequests", "fetches", "Reads on behalf of fetches, per partition"),
     ("failedproducerequests", "failed_produces", "Produce requests that failed, per partition"),
     ("failedfetchrequests", "failed_fetches", "Fetches that failed, per partition"),
     ("bytesrejected", "bytes_rejected", "Bytes that producers sent in vain"),
     ("replicationbytesout", "replication_bytes_out", "Bytes read by followers"),
 )
 
+_PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
+    ("kafka_log_log_size", "Bytes of the log", lambda p: p.log.size_bytes),
+    ("kafka_log_log_logstartoffset", "First offset", lambda p: p.log.log_start_offset),
+    ("kafka_log_log_logendoffset", "Next offset", lambda p: p.log.log_end_offset),
+    ("kafka_log_log_numlogsegments", "Segments", lambda p: len(p.log.segments)),
+)
+
+_CLUSTER: Final = "kafka_cluster_partition_"
+_LEADER_GAUGES: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
+    ("underreplicated", "1 if in-sync replicas are missing", lambda p: p.under_replicated),
+    (
+        "underminisr",
+        "1 if there are fewer in-sync replicas than the minimum",
+        lambda p: p.under_min_isr,
+    ),
+    ("atminisr", "1 if one more loss falls below the minimum", lambda p: p.at_min_isr),
+    ("replicascount", "Replicas", lambda p: len(p.replicas)),
+    ("insyncreplicascount", "In-sync replicas", lambda p: len(p.isr)),
+    (
+        "laststableoffsetlag",
+        "Records below the high watermark that read_committed does not see yet",
+        lambda p: p.log.high_watermark - p.log.last_stable_offset,
+    ),
+)
+
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
+_METADATA: Final = "kafka_server_brokermetadatametrics_"
+
+PARTITIONS_PER_TURN: Final = 500
+"""How many are looked at before others may have the loop: a millisecond's worth."""
+
+_PURGATORIES: Final = (("Produce", ProduceWait), ("Fetch", FetchWait))
+
+
+class _Totals:
+    """What all partitions add up to."""
+
+    def __init__(self) -> None:
+        self.partitions = 0
+        self.leaders = 0
+        self.under_replicated = 0
+        self.under_min_isr = 0
+        self.at_min_isr = 0
+        self.offline = 0
+        self.by_topic: dict[str, PartitionCounters] = {}
+
+    def add(self, partition: Partition) -> None:
+        self.partitions += 1
+        self.offline += partition.role is Role.OFFLINE
+        if partition.is_leader:
+            self.leaders += 1
+            self.under_replicated += partition.under_replicated
+            self.under_min_isr += partition.under_min_isr
+            self.at_min_isr += partition.at_min_isr
+        counters = self.by_topic.get(partition.topic)
+        if counters is None:
+            counters = self.by_topic[partition.topic] = PartitionCounters()
+        counters.add(partition.counters)
 
 
 class BrokerMetrics:
@@ -42,86 +104,96 @@ class BrokerMetrics:
         self._lifecycle = lifecycle
         self._which: str = broker.config["kraftbox.metrics.partitions"]
 
-    def collect(self) -> Iterable[Family]:
+    def collect(self) -> Iterable[Family | None]:
         """All families; for `runtime.metrics.Metrics.register`."""
-        partitions = list(self._broker.replicas)
-        yield _one(
+        yield single(
             "kafka_server_kafkaserver_brokerstate",
             "State of the broker: 3 is running",
             self._lifecycle.state,
         )
-        yield from self._traffic(partitions)
-        yield from self._replicas(partitions)
+        partitions = list(self._broker.replicas)
+        # What partitions that go during a pause had counted must not be counted twice.
+        retired = self._broker.replicas.retired_counters.copy()
+        totals = _Totals()
+        left = iter(partitions)
+        while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
+            for partition in slice_:
+                totals.add(partition)
+            yield None
+        yield from self._replicas(totals)
+        yield from self._metadata()
         yield from self._waiting()
+        yield from _traffic(totals, retired)
         if self._which != "none":
             shown = [p for p in partitions if self._which == "all" or p.is_leader]
             yield from _per_partition(shown)
 
-    def _traffic(self, partitions: list[Partition]) -> Iterator[Family]:
-        by_topic: dict[str, list[PartitionCounters]] = {}
-        for partition in partitions:
-            by_topic.setdefault(partition.topic, []).append(partition.counters)
-        retired = self._broker.replicas.retired_counters
-        for name, attribute, help_text in _TOPIC_COUNTERS:
-            total = float(getattr(retired, attribute))
-            samples: list[Sample] = []
-            for topic, counters in sorted(by_topic.items()):
-                value = float(sum(getattr(each, attribute) for each in counters))
-                total += value
-                samples.append(({"topic": topic}, value))
-            samples.insert(0, ({}, total))
-            yield Family(f"{_TOPICS}{name}_total", help_text, "counter", samples)
-
-    def _replicas(self, partitions: list[Partition]) -> Iterator[Family]:
-        leaders = [partition for partition in partitions if partition.is_leader]
-        gauges = (
-            ("partitioncount", "Replicas on this broker", len(partitions)),
-            ("leadercount", "Partitions led by this broker", len(leaders)),
+    def _replicas(self, totals: _Totals) -> Iterator[Family]:
+        for name, help_text, value in (
+            ("partitioncount", "Replicas on this broker", totals.partitions),
+            ("leadercount", "Partitions led by this broker", totals.leaders),
             (
                 "underreplicatedpartitions",
                 "Partitions led here with fewer in-sync replicas than replicas",
-                sum(partition.under_replicated for partition in leaders),
+                totals.under_replicated,
             ),
             (
                 "underminisrpartitioncount",
                 "Partitions led here with fewer in-sync replicas than min.insync.replicas",
-                sum(partition.under_min_isr for partition in leaders),
+                totals.under_min_isr,
             ),
             (
                 "atminisrpartitioncount",
                 "Partitions led here with exactly min.insync.replicas in sync",
-                sum(partition.at_min_isr for partition in leaders),
+                totals.at_min_isr,
             ),
-            (
-                "offlinereplicacount",
-                "Replicas whose log failed",
-                sum(partition.role is Role.OFFLINE for partition in partitions),
-            ),
-        )
-        for name, help_text, value in gauges:
-            yield _one(_REPLICAS + name, help_text, value)
-        offline = any(partition.role is Role.OFFLINE for partition in partitions)
-        yield _one(
+            ("offlinereplicacount", "Replicas whose log failed", totals.offline),
+        ):
+            yield single(_REPLICAS + name, help_text, value)
+        replicas = self._broker.replicas
+        for name, help_text, value in (
+            ("isrshrinks_total", "Times replicas left the ISR", replicas.isr_shrinks),
+            ("isrexpands_total", "Times replicas joined the ISR", replicas.isr_expands),
+        ):
+            yield single(_REPLICAS + name, f"{help_text} of a partition led here", value, "counter")
+        yield single(
             "kafka_log_logmanager_offlinelogdirectorycount",
             "Log directories that failed",
-            int(offline),
+            int(totals.offline > 0),
         )
+
+    def _metadata(self) -> Iterator[Family]:
+        """How far this broker follows the metadata log."""
+        provenance = self._broker.metadata.image.provenance
+        lag_ms = max(self._broker.clock.now_ms() - provenance.timestamp_ms, 0)
+        for name, help_text, value in (
+            ("last_applied_record_offset", "Offset of the last record applied", provenance.offset),
+            (
+                "last_applied_record_timestamp",
+                "When that record was written, epoch ms",
+                provenance.timestamp_ms,
+            ),
+            ("last_applied_record_lag_ms", "How long ago that was, ms", lag_ms),
+        ):
+            yield single(_METADATA + name, help_text, value)
 
     def _waiting(self) -> Iterator[Family]:
         sessions = self._broker.sessions
-        yield _one(
+        counts = self._broker.waits.purgatory.count_by_class()
+        yield Family(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
-            "Requests that wait",
-            len(self._broker.waits.purgatory),
+            "Requests that wait for a commit, for bytes or for their time to end",
+            "gauge",
+            [({"delayedOperation": name}, counts.get(kind, 0)) for name, kind in _PURGATORIES],
         )
         cache = "kafka_server_fetchsessioncache_"
-        yield _one(f"{cache}numincrementalfetchsessions", "Fetch sessions", len(sessions))
-        yield _one(
+        yield single(f"{cache}numincrementalfetchsessions", "Fetch sessions", len(sessions))
+        yield single(
             f"{cache}numincrementalfetchpartitionscached",
             "Partitions in fetch sessions",
             sessions.partition_count,
         )
-        yield _one(
+        yield single(
             f"{cache}incrementalfetchsessionevictions_total",
             "Fetch sessions that gave way to others",
             sessions.evictions,
@@ -129,57 +201,41 @@ class BrokerMetrics:
         )
 
 
-def _per_partition(partitions: list[Partition]) -> Iterator[Family]:
-    labels = [{"topic": p.topic, "partition": str(p.index)} for p in partitions]
-    pairs = list(zip(labels, partitions, strict=True))
-
-    def family(name: str, help_text: str, values: Iterable[Sample]) -> Family:
-        return Family(name, help_text, "gauge", values)
-
-    yield family(
-        "kafka_log_log_size", "Bytes of the log", [(at, float(p.log.size_bytes)) for at, p in pairs]
-    )
-    yield family(
-        "kafka_log_log_logstartoffset",
-        "First offset",
-        [(at, float(p.log.log_start_offset)) for at, p in pairs],
-    )
-    yield family(
-        "kafka_log_log_logendoffset",
-        "Next offset",
-        [(at, float(p.log.log_end_offset)) for at, p in pairs],
-    )
-    yield family(
-        "kafka_log_log_numlogsegments",
-        "Segments",
-        [(at, float(len(p.log.segments))) for at, p in pairs],
-    )
-    led = [(at, p) for at, p in pairs if p.is_leader]
-    cluster = "kafka_cluster_partition_"
-    yield family(
-        f"{cluster}underreplicated",
-        "1 if in-sync replicas are missing",
-        [(at, float(p.under_replicated)) for at, p in led],
-    )
-    yield family(
-        f"{cluster}underminisr",
-        "1 if there are fewer in-sync replicas than the minimum",
-        [(at, float(p.under_min_isr)) for at, p in led],
-    )
-    yield family(
-        f"{cluster}atminisr",
-        "1 if one more loss falls below the minimum",
-        [(at, float(p.at_min_isr)) for at, p in led],
-    )
-    yield family(
-        f"{cluster}replicascount", "Replicas", [(at, float(len(p.replicas))) for at, p in led]
-    )
-    yield family(
-        f"{cluster}insyncreplicascount",
-        "In-sync replicas",
-        [(at, float(len(p.isr))) for at, p in led],
-    )
+def _traffic(totals: _Totals, retired: PartitionCounters) -> Iterator[Family | None]:
+    """Per topic, and without a label what all topics ever had."""
+    topics: list[tuple[str, PartitionCounters]] = []
+    left = iter(sorted(totals.by_topic.items()))
+    while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
+        for topic, counters in slice_:
+            retired.add(counters)
+            topics.append((rendered({"topic": topic}), counters))
+        yield None
+    topics.insert(0, ("", retired))
+    for name, attribute, help_text in _TOPIC_COUNTERS:
+        yield Family(f"{_TOPICS}{name}_total", help_text, "counter", _counted(topics, attribute))
 
 
-def _one(name: str, help_text: str, value: float, kind: Kind = "gauge") -> Family:
-    return Family(name, help_text, kind, [({}, float(value))])
+def _counted(topics: list[tuple[str, PartitionCounters]], attribute: str) -> Iterator[Sample]:
+    for labels, counters in topics:
+        yield labels, getattr(counters, attribute)
+
+
+def _per_partition(partitions: list[Partition]) -> Iterator[Family | None]:
+    labelled: list[tuple[str, Partition]] = []
+    left = iter(partitions)
+    while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
+        labelled += [(rendered({"topic": p.topic, "partition": str(p.index)}), p) for p in slice_]
+        yield None
+    for name, help_text, value in _PARTITION_GAUGES:
+        yield Family(name, help_text, "gauge", _values(labelled, value))
+    # Who leads may change during a pause; a series is of those that led when the scrape began.
+    led = [(labels, partition) for labels, partition in labelled if partition.is_leader]
+    for name, help_text, value in _LEADER_GAUGES:
+        yield Family(_CLUSTER + name, help_text, "gauge", _values(led, value))
+
+
+def _values(
+    labelled: list[tuple[str, Partition]], value: Callable[[Partition], float]
+) -> Iterator[Sample]:
+    for labels, partition in labelled:
+        yield labels, value(partition)

@@ -119,6 +119,8 @@ def single(name: str, text: str, value: float, kind: Kind = "gauge") -> Family:
 
 
 def _number(value: float) -> str:
+    if isinstance(value, int):
+        return str(int(value))  # also for truths and members of an enumeration
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -62,6 +62,7 @@ _news = attrgetter(*(f.name for f in _Data.FIELDS if f.name != "records"))
 def register(table: HandlerTable, broker: BrokerContext) -> None:
     api = FetchApi(broker)
     table.register(ApiKey.FETCH, api.handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+    table.entries[ApiKey.FETCH].count_apart(("FetchConsumer", "FetchFollower"), _is_follower)
 
 
 class FetchApi:
@@ -254,6 +255,7 @@ class _Fetch:
             partition: Partition | None = None
             try:
                 partition = self._find(key)
+                partition.counters.fetches += 1
                 data = self._read(partition, key, wanted, limit - total, min_one_batch=total == 0)
             except ApiError as error:
                 if partition is not None:
@@ -398,11 +400,15 @@ class _Fetch:
         if partition is None:
             return
         counters = partition.counters
-        counters.fetches += 1
         if self._replica_id >= 0:
             counters.replication_bytes_out += size_bytes
         else:
             counters.bytes_out += size_bytes
+
+
+def _is_follower(request: FetchRequest) -> bool:
+    """Kafka counts the fetches of consumers and of followers apart."""
+    return request.replica_id >= 0 or request.replica_state.replica_id >= 0
 
 
 def _replica(context: RequestContext, request: FetchRequest) -> tuple[int, int]:

@@ -122,8 +122,20 @@ class PartitionCounters:
 
     def add(self, other: PartitionCounters) -> None:
         """Takes over what another partition has counted."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.bytes_rejected += other.bytes_rejected
+        self.failed_fetches += other.failed_fetches
+        self.failed_produces += other.failed_produces
+        self.fetches += other.fetches
+        self.messages_in += other.messages_in
+        self.produces += other.produces
+        self.replication_bytes_out += other.replication_bytes_out
+
+    def copy(self) -> PartitionCounters:
+        copied = PartitionCounters()
+        copied.add(self)
+        return copied
 
 
 class Partition:

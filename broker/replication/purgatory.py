@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 TICK_MS: Final = 5
@@ -57,6 +59,10 @@ class Purgatory:
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
+
+    def count_by_class(self) -> Mapping[type[Wait], int]:
+        """How many waits of each class there are."""
+        return Counter(type(wait) for bucket in self._buckets.values() for wait in bucket)
 
     def add(self, wait: Wait, deadline_ms: float, owner: int = 0) -> None:
         """Begins to wait until `deadline_ms` (monotonic) on behalf of connection `owner`."""

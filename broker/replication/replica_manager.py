@@ -74,6 +74,8 @@ class ReplicaManager:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self.retired_counters = PartitionCounters()
         """What replicas that are gone had counted."""
+        self.isr_shrinks = 0
+        self.isr_expands = 0
         self._backlog: dict[PartitionId, None] = {}
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
@@ -365,6 +367,9 @@ class ReplicaManager:
             return
         led, epoch = partition.is_leader, partition.leader_epoch
         if wanted.leader == self.node_id:
+            if led and epoch == wanted.leader_epoch:
+                self.isr_shrinks += not partition.isr.issubset(wanted.isr)
+                self.isr_expands += not partition.isr.issuperset(wanted.isr)
             new_epoch = partition.become_leader(
                 leader_epoch=wanted.leader_epoch,
                 partition_epoch=wanted.partition_epoch,
