@@ -50,6 +50,8 @@ from runtime.log import get_logger
 from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from storage.files import Files
+from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
+from storage.log.cleaning.workers import worker_for
 from storage.log.directory import read_meta
 from storage.log.errors import BadLogDirectory
 from storage.log.log import Log
@@ -114,6 +116,12 @@ class BrokerServer:
             settings=_log_settings(config),
             on_failure=self._log_failed,
         )
+        self.cleaner = LogCleaner(
+            self.logs,
+            worker_for(files, clock),
+            clock=clock,
+            settings=lambda: _cleaner_settings(self.settings.effective_node),
+        )
         self.replicas = ReplicaManager(
             node_id=config.node_id,
             logs=self.logs,
@@ -126,7 +134,7 @@ class BrokerServer:
         self.coordinator: GroupCoordinator | None = None
         self._driver: LifecycleDriver | None = None
         self._heartbeats: ControllerChannel | None = None
-        self._maintenance: asyncio.Task[None] | None = None
+        self._maintenance: list[asyncio.Task[None]] = []
         self._servers: list[Server] = []
         self._caught_up = False
         self._advancing = False
@@ -183,9 +191,13 @@ class BrokerServer:
         )
         self._metrics.register(BrokerMetrics(context, self.lifecycle).collect)
         self._metrics.register(self.coordinator.collect)
+        self._metrics.register(self.cleaner.collect)
         await self._listen()
         self.coordinator.start()
-        self._maintenance = self._supervisor.spawn("log maintenance", self._maintain())
+        self._maintenance = [
+            self._supervisor.spawn("log maintenance", self._maintain()),
+            self._supervisor.spawn("log cleaner", self.cleaner.run()),
+        ]
         await self._join()
 
     async def stop(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
@@ -197,9 +209,11 @@ class BrokerServer:
         if self.coordinator is not None:
             self.coordinator.close()
         await asyncio.gather(*(server.close(CLOSE_GRACE_MS) for server in self._servers))
-        if self._maintenance is not None:
-            self._maintenance.cancel()
-            await asyncio.wait([self._maintenance])
+        for task in self._maintenance:
+            task.cancel()
+        if self._maintenance:
+            await asyncio.wait(self._maintenance)
+        await self.cleaner.close()
         if self.context is not None:
             self.context.waits.close()
             await self.context.controller.close()
@@ -218,6 +232,7 @@ class BrokerServer:
                 await asyncio.sleep(0)
                 slice_ends_ms = self._clock.monotonic_ms() + SLICE_MS
         self._logs_open = True
+        self.cleaner.start()
         report = self.logs.report
         _log.info(
             "logs are open",
@@ -409,4 +424,15 @@ def _log_settings(config: NodeConfig) -> LogManagerSettings:
         ],
         retention_check_interval_ms=config["log.retention.check.interval.ms"],
         producer_id_expiration_ms=config["producer.id.expiration.ms"],
+    )
+
+
+def _cleaner_settings(config: NodeConfig) -> CleanerSettings:
+    return CleanerSettings(
+        enable=config["log.cleaner.enable"],
+        threads=config["log.cleaner.threads"],
+        backoff_ms=config["log.cleaner.backoff.ms"],
+        dedupe_buffer_bytes=config["log.cleaner.dedupe.buffer.size"],
+        load_factor=config["log.cleaner.io.buffer.load.factor"],
+        bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
     )
