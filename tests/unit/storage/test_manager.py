@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import random
 
@@ -308,6 +309,57 @@ async def test_an_unchanged_checkpoint_is_not_written_again(world):
     world.files.unlink("/data/replication-offset-checkpoint")
     await manager.checkpoint_high_watermarks()
     assert "replication-offset-checkpoint" not in world.names()
+
+
+async def test_a_new_log_does_not_inherit_the_checkpoints_of_its_namesake():
+    """A topic is deleted and made again, and the machine dies before any further checkpoint."""
+    world = World(LossyFiles(MemoryFiles()))
+    manager = world.start()
+    old = create(manager)
+    fill(old, 9, size=50)
+    await old.flush()
+    old.update_high_watermark(9)
+    old.advance_log_start(5, "test")
+    for write in (
+        manager.checkpoint_recovery_points,
+        manager.checkpoint_log_starts,
+        manager.checkpoint_high_watermarks,
+    ):
+        await write()
+    assert manager.delete("topic", 0)
+    new = create(manager, topic_id=OTHER_ID)
+    fill(new, 2, size=50)
+    await new.flush()
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    log = world.start().logs[("topic", 0)]
+    assert (log.topic_id, log.log_start_offset, log.log_end_offset) == (OTHER_ID, 0, 2)
+    assert log.recovery_report.recovered_segments == 1
+    assert log.high_watermark == 0
+
+
+async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
+    gate, waiting = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        waiting.set()
+        await gate.wait()
+
+    world = World(LossyFiles(MemoryFiles(), before_work=hold))
+    manager = world.start()
+    old = create(manager)
+    fill(old, 9, size=50)
+    old.update_high_watermark(9)
+    old.advance_log_start(5, "test")
+    writing = asyncio.ensure_future(manager.checkpoint_log_starts())
+    await waiting.wait()
+    manager.delete("topic", 0)
+    create(manager, topic_id=OTHER_ID)
+    gate.set()
+    await writing
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    assert world.start().logs[("topic", 0)].log_start_offset == 0
 
 
 # Disk errors ---------------------------------------------------------------------------------
