@@ -143,11 +143,10 @@ def decode_client_id(buf: Buffer, flexible: bool) -> tuple[str | None, int]:
     read: the client id and the offset of the body. ProtocolError for broken bytes.
     """
     try:
-        length: int = _LENGTH.unpack_from(buf, _REQUEST_FIXED.size)[0]
+        length: int = _LENGTH.unpack_from(buf, 8)[0]
     except struct.error:
-        left = len(buf) - _REQUEST_FIXED.size
-        raise ProtocolError("bytes for length of client id", left, "2") from None
-    start = end = _REQUEST_FIXED.size + _LENGTH.size
+        raise ProtocolError("bytes for length of client id", len(buf) - 8, "2") from None
+    start = end = 10
     client_id: str | None = None
     if length != -1:
         end += length

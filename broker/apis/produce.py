@@ -110,7 +110,7 @@ class ProduceApi:
 class _Produce:
     """One request from its arrival to its answer."""
 
-    __slots__ = ("_api", "_context", "_late", "_request", "_response", "_unfinished")
+    __slots__ = ("_api", "_context", "_failed", "_late", "_request", "_response", "_unfinished")
 
     def __init__(self, api: ProduceApi, context: RequestContext, request: ProduceRequest) -> None:
         self._api = api
@@ -119,6 +119,7 @@ class _Produce:
         self._response = ProduceResponse()
         self._unfinished: list[_Unfinished] = []
         self._late: list[_Late] = []
+        self._failed = False
 
     def start(self) -> Reply:
         """Appends what can be appended now; answers, or says what it waits for."""
@@ -157,6 +158,7 @@ class _Produce:
                 )
                 results.append(self._partition(partition, data))
             except ApiError as error:
+                self._failed = True
                 results.append(_failure(data.index, error))
         return _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
 
@@ -210,6 +212,7 @@ class _Produce:
                 self._appended(partition, result, await done)
             except ApiError as error:
                 _count_failure(partition, size_bytes)
+                self._failed = True
                 _fill_failure(result, error)
         try:
             reply = self._answer()
@@ -230,7 +233,7 @@ class _Produce:
             if not future.done():
                 future.set_result(self._finished())
 
-        wait = ProduceWait(_fail, answer)
+        wait = ProduceWait(self._fail, answer)
         all_replicas = request.acks == ALL_REPLICAS
         for partition, result, end_offset, unflushed in self._unfinished:
             if all_replicas and partition.wait_for_commit(end_offset, wait, result):
@@ -245,8 +248,17 @@ class _Produce:
         waits.hold(wait, deadline_ms, self._context.connection)
         return future
 
+    def _fail(self, slot: _Result | _Flush, error: ErrorCode) -> None:
+        """An appended batch that did not become safe: the client must not rely on its offset."""
+        self._failed = True
+        result = slot.result if isinstance(slot, _Flush) else slot
+        result.error_code = error
+        result.base_offset = -1
+        result.log_append_time_ms = -1
+        result.log_start_offset = -1
+
     def _finished(self) -> ProduceResponse:
-        if self._context.api_version >= LEADERS_SINCE:
+        if self._failed and self._context.api_version >= LEADERS_SINCE:
             self._api.hints.add_to_produce(self._context, self._response)
         return self._response
 
@@ -305,15 +317,6 @@ def _fill_failure(result: _Result, error: ApiError) -> None:
             )
             for record in error.record_errors
         ]
-
-
-def _fail(slot: _Result | _Flush, error: ErrorCode) -> None:
-    """An appended batch that did not become safe: the client must not rely on its offset."""
-    result = slot.result if isinstance(slot, _Flush) else slot
-    result.error_code = error
-    result.base_offset = -1
-    result.log_append_time_ms = -1
-    result.log_start_offset = -1
 
 
 def _close_on_error(response: ProduceResponse) -> None:
