@@ -9,13 +9,15 @@ from the segment. So new entries collect in memory and reach the file in blocks,
 is flushed or closed; a crash costs a rebuild of the segments that recovery reads anyway. Kafka
 allocates index files in full and cuts them when the segment closes; we let them grow.
 
-Nothing is kept in memory of a closed segment's index: a lookup is a binary search by pread.
+A lookup is a binary search by pread. The stretch of entries that it ended in is kept: who reads a
+log from its beginning looks up one neighbour after the other.
 """
 
 from __future__ import annotations
 
 import contextlib
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -26,7 +28,7 @@ TIME_ENTRY_BYTES: Final = 12
 TXN_ENTRY_BYTES: Final = 34
 
 _PENDING_BYTES_MAX = 4096
-_WINDOW_ENTRIES = 256
+_WINDOW_ENTRIES = 1024
 
 _offset_entry = struct.Struct(">ii")
 _time_entry = struct.Struct(">qi")
@@ -41,8 +43,12 @@ class _SparseIndex:
     """Entries of one fixed size, sorted: the file's and, after them, those not yet written."""
 
     entry_bytes: int
+    layout: struct.Struct
 
-    __slots__ = ("_file", "_files", "_pending", "_written", "base_offset", "max_entries", "path")
+    __slots__ = (
+        "_file", "_files", "_pending", "_window", "_window_at", "_written", "base_offset",
+        "max_entries", "path",
+    )  # fmt: skip
 
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
         self.path = path
@@ -52,6 +58,9 @@ class _SparseIndex:
         self._file: File | None = None
         self._pending = bytearray()
         self._written = 0
+        # Entries from number `_window_at` on, as `_read` returned them for the last search.
+        self._window = b""
+        self._window_at = 0
 
     def create(self) -> None:
         """Begin an empty index, dropping what a file held. A new file is made when it is needed:
@@ -62,6 +71,7 @@ class _SparseIndex:
             self._file.truncate(0)
         self._pending.clear()
         self._written = 0
+        self._window = b""
 
     def load(self) -> None:
         """Take over the file. Raises FileNotFoundError, CorruptIndex."""
@@ -71,6 +81,7 @@ class _SparseIndex:
             file.close()
             raise CorruptIndex(f"{self.path}: {size} bytes are no whole entries")
         self._file = file
+        self._window = b""
         self._written = size // self.entry_bytes
         if self._written and not self._plausible(self._entry(self._written - 1)):
             self.close_file()
@@ -122,31 +133,42 @@ class _SparseIndex:
     def _entry(self, at: int) -> tuple[int, int]:
         raise AssertionError("abstract")
 
-    def _floor(self, key_column: int, target: int) -> int:
-        """Number of the last entry whose key is not above `target`, -1 if none."""
+    def _column(self, at: int, column: int) -> int:
+        value: int = self.layout.unpack(self._read(at, 1))[column]
+        return value
+
+    def _floor(self, column: int, target: int) -> int:
+        """Number of the last entry whose `column`, as stored, is not above `target`; -1 if none."""
+        below = self._below_in_window(column, target)
+        if (below or not self._window_at) and below * self.entry_bytes < len(self._window):
+            return self._window_at + below - 1
         low, high = 0, self.count
-        if high and self._entry(high - 1)[key_column] <= target:
+        if not high:
+            return -1
+        if self._column(high - 1, column) <= target:
             return high - 1
         while high - low > _WINDOW_ENTRIES:
             middle = (low + high) // 2
-            if self._entry(middle)[key_column] <= target:
+            if self._column(middle, column) <= target:
                 low = middle
             else:
                 high = middle
-        if low == high:
-            return -1
-        floor = low - 1
-        for at, entry in enumerate(self._decode(self._read(low, high - low)), low):
-            if entry[key_column] > target:
-                break
-            floor = at
-        return floor
+        self._window_at = low
+        self._window = self._read(low, min(_WINDOW_ENTRIES, self.count - low))
+        return low + self._below_in_window(column, target) - 1
+
+    def _below_in_window(self, column: int, target: int) -> int:
+        """How many entries of the window are not above `target`."""
+        window, size, unpack = self._window, self.entry_bytes, self.layout.unpack_from
+        positions = range(0, len(window), size)
+        return bisect_right(positions, target, key=lambda at: int(unpack(window, at)[column]))
 
     def _decode(self, data: bytes) -> Iterator[tuple[int, int]]:
         raise AssertionError("abstract")
 
     def cut(self, count: int) -> None:
         """Keep the first `count` entries."""
+        self._window = b""
         if count < self._written:
             assert self._file is not None
             self._pending.clear()
@@ -167,6 +189,7 @@ class _SparseIndex:
 
     def close_file(self) -> None:
         """Drop the file without writing."""
+        self._window = b""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -176,6 +199,7 @@ class OffsetIndex(_SparseIndex):
     """Last offset of a batch -> where that batch begins."""
 
     entry_bytes = OFFSET_ENTRY_BYTES
+    layout = _offset_entry
     __slots__ = ()
 
     def append(self, offset: int, position: int) -> None:
@@ -183,8 +207,13 @@ class OffsetIndex(_SparseIndex):
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The largest entry not above `offset`; (base offset, 0) before the first."""
-        at = self._floor(0, offset)
+        at = self._floor(0, offset - self.base_offset)
         return self._entry(at) if at >= 0 else (self.base_offset, 0)
+
+    def offset_at(self, position: int) -> int:
+        """An offset that the .log holds not far before `position`."""
+        at = self._floor(1, position)
+        return self._entry(at)[0] if at >= 0 else self.base_offset
 
     def last(self) -> tuple[int, int]:
         """The last entry, or (base offset, 0)."""
@@ -193,7 +222,7 @@ class OffsetIndex(_SparseIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of `offset` and later."""
-        self.cut(self._floor(0, offset - 1) + 1)
+        self.cut(self._floor(0, offset - 1 - self.base_offset) + 1)
 
     def _entry(self, at: int) -> tuple[int, int]:
         relative, position = _offset_entry.unpack(self._read(at, 1))
@@ -212,6 +241,7 @@ class TimeIndex(_SparseIndex):
     """Highest timestamp so far -> last offset of the batch that has it."""
 
     entry_bytes = TIME_ENTRY_BYTES
+    layout = _time_entry
     __slots__ = ("_last",)
 
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
@@ -247,7 +277,7 @@ class TimeIndex(_SparseIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of `offset` and later."""
-        self.cut(self._floor(1, offset - 1) + 1)
+        self.cut(self._floor(1, offset - 1 - self.base_offset) + 1)
 
     def cut(self, count: int) -> None:
         super().cut(count)

@@ -57,8 +57,6 @@ from storage.log.timestamps import TimestampOffset
 T = TypeVar("T")
 
 PRODUCER_ID_EXPIRATION_MS: Final = 24 * 3_600_000
-RECENT_BYTES: Final = 32 << 20
-"""Reads that begin so near to the end are taken to be in the page cache."""
 
 
 class Log:
@@ -461,13 +459,7 @@ class Log:
 
     def is_recent(self, offset: int) -> bool:
         """Whether a read from here on probably finds its data in the page cache."""
-        active = self.segments.active
-        if offset < active.base_offset:
-            return False
-        if active.size_bytes <= RECENT_BYTES or self.segments.knows_boundary(offset):
-            return True
-        active.ensure_indexes()
-        return active.size_bytes - active.offset_index.lookup(offset)[1] <= RECENT_BYTES
+        return self.segments.is_recent(offset)
 
     def _result(self, data: bytes, offset: int) -> ReadResult:
         return ReadResult(

@@ -19,6 +19,9 @@ from storage.log.indexes import AbortedTxn
 from storage.log.segment import Segment
 
 BOUNDARIES_MAX = 256
+RECENT_BYTES = 32 << 20
+"""Reads that begin so near to the end are taken to be in the page cache."""
+_RECENT_STEP_BYTES = 2 << 20
 
 
 class Slice(NamedTuple):
@@ -44,7 +47,8 @@ class Segments:
     """At least one segment, the last one writable."""
 
     __slots__ = (
-        "_bases", "_boundaries", "_segments", "_swapping", "directory", "files", "generation",
+        "_bases", "_boundaries", "_recent", "_segments", "_swapping", "directory", "files",
+        "generation",
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, segments: list[Segment]) -> None:
@@ -53,6 +57,8 @@ class Segments:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._boundaries: dict[int, int] = {}
+        # What the size of the last segment was and which offset stood RECENT_BYTES before its end.
+        self._recent: tuple[int, int] | None = None
         self._swapping: list[str] = []
         self.generation = 0
         """Grows when segments go: a file that was looked up before may be closed by now."""
@@ -97,8 +103,12 @@ class Segments:
         segment = Segment.create(self.files, self.directory, base_offset, config, now_ms)
         self._segments.append(segment)
         self._bases.append(base_offset)
-        self._boundaries.clear()
+        self._forget_positions()
         return segment
+
+    def _forget_positions(self) -> None:
+        self._boundaries.clear()
+        self._recent = None
 
     def note_boundary(self, offset: int, position: int) -> None:
         """A batch begins, or will begin, at `offset` and `position` of the last segment."""
@@ -107,12 +117,9 @@ class Segments:
         if len(boundaries) > BOUNDARIES_MAX:
             self._boundaries = dict(list(boundaries.items())[BOUNDARIES_MAX // 2 :])
 
-    def knows_boundary(self, offset: int) -> bool:
-        return offset in self._boundaries
-
     def cut(self, offset: int) -> int:
         """Drop `offset` and everything after it, whole batches; returns the next free offset."""
-        self._boundaries.clear()
+        self._forget_positions()
         self.abandon_swap()
         self.generation += 1
         if self.drop_from(bisect_right(self._bases, offset)):
@@ -122,7 +129,7 @@ class Segments:
 
     def drop_from(self, keep: int) -> bool:
         """Remove the files of all segments but the first `keep`, the last one first."""
-        self._boundaries.clear()
+        self._forget_positions()
         self.abandon_swap()
         self.generation += 1
         doomed = self._segments[keep:]
@@ -189,6 +196,21 @@ class Segments:
         return files
 
     # Finding ---------------------------------------------------------------------------------
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether a read from here on probably finds its data in the page cache."""
+        active = self.active
+        if offset < active.base_offset:
+            return False
+        size = active.size_bytes
+        if size <= RECENT_BYTES or offset in self._boundaries:
+            return True
+        recent = self._recent
+        if recent is None or size - recent[0] > _RECENT_STEP_BYTES:
+            active.ensure_indexes()
+            recent = size, active.offset_index.offset_at(size - RECENT_BYTES)
+            self._recent = recent
+        return offset >= recent[1]
 
     def locate(
         self, offset: int, max_bytes: int, max_offset: int, log_end_offset: int

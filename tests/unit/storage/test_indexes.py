@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.files import MemoryFiles
+from storage.log import indexes
 from storage.log.indexes import (
     AbortedTxn,
     CorruptIndex,
@@ -192,3 +193,33 @@ def test_transactions():
     files.open("/d/x").pwrite(b"\x00\x01", 0)
     with pytest.raises(CorruptIndex):
         index.entries()
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_search_after_another_finds_the_same_as_the_first(data):
+    """Lookups keep the entries they ended in; appends and cuts in between must not be missed."""
+    draw = data.draw
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexes, "_WINDOW_ENTRIES", 4)
+        _, index = fresh(OffsetIndex)
+        entries = []
+        for _ in range(draw(st.integers(1, 30))):
+            action = draw(st.sampled_from(["append", "append", "look", "look", "place", "cut"]))
+            last, position = entries[-1] if entries else (BASE, 0)
+            wanted = draw(st.integers(BASE - 1, last + 3))
+            if action == "append":
+                for step in draw(st.lists(st.integers(1, 3), max_size=12)):
+                    last, position = last + step, position + step
+                    index.append(last, position)
+                    entries.append((last, position))
+            elif action == "look":
+                below = [entry for entry in entries if entry[0] <= wanted]
+                assert index.lookup(wanted) == (below[-1] if below else (BASE, 0))
+            elif action == "place":
+                below = [entry for entry in entries if entry[1] <= wanted - BASE]
+                assert index.offset_at(wanted - BASE) == (below[-1][0] if below else BASE)
+            else:
+                index.truncate_to(wanted)
+                entries = [entry for entry in entries if entry[0] < wanted]
+            assert index.count == len(entries)
