@@ -16,6 +16,7 @@ from controller.apis import (
     allocate_producer_ids,
     alter_configs,
     alter_partition,
+    alter_user_scram_credentials,
     broker_heartbeat,
     broker_registration,
     controller_registration,
@@ -34,7 +35,7 @@ from controller.apis import (
 from controller.driver import Controller
 from controller.registration_driver import ControllerRegistrar
 from controller.settings import ControllerSettings
-from controller.stats import image_families, stats_families
+from controller.stats import ImageCounts, image_families, stats_families
 from metalog.format import bootstrap_records
 from metalog.image.features import KRAFT_VERSION
 from metalog.image.values import VersionRange
@@ -46,6 +47,7 @@ from protocol.errors import ProtocolError
 from protocol.messages.controller_registration import ControllerRegistrationRequest
 from protocol.metadata import FeatureLevelRecord
 from protocol.schema import MetadataRecord
+from protocol.transport import no_authorizer
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import Features, HandlerTable
@@ -74,6 +76,7 @@ CONTROLLER_APIS = (
     allocate_producer_ids,
     alter_configs,
     alter_partition,
+    alter_user_scram_credentials,
     broker_heartbeat,
     broker_registration,
     controller_registration,
@@ -157,10 +160,12 @@ class ControllerServer:
         self.handlers = HandlerTable(unstable=config["unstable.api.versions.enable"])
         for api in CONTROLLER_APIS:
             api.register(self.handlers, self.controller)
+        no_authorizer.register(self.handlers)
         register_quorum_apis(self.handlers, quorum)
         self.handlers.serve_api_versions(self._feature_facts)
         self._servers: list[Server] = []
         self._registration: asyncio.Task[None] | None = None
+        self._counts: ImageCounts | None = None
         self._unregister_metrics = metrics.register(self.collect)
         quorum.register(self.controller)
 
@@ -270,13 +275,18 @@ class ControllerServer:
 
     # --- metrics ------------------------------------------------------------------------------
 
-    def collect(self) -> Iterator[Family]:
-        """The controller's metrics and those of its listeners."""
+    def collect(self) -> Iterator[Family | None]:
+        """The controller's metrics; those of its listeners are read from `servers`."""
         controller = self.controller
         image = controller.committed_image
+        counts = self._counts
+        if counts is None or not counts.hold_for(image):
+            counts = ImageCounts(image)
+            yield from counts.steps()
+            self._counts = counts
         applied_at_ms = image.provenance.timestamp_ms
         lag_ms = 0 if controller.is_active else max(self._clock.now_ms() - applied_at_ms, 0)
-        yield from image_families(image, is_active=controller.is_active)
+        yield from image_families(counts, is_active=controller.is_active)
         yield from stats_families(
             controller.stats,
             applied=controller.last_applied_offset,

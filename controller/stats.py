@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from metalog.image.values import NO_LEADER, LeaderRecoveryState, MetadataImage
 from protocol.metadata import PartitionChangeRecord
 from protocol.schema import MetadataRecord
-from runtime.metrics import Family
+from runtime.metrics import QUANTILES, Family, Sample, single
 
-QUANTILES = (0.50, 0.75, 0.95, 0.98, 0.99, 0.999)
 SAMPLES_MAX = 1024
+PARTITIONS_PER_TURN = 2_000
+"""How many are counted before others may have the loop: a millisecond's worth."""
 _PREFIX = "kafka_controller_kafkacontroller_"
 
 
@@ -38,11 +39,15 @@ class RecentTimes:
         ordered: list[float] = []
         for sample in self._samples:
             insort(ordered, sample)
-        samples: list[tuple[dict[str, str], float]] = [
-            ({"quantile": f"{q:.2f}" if q < 0.999 else "0.999"}, _at(ordered, q)) for q in QUANTILES
-        ]
-        samples.append(({"__name__": f"{name}_count"}, float(self.count)))
-        return Family(name, text, "summary", samples)
+        return _summary(name, text, [_at(ordered, float(q)) for q in QUANTILES], self.count)
+
+
+def _summary(name: str, text: str, values: Sequence[float], count: int) -> Family:
+    samples: list[Sample] = [
+        ({"quantile": quantile}, value) for quantile, value in zip(QUANTILES, values, strict=True)
+    ]
+    samples.append(({"__name__": f"{name}_count"}, count))
+    return Family(name, text, "summary", samples)
 
 
 def _at(ordered: list[float], quantile: float) -> float:
@@ -88,11 +93,12 @@ class ControllerStats:
 
 
 class ImageCounts:
-    """Totals over an image, counted once per image and scrape."""
+    """Totals over an image, whole when `steps` has ended."""
 
     __slots__ = (
         "active_brokers",
         "fenced_brokers",
+        "image",
         "offline_partitions",
         "partitions",
         "preferred_imbalance",
@@ -100,6 +106,7 @@ class ImageCounts:
     )
 
     def __init__(self, image: MetadataImage) -> None:
+        self.image = image
         brokers = image.cluster.brokers.values()
         self.fenced_brokers = sum(broker.fenced for broker in brokers)
         self.active_brokers = len(image.cluster.brokers) - self.fenced_brokers
@@ -107,18 +114,29 @@ class ImageCounts:
         self.partitions = 0
         self.offline_partitions = 0
         self.preferred_imbalance = 0
-        for topic in image.topics.by_id.values():
+
+    def hold_for(self, image: MetadataImage) -> bool:
+        """Whether this image has the same totals, because it has the same parts."""
+        mine = self.image
+        return mine.topics is image.topics and mine.cluster is image.cluster
+
+    def steps(self) -> Iterator[None]:
+        """Count the partitions, with a pause now and then."""
+        pause_at = PARTITIONS_PER_TURN
+        for topic in self.image.topics.by_id.values():
             self.partitions += len(topic.partitions)
             for partition in topic.partitions.values():
                 if partition.leader == NO_LEADER:
                     self.offline_partitions += 1
                 if partition.leader != partition.replicas[0]:
                     self.preferred_imbalance += 1
+            if self.partitions >= pause_at:
+                pause_at = self.partitions + PARTITIONS_PER_TURN
+                yield
 
 
-def image_families(image: MetadataImage, *, is_active: bool) -> Iterator[Family]:
+def image_families(counts: ImageCounts, *, is_active: bool) -> Iterator[Family]:
     """Cluster totals. A controller that is not active reports them too, as Kafka's do."""
-    counts = ImageCounts(image)
     for name, text, value in (
         ("activecontrollercount", "1 on the active controller, else 0", int(is_active)),
         ("activebrokercount", "Registered brokers that are not fenced", counts.active_brokers),
@@ -132,7 +150,7 @@ def image_families(image: MetadataImage, *, is_active: bool) -> Iterator[Family]
             counts.preferred_imbalance,
         ),
     ):
-        yield Family(_PREFIX + name, text, "gauge", [({}, float(value))])
+        yield single(_PREFIX + name, text, value)
 
 
 def stats_families(
@@ -145,7 +163,7 @@ def stats_families(
         ("lastappliedrecordlagms", "How long ago that was; 0 on the active one", lag_ms),
         ("lastcommittedrecordoffset", "Offset of the last record committed", committed),
     ):
-        yield Family(_PREFIX + name, text, "gauge", [({}, float(value))])
+        yield single(_PREFIX + name, text, value)
     for name, text, value in (
         ("metadataerrorcount", "Records that could not be applied", stats.metadata_errors),
         (
@@ -159,23 +177,26 @@ def stats_families(
             stats.became_active,
         ),
     ):
-        yield Family(_PREFIX + name, text, "counter", [({}, float(value))])
-    yield Family(
+        yield single(_PREFIX + name, text, value)
+    yield single(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         "Elections that may have lost records",
+        stats.unclean_elections,
         "counter",
-        [({}, float(stats.unclean_elections))],
     )
-    yield Family(
+    yield single(
         "kafka_controller_controllerstats_leaderelections_total",
         "Elections of a leader",
+        stats.elections,
         "counter",
-        [({}, float(stats.elections))],
     )
     events = "kafka_controller_controllereventmanager_"
     # Operations are decided when they arrive: none ever waits in a queue.
-    yield RecentTimes().family(
-        events + "eventqueuetimems", "Time operations waited to be decided, ms"
+    yield _summary(
+        events + "eventqueuetimems",
+        "Time operations waited to be decided, ms",
+        [0.0] * len(QUANTILES),
+        stats.processing.count,
     )
     yield stats.processing.family(
         events + "eventqueueprocessingtimems", "Time to decide, replay and append, ms"

@@ -27,9 +27,13 @@ def test_totals_of_an_image() -> None:
     cluster.create_topic("u", [1])
     cluster.fence(1)
     counts = ImageCounts(cluster.image)
+    assert list(counts.steps()) == []
     assert (counts.active_brokers, counts.fenced_brokers) == (1, 2)
     assert (counts.topics, counts.partitions, counts.offline_partitions) == (2, 2, 1)
     assert counts.preferred_imbalance == 2
+    assert counts.hold_for(cluster.image)
+    cluster.create_topic("v", [2])
+    assert not counts.hold_for(cluster.image)
 
 
 def test_quantiles_of_recent_times() -> None:
