@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kraftbox.cluster.plan import Shape
 
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
 PORT_DEFAULT = 9092
 
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="kraftbox", add_help=False)
     commands = top.add_subparsers(dest="command", required=True)
+    _add_up(commands)
+    _add_server(commands)
+    return top
+
+
+def _add_up(commands: Commands) -> None:
     up = commands.add_parser(
         "up",
         allow_abbrev=False,
@@ -69,6 +77,9 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="a configuration key of Kafka's server.properties; may be repeated",
     )
+
+
+def _add_server(commands: Commands) -> None:
     server = commands.add_parser(
         "server",
         help="run a node from a server.properties",
@@ -87,7 +98,6 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="a key that wins over the file and the environment; may be repeated",
     )
-    return top
 
 
 def _port(text: str) -> int:

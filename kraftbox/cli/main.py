@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import typer
 
-from kraftbox.cli import configs, dump_log, groups, records, storage, topics
+from kraftbox.cli import cluster, configs, dump_log, groups, records, status, storage, topics
 from kraftbox.cli.output import DONE, FAILED, CommandFailed, say_error
 
 app = typer.Typer(
     name="kraftbox",
-    help="A Kafka cluster in Python. `kraftbox up` starts a node.",
+    help="A Kafka cluster in Python. `kraftbox up` starts a node, or a cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -24,10 +24,14 @@ def _elsewhere() -> None:
 
 
 # Listed here for the help text; `kraftbox.launch` parses and runs them.
-app.command("up", help="Start a ready node in the foreground.", add_help_option=False)(_elsewhere)
+app.command("up", help="Start a ready node, or a cluster.", add_help_option=False)(_elsewhere)
 app.command("server", help="Run a node from a server.properties.", add_help_option=False)(
     _elsewhere
 )
+app.command("status")(status.status)
+app.add_typer(cluster.node_app, name="node")
+app.command("logs")(cluster.logs)
+app.command("down")(cluster.down)
 app.add_typer(storage.app, name="storage")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
