@@ -66,6 +66,7 @@ from metalog.quorum.delivery import Delivery, QuorumListener
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers_driver import Peers
 from metalog.quorum.snapshot_driver import SnapshotFetcher, SnapshotWriter
+from metalog.quorum.stats import QuorumStats
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.schema import ControlRecord, Records
 from runtime.clock import Clock
@@ -130,6 +131,7 @@ class QuorumNode:
         self._tasks: list[asyncio.Task[Any]] = []
         self._farewells: set[asyncio.Task[Any]] = set()
         self._epoch_start_offset = 0
+        self.stats = QuorumStats()
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -157,6 +159,7 @@ class QuorumNode:
             timing=config.timing,
             jitter=self._jitter,
         )
+        self._observe()
         self._spawn("flush the metadata log", self._flush_forever())
         self._spawn("deliver metadata", self._deliver_forever())
         self._spawn("clean the metadata log", self._clean_forever())
@@ -325,7 +328,13 @@ class QuorumNode:
             return
         self._queue.extend(self.core.step(event, self._clock.monotonic_ms()))
         self._drain()
+        self._observe()
         self._arm_timer()
+
+    def _observe(self) -> None:
+        core = self.core
+        now_ms = self._clock.monotonic_ms()
+        self.stats.observe(core.role, self.log.end_offset, core.high_watermark, now_ms)
 
     def _drain(self) -> None:
         if self._draining:
@@ -421,6 +430,7 @@ class QuorumNode:
         self._appended()
 
     def _appended(self) -> None:
+        self._observe()
         self._flush_wanted.set()
         self._notify_watchers()
 
@@ -449,6 +459,8 @@ class QuorumNode:
 
     def _on_leader_changed(self, effect: LeaderChanged) -> None:
         _log.info("metadata quorum leader", leader=effect.leader_id, epoch=effect.epoch)
+        if effect.leader_id is not None:
+            self.stats.leader_known(effect.leader_id == self.node_id, self._clock.monotonic_ms())
         self._delivery.leader_changed(effect, self._epoch_start_offset)
         self._delivery_wanted.set()
         self._notify_watchers()

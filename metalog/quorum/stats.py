@@ -1,0 +1,149 @@
+"""What this replica of the metadata quorum counts, and the metrics a scrape makes of it.
+
+Names are those that Strimzi's JMX rules give Kafka's `raft-metrics`. Rates, averages and maxima
+are, as in Kafka, those of the last two windows of thirty seconds.
+
+- Commit latency: from an append of the leader until the high watermark has passed it.
+- Election latency: from the moment this replica stood for election until a leader was known. A
+  sole voter is elected in the step in which it stands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from metalog.quorum.core.roles import Role
+from runtime.metrics import Family, single
+from runtime.rates import WindowedRate
+
+if TYPE_CHECKING:
+    from metalog.quorum.driver import QuorumNode
+
+WINDOW_MS = 30_000.0
+WINDOWS = 2
+_PREFIX = "kafka_server_raftmetrics_"
+_STANDING = (Role.PROSPECTIVE, Role.CANDIDATE)
+_NOBODY = -1
+
+
+class WindowedTimes:
+    """Average and maximum of durations in the current and the previous window."""
+
+    __slots__ = ("_windows",)
+
+    def __init__(self) -> None:
+        # (begin, count, sum, maximum), oldest first.
+        self._windows: deque[tuple[float, int, float, float]] = deque(maxlen=WINDOWS)
+
+    def add(self, duration_ms: float, now_ms: float) -> None:
+        windows = self._windows
+        if windows and now_ms - windows[-1][0] < WINDOW_MS:
+            begin, count, total, most = windows.pop()
+            windows.append((begin, count + 1, total + duration_ms, max(most, duration_ms)))
+        else:
+            windows.append((now_ms, 1, duration_ms, duration_ms))
+
+    def average_and_max(self, now_ms: float) -> tuple[float, float]:
+        """Of what is not too old; NaN without any, as Kafka's sensors say it."""
+        recent = [w for w in self._windows if now_ms - w[0] < WINDOWS * WINDOW_MS]
+        count = sum(window[1] for window in recent)
+        if not count:
+            return float("nan"), float("nan")
+        return sum(window[2] for window in recent) / count, max(window[3] for window in recent)
+
+
+class QuorumStats:
+    """Told of a replica's state whenever that may have changed."""
+
+    def __init__(self) -> None:
+        self.appended = 0
+        self.fetched = 0
+        self.elections = 0
+        self.commit_times = WindowedTimes()
+        self.election_times = WindowedTimes()
+        self.append_rate = WindowedRate(WINDOWS, WINDOW_MS)
+        self.fetch_rate = WindowedRate(WINDOWS, WINDOW_MS)
+        self._end_offset = -1
+        # (end offset, when) of appends that are not committed.
+        self._uncommitted: deque[tuple[int, float]] = deque()
+        self._standing_since_ms: float | None = None
+
+    def observe(
+        self, role: Role, end_offset: int, high_watermark: int | None, now_ms: float
+    ) -> None:
+        """The replica's role, log end and high watermark after an append or a step."""
+        grown = end_offset - self._end_offset
+        if self._end_offset >= 0 and grown > 0:
+            if role is Role.LEADER:
+                self.appended += grown
+                self.append_rate.record(grown, now_ms)
+                self._uncommitted.append((end_offset, now_ms))
+            else:
+                self.fetched += grown
+                self.fetch_rate.record(grown, now_ms)
+        self._end_offset = end_offset
+        if role is not Role.LEADER:
+            self._uncommitted.clear()
+        elif high_watermark is not None:
+            uncommitted = self._uncommitted
+            while uncommitted and uncommitted[0][0] <= high_watermark:
+                self.commit_times.add(now_ms - uncommitted.popleft()[1], now_ms)
+        if role in _STANDING and self._standing_since_ms is None:
+            self._standing_since_ms = now_ms
+
+    def leader_known(self, is_self: bool, now_ms: float) -> None:
+        """A leader was elected, or found after this replica stood for election."""
+        since_ms, self._standing_since_ms = self._standing_since_ms, None
+        if since_ms is not None or is_self:
+            self.elections += 1
+            self.election_times.add(0.0 if since_ms is None else now_ms - since_ms, now_ms)
+
+
+def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
+    """The families of a started replica; `now_ms` is monotonic. -1 stands for nobody, nothing."""
+    core, stats = quorum.core, quorum.stats
+    leader_id, epoch = quorum.leader()
+    high_watermark = quorum.high_watermark
+    commit_avg, commit_max = stats.commit_times.average_and_max(now_ms)
+    election_avg, election_max = stats.election_times.average_and_max(now_ms)
+    yield Family(
+        _PREFIX + "current_state",
+        "1 for the role of this replica",
+        "gauge",
+        [({"current_state": core.role.value}, 1)],
+    )
+    for name, text, value in (
+        ("current_leader", "Node id of the leader", _NOBODY if leader_id is None else leader_id),
+        ("current_epoch", "Epoch of the quorum", epoch),
+        (
+            "current_vote",
+            "Node id that this replica voted for in this epoch",
+            _NOBODY if core.voted is None else core.voted.id,
+        ),
+        (
+            "high_watermark",
+            "Offset below which everything is committed",
+            -1 if high_watermark is None else high_watermark,
+        ),
+        ("log_end_offset", "Next offset", quorum.log_end_offset),
+        ("number_of_voters", "Voters", len(core.voters)),
+        ("commit_latency_avg", "Mean time from append to commit, ms", commit_avg),
+        ("commit_latency_max", "Longest time from append to commit, ms", commit_max),
+        ("election_latency_avg", "Mean time an election took, ms", election_avg),
+        ("election_latency_max", "Longest time an election took, ms", election_max),
+        ("append_records_rate", "Records appended a second", stats.append_rate.per_second(now_ms)),
+        ("fetch_records_rate", "Records fetched a second", stats.fetch_rate.per_second(now_ms)),
+    ):
+        yield single(_PREFIX + name, text, value)
+    for name, text, value in (
+        (
+            "appended_records_total",
+            "Records this replica has appended as the leader",
+            stats.appended,
+        ),
+        ("fetched_records_total", "Records this replica has fetched from a leader", stats.fetched),
+        ("elections_total", "Elections this replica won or stood in", stats.elections),
+    ):
+        yield single(f"kraftbox_quorum_{name}", text, value, "counter")
