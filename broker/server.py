@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.api_table import build_table
@@ -147,6 +147,11 @@ class BrokerServer:
     def ready(self) -> bool:
         """Registered, caught up and unfenced."""
         return self.lifecycle.ready and not self.lifecycle.fenced
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        """The listeners, for metrics that join those of all roles."""
+        return self._servers
 
     async def start(self) -> None:
         """Until the controller has unfenced this broker.
