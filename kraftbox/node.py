@@ -16,6 +16,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING
 
+from kraftbox.node_metrics import NodeMetrics
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.driver import QuorumNode
@@ -117,6 +118,7 @@ class Node:
         self.cluster_id = meta.cluster_id
         self._lag.start()
         self.metrics.register(self._lag.collect)
+        self.metrics.register(NodeMetrics(self).collect)
         await self._start_http()
         self.quorum = QuorumNode(
             QuorumConfig.from_node_config(

@@ -1,0 +1,59 @@
+"""The metrics that belong to no single role: listeners of all roles, the quorum, the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from metalog.quorum.stats import quorum_families
+from protocol.transport.request_metrics import TransportMetrics
+from protocol.transport.server import Server
+from protocol.transport.stats import ApiStats, ConnectionStats
+from runtime import process_io
+from runtime.metrics import Family, single
+
+if TYPE_CHECKING:
+    from kraftbox.node import Node
+
+
+class NodeMetrics:
+    """Collects from a node whatever it has by the time of the scrape."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._transport = TransportMetrics(
+            node.clock.monotonic_ms, self._apis, self._connection_stats
+        )
+
+    def collect(self) -> Iterator[Family]:
+        """For the metrics registry."""
+        yield from self._transport.collect()
+        memories = {id(server.memory): server.memory for server in self._servers()}
+        yield single(
+            "kafka_network_socketserver_memorypoolused",
+            "Bytes of requests that are held until they are whole or answered",
+            sum(memory.used_bytes for memory in memories.values()),
+        )
+        quorum, loader = self._node.quorum, self._node.loader
+        if quorum is not None and quorum.is_started:
+            yield from quorum_families(quorum, self._node.clock.monotonic_ms())
+        if loader is not None:
+            yield single(
+                "kafka_server_metadataloader_currentmetadataversion",
+                "Level of metadata.version in the image; 0 before there is one",
+                loader.image.metadata_version or 0,
+            )
+        yield from process_io.collect()
+
+    def _servers(self) -> Iterable[Server]:
+        for role in (self._node.broker, self._node.controller):
+            if role is not None:
+                yield from role.servers
+
+    def _apis(self) -> Iterable[ApiStats]:
+        # The listeners of a role share one table.
+        tables = {id(server.handlers): server.handlers for server in self._servers()}
+        return [stats for table in tables.values() for stats in table.stats()]
+
+    def _connection_stats(self) -> Iterable[tuple[str, ConnectionStats]]:
+        return [(server.listener, server.connection_stats) for server in self._servers()]
