@@ -85,12 +85,7 @@ class Cleaning:
             producer=producer,
             compression=codec,
         )
-        info = self.log.append_as_leader(
-            batch,
-            epoch,
-            self.clock.now_ms(),
-            Origin.REPLICATION if producer.id >= 0 else Origin.CLIENT,
-        )
+        info = self.log.append_as_leader(batch, epoch, self.clock.now_ms(), Origin.REPLICATION)
         self.log.update_high_watermark(self.log.log_end_offset)
         return info.first_offset
 
