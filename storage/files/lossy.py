@@ -19,11 +19,12 @@ survives; it may raise, to crash at that point or to inject an OSError.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import posixpath
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from storage.files.port import Buffer, File, Files
 
@@ -155,6 +156,7 @@ class LossyFiles:
         self._owner: dict[str, _Inode] = {}
         self._locks: list[Callable[[], None]] = []
         self._off = False
+        self._working: dict[asyncio.Future[Any], None] = {}
 
     # The process's view ----------------------------------------------------------------------
 
@@ -475,10 +477,29 @@ class LossyFiles:
     # The rest --------------------------------------------------------------------------------
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
-        if self.before_work is not None:
-            await self.before_work()
+        if self.before_work is None:
+            self.alive()
+            return function(*args)
+        # As with a worker thread, whoever no longer waits does not stop it.
+        work = asyncio.ensure_future(self._work(self.before_work, function, args))
+        self._working[work] = None
+        work.add_done_callback(self._worked)
+        return await asyncio.shield(work)
+
+    async def _work(
+        self,
+        before_work: Callable[[], Awaitable[None]],
+        function: Callable[..., T],
+        args: Sequence[object],
+    ) -> T:
+        await before_work()
         self.alive()
         return function(*args)
+
+    def _worked(self, work: asyncio.Future[Any]) -> None:
+        del self._working[work]
+        if not work.cancelled():
+            work.exception()  # raised to whoever still waits
 
     async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
         if self.before_work is not None:
