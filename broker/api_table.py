@@ -9,13 +9,16 @@ from collections.abc import Callable, Mapping
 
 from broker import forwarding_driver
 from broker.apis import (
+    alter_configs,
     delete_records,
     describe_cluster,
     describe_configs,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_user_scram_credentials,
     fetch,
+    incremental_alter_configs,
     list_config_resources,
     list_offsets,
     metadata,
@@ -30,6 +33,7 @@ from broker.coordinators.log import CoordinatorLog
 from broker.coordinators.registration import register_coordinator_apis
 from broker.producer_ids_driver import ProducerIds
 from metalog.image.values import VersionRange
+from protocol.transport import no_authorizer
 from protocol.transport.dispatch import Features, HandlerTable
 
 
@@ -50,6 +54,7 @@ def build_table(
         list_offsets,
         offset_for_leader_epoch,
         describe_topic_partitions,
+        describe_user_scram_credentials,
         describe_cluster,
         describe_configs,
         describe_log_dirs,
@@ -59,7 +64,11 @@ def build_table(
     ):
         api.register(table, broker)
     metadata.register(table, broker, creator)
-    forwarding_driver.register(table, broker)
+    forwarder = forwarding_driver.Forwarder(broker)
+    forwarding_driver.register(table, forwarder)
+    alter_configs.register(table, broker, forwarder)
+    incremental_alter_configs.register(table, broker, forwarder)
+    no_authorizer.register(table)
     register_coordinator_apis(
         table,
         coordinator=coordinator,

@@ -10,7 +10,6 @@ The versions offered are those that the controllers of this release serve.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 from typing import Any, Final, NamedTuple
 
@@ -48,19 +47,17 @@ class Forwarded(NamedTuple):
 FORWARDED: Final = (
     Forwarded(ApiKey.CREATE_TOPICS),
     Forwarded(ApiKey.DELETE_TOPICS),
-    Forwarded(ApiKey.ALTER_CONFIGS),
     Forwarded(ApiKey.CREATE_PARTITIONS),
     Forwarded(ApiKey.ELECT_LEADERS),
-    Forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS),
     Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
     Forwarded(ApiKey.DESCRIBE_QUORUM),
     Forwarded(ApiKey.UPDATE_FEATURES),
     Forwarded(ApiKey.UNREGISTER_BROKER),
+    Forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
 )
 
 
-def register(table: HandlerTable, broker: BrokerContext) -> None:
-    forwarder = Forwarder(broker)
+def register(table: HandlerTable, forwarder: Forwarder) -> None:
     for entry in FORWARDED:
         table.register(
             entry.api,
@@ -90,7 +87,7 @@ class Forwarder:
             try:
                 answer = await self._broker.controller.request(envelope, left_ms)
             except ControllerUnavailable:
-                await asyncio.sleep(pause_ms * self._broker.rng.uniform(0.8, 1.2) / 1000.0)
+                await self._broker.controller.pause(pause_ms * self._broker.rng.uniform(0.8, 1.2))
                 pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
                 continue
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:

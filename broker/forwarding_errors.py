@@ -12,6 +12,10 @@ from typing import Any, Final
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -118,10 +122,23 @@ def _elect_leaders(request: ElectLeadersRequest, code: ErrorCode, version: int) 
     )
 
 
+def _alter_scram(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> Response:
+    users = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult(
+                user=user, error_code=code, error_message=code.text
+            )
+            for user in dict.fromkeys(users)
+        ]
+    )
+
+
 _PER_ITEM: Final[dict[type[Any], Callable[[Any, ErrorCode], Response]]] = {
     CreateTopicsRequest: _create_topics,
     DeleteTopicsRequest: _delete_topics,
     CreatePartitionsRequest: _create_partitions,
     AlterConfigsRequest: _alter_configs,
     IncrementalAlterConfigsRequest: _incremental,
+    AlterUserScramCredentialsRequest: _alter_scram,
 }

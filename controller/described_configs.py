@@ -8,8 +8,8 @@ from controller.decision import ControllerView
 from controller.topic_settings import CLUSTER_DEFAULT, stored_configs
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
+from protocol.log_levels import current_level
 from protocol.topic_name import topic_name_problem
-from runtime import log
 from runtime.config import ConfigValue, effective_topic_config
 from runtime.config.described import (
     DescribedKey,
@@ -37,7 +37,7 @@ def describe_resource(
         return _node(view, name)
     if resource_type == ConfigResourceType.BROKER_LOGGER:
         _require_own_id(view, name)
-        return describe_loggers(log.level().upper())
+        return describe_loggers(current_level())
     if resource_type not in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

@@ -19,10 +19,10 @@ from broker.context import BrokerContext
 from metalog.image.values import ConfigResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
+from protocol.log_levels import current_level
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.topic_name import topic_name_problem
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
-from runtime import log
 from runtime.config.described import (
     DescribedKey,
     chosen,
@@ -80,7 +80,7 @@ def _described(broker: BrokerContext, resource_type: int, name: str) -> list[Des
         return _broker(broker, name)
     if resource_type == ConfigResourceType.BROKER_LOGGER:
         _require_own_id(broker, name)
-        return describe_loggers(log.level().upper())
+        return describe_loggers(current_level())
     if resource_type == ConfigResourceType.GROUP:
         _require_name(name, "A group's configuration needs a group id")
         overrides = broker.metadata.config_overrides(ConfigResourceType.GROUP, name)

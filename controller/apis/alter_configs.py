@@ -1,8 +1,8 @@
 """AlterConfigs (key 33), versions 0-2.
 
-Behaviour: replaces all dynamic values of topics, of a broker, or of all brokers (empty name): a key
-that is not named loses its value. Clients should use IncrementalAlterConfigs (KIP-339). Errors are
-those of IncrementalAlterConfigs.
+Behaviour: replaces all dynamic values of topics, groups, client metrics, of a broker, or of all
+brokers (empty name): a key that is not named loses its value. Clients should use
+IncrementalAlterConfigs (KIP-339), whose errors these are too.
 """
 
 from __future__ import annotations

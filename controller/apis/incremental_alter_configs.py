@@ -1,7 +1,9 @@
 """IncrementalAlterConfigs (key 44), versions 0-1.
 
-Behaviour: sets, deletes, appends to or subtracts from single keys of topics, of a broker, or of all
-brokers (empty name); each resource succeeds or fails alone. With validate_only nothing is written.
+Behaviour: sets, deletes, appends to or subtracts from single keys of topics, groups, client
+metrics, of a broker, or of all brokers (empty name); each resource succeeds or fails alone. With
+validate_only nothing is written. The level of this node's loggers (KIP-412) is changed here, by a
+request that names nothing else.
 
 Errors per resource: INVALID_CONFIG (unknown key, bad value, list operation on what is no list),
 INVALID_REQUEST (no value, a key or resource twice, a broker key that cannot change at run time, a
@@ -19,7 +21,11 @@ from controller.configs import (
     decide_incremental_alter_configs,
 )
 from controller.driver import Controller
+from metalog.image.values import ConfigResourceType
 from protocol.api_keys import ApiKey
+from protocol.errors import ApiError, ErrorCode
+from protocol.log_levels import ConfigChange as LevelChange
+from protocol.log_levels import change_levels
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -41,6 +47,8 @@ def register(table: HandlerTable, controller: Controller) -> None:
             )
             for resource in request.resources
         ]
+        if len(changes) == 1 and changes[0].resource.type == ConfigResourceType.BROKER_LOGGER:
+            return _response((_change_levels(controller, changes[0], request.validate_only),))
         resources = dict.fromkeys(change.resource for change in changes)
         return controller.submit(
             lambda view: decide_incremental_alter_configs(
@@ -53,6 +61,21 @@ def register(table: HandlerTable, controller: Controller) -> None:
     table.register(
         ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION
     )
+
+
+def _change_levels(
+    controller: Controller, change: ResourceChange, validate_only: bool
+) -> ConfigOutcome:
+    """This node's own loggers: nothing that the quorum would have to know."""
+    resource = change.resource
+    levels = [LevelChange(*each) for each in change.changes]
+    try:
+        if resource.name != str(controller.settings.node_id):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"this is node {controller.settings.node_id}")
+        change_levels(levels, validate_only=validate_only)
+    except ApiError as error:
+        return ConfigOutcome(resource, error)
+    return ConfigOutcome(resource, None)
 
 
 def _response(outcomes: tuple[ConfigOutcome, ...]) -> IncrementalAlterConfigsResponse:

@@ -9,12 +9,15 @@ from typing import Any
 
 from broker import forwarding_driver
 from broker.apis import (
+    alter_configs,
     delete_records,
     describe_cluster,
     describe_configs,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_user_scram_credentials,
+    incremental_alter_configs,
     list_config_resources,
     list_offsets,
     offset_for_leader_epoch,
@@ -200,10 +203,14 @@ class Harness:
             describe_producers,
             delete_records,
             list_config_resources,
+            describe_user_scram_credentials,
         ):
             api.register(self.table, self.context)
         metadata_api.register(self.table, self.context, self.creator)
-        forwarding_driver.register(self.table, self.context)
+        forwarder = forwarding_driver.Forwarder(self.context)
+        forwarding_driver.register(self.table, forwarder)
+        for changing in (alter_configs, incremental_alter_configs):
+            changing.register(self.table, self.context, forwarder)
         self.table.serve_api_versions()
         self._next_offset = 0
         self.replay(*registration(NODE), *registration(OTHER))

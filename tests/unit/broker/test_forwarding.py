@@ -14,6 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.internal.default_principal_data import DefaultPrincipalData
 from protocol.messages import request_class, response_class
 from protocol.messages.alter_configs import AlterConfigsRequest
+from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
@@ -43,11 +44,17 @@ def filled(api: ApiKey) -> Any:
             topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="a", partitions=[0, 1])]
         ),
         ApiKey.DELETE_TOPICS: DeleteTopicsRequest(topic_names=["a"]),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
+            deletions=[AlterUserScramCredentialsRequest.ScramCredentialDeletion(name="a")]
+        ),
     }
     return requests.get(api) or request_class(api)()
 
 
-@pytest.mark.parametrize("api", [entry.api for entry in FORWARDED])
+ALSO_FORWARDED = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+
+
+@pytest.mark.parametrize("api", [*(entry.api for entry in FORWARDED), *ALSO_FORWARDED])
 def test_every_forwarded_api_can_say_that_it_failed_in_every_version(api: ApiKey) -> None:
     for version in request_class(api).VERSIONS.each():
         data = encode(error_response(filled(api), CODE, version), version)

@@ -1,0 +1,127 @@
+"""Credentials of users for SASL/SCRAM (RFC 5802, KIP-554): stored, shown, not yet asked for.
+
+A client sends the salted password; what is stored are the two keys derived from it, from which the
+password cannot be had. One request may touch a user once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from controller.decision import ControllerView, Decision, check_record_count
+from metalog.image.features import SCRAM_LEVEL
+from protocol.errors import ApiError, ErrorCode
+from protocol.metadata.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from protocol.metadata.user_scram_credential_record import UserScramCredentialRecord
+from protocol.schema import MetadataRecord
+
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16_384
+
+
+class Mechanism(IntEnum):
+    """SCRAM mechanisms by their number on the wire."""
+
+    SHA_256 = 1
+    SHA_512 = 2
+
+
+_HASHES: Final[Mapping[int, str]] = {Mechanism.SHA_256: "sha256", Mechanism.SHA_512: "sha512"}
+
+
+class Deletion(NamedTuple):
+    user: str
+    mechanism: int
+
+
+class Upsertion(NamedTuple):
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class ScramOutcome(NamedTuple):
+    user: str
+    error: ApiError | None
+
+
+def decide_alter_scram(
+    view: ControllerView, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+) -> Decision[tuple[ScramOutcome, ...]]:
+    """Remove and write credentials; each user succeeds or fails alone.
+
+    Raises UNSUPPORTED_VERSION when the finalised metadata.version has no such records.
+    """
+    if view.metadata_version < SCRAM_LEVEL:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"metadata.version {view.metadata_version} has no SCRAM credentials; {SCRAM_LEVEL} has",
+        )
+    changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
+    counts = Counter(change.user for change in changes)
+    outcomes: dict[str, ScramOutcome] = {}
+    records: list[MetadataRecord] = []
+    for change in changes:
+        user = change.user
+        try:
+            if counts[user] > 1:
+                raise ApiError(ErrorCode.DUPLICATE_RESOURCE, f"{user!r} is changed twice")
+            record = _record(view, change)
+        except ApiError as error:
+            outcomes[user] = ScramOutcome(user, error)
+        else:
+            outcomes[user] = ScramOutcome(user, None)
+            records.append(record)
+    check_record_count(len(records))
+    return Decision(tuple(records), tuple(outcomes.values()))
+
+
+def _record(view: ControllerView, change: Deletion | Upsertion) -> MetadataRecord:
+    if not change.user:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user without a name")
+    digest = _HASHES.get(change.mechanism)
+    if digest is None:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            f"{change.mechanism} is not the number of a SCRAM mechanism",
+        )
+    if isinstance(change, Upsertion):
+        return _upsert(change, digest)
+    if (change.mechanism, change.user) not in view.image.scram:
+        raise ApiError(
+            ErrorCode.RESOURCE_NOT_FOUND, f"{change.user!r} has no credential of this mechanism"
+        )
+    return RemoveUserScramCredentialRecord(name=change.user, mechanism=change.mechanism)
+
+
+def _upsert(change: Upsertion, digest: str) -> UserScramCredentialRecord:
+    if not ITERATIONS_MIN <= change.iterations <= ITERATIONS_MAX:
+        raise ApiError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"{change.iterations} iterations; {ITERATIONS_MIN} to {ITERATIONS_MAX} are allowed",
+        )
+    if not change.salted_password:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "an empty salted password")
+    stored_key, server_key = derived_keys(change.salted_password, digest)
+    return UserScramCredentialRecord(
+        name=change.user,
+        mechanism=change.mechanism,
+        salt=change.salt,
+        stored_key=stored_key,
+        server_key=server_key,
+        iterations=change.iterations,
+    )
+
+
+def derived_keys(salted_password: bytes, digest: str) -> tuple[bytes, bytes]:
+    """(stored key, server key) of RFC 5802 section 3, with the hash named `digest`."""
+    client_key = hmac.digest(salted_password, b"Client Key", digest)
+    server_key = hmac.digest(salted_password, b"Server Key", digest)
+    return hashlib.new(digest, client_key).digest(), server_key

@@ -1,0 +1,82 @@
+"""Log levels as configurations of the kind BROKER_LOGGER (KIP-412), the same for both roles.
+
+There is one logger with a level, `root`. Kafka's names for levels are used towards clients; where
+it has more of them than we have, the nearest of ours is meant. A change holds until the process
+ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from protocol.errors import ApiError, ErrorCode
+from runtime import log
+from runtime.config.described import ROOT_LOGGER
+
+LEVELS: Final[Mapping[str, str]] = {
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARN": "warning",
+    "ERROR": "error",
+    "TRACE": "debug",
+    "FATAL": "error",
+}
+_NAMES: Final[Mapping[str, str]] = {
+    "debug": "DEBUG",
+    "info": "INFO",
+    "warning": "WARN",
+    "error": "ERROR",
+}
+
+
+class LevelOperation(IntEnum):
+    """Those operations of IncrementalAlterConfigs that levels know."""
+
+    SET = 0
+    DELETE = 1
+
+
+class ConfigChange(NamedTuple):
+    """One entry of a request, of a logger or of another resource; `operation` as on the wire."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def current_level() -> str:
+    """Kafka's name of the level in force."""
+    return _NAMES[log.level()]
+
+
+def change_levels(changes: Sequence[ConfigChange], *, validate_only: bool) -> None:
+    """Set levels, all of them or none.
+
+    Raises INVALID_CONFIG for a logger or a level that does not exist, INVALID_REQUEST for what
+    cannot be done to a level.
+    """
+    levels = [_checked(change) for change in changes]
+    if not validate_only:
+        for level in levels:
+            log.set_level(level)
+
+
+def _checked(change: ConfigChange) -> str:
+    if change.operation not in tuple(LevelOperation):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a log level can be set and nothing else")
+    if change.name != ROOT_LOGGER:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"there is no logger {change.name!r}: only {ROOT_LOGGER} has a level",
+        )
+    if change.operation == LevelOperation.DELETE:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{ROOT_LOGGER} cannot be without a level")
+    level = LEVELS.get((change.value or "").upper())
+    if level is None:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{change.value!r} is not a level; there are {', '.join(LEVELS)}",
+        )
+    return level

@@ -1,0 +1,55 @@
+"""Access control lists where nothing enforces them.
+
+DescribeAcls (key 29), CreateAcls (key 30), DeleteAcls (key 31), versions 1-3: SECURITY_DISABLED,
+for the whole request or for each of its entries, which is what a Kafka node without an authorizer
+answers. Both roles serve them: tools ask a broker, or a controller with --bootstrap-controller.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+
+MIN_VERSION: Final = 1
+MAX_VERSION: Final = 3
+
+NO_AUTHORIZER: Final = "No authorizer is configured: everybody may do everything on this node"
+_CODE: Final = ErrorCode.SECURITY_DISABLED
+
+
+def register(table: HandlerTable) -> None:
+    """Serve the three APIs from `table`."""
+    for api, handle in (
+        (ApiKey.DESCRIBE_ACLS, _describe),
+        (ApiKey.CREATE_ACLS, _create),
+        (ApiKey.DELETE_ACLS, _delete),
+    ):
+        table.register(api, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+
+
+def _describe(_context: RequestContext, _request: DescribeAclsRequest) -> Reply:
+    return DescribeAclsResponse(error_code=_CODE, error_message=NO_AUTHORIZER)
+
+
+def _create(_context: RequestContext, request: CreateAclsRequest) -> Reply:
+    return CreateAclsResponse(
+        results=[
+            CreateAclsResponse.AclCreationResult(error_code=_CODE, error_message=NO_AUTHORIZER)
+            for _ in request.creations
+        ]
+    )
+
+
+def _delete(_context: RequestContext, request: DeleteAclsRequest) -> Reply:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsResponse.DeleteAclsFilterResult(error_code=_CODE, error_message=NO_AUTHORIZER)
+            for _ in request.filters
+        ]
+    )
