@@ -10,7 +10,9 @@ also what followers, recovery and truncation use: the state is a function of the
 
 The answer to a repeated batch that is older than the five remembered ones is
 DUPLICATE_SEQUENCE_NUMBER (the producer's client takes it for a success), where Kafka says
-OUT_OF_ORDER_SEQUENCE_NUMBER, which the client takes for a loss.
+OUT_OF_ORDER_SEQUENCE_NUMBER, which the client takes for a loss. It is that here too for sequences
+below the first one that the log has of the producer, who may begin anywhere when the log knows
+nothing of it: those may have been lost, and calling them a success would hide it.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ class ProducerState:
     """One producer, as DescribeProducers shows it."""
 
     __slots__ = (
-        "batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id",
+        "batches", "began_at", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id",
         "txn_first_offset",
     )  # fmt: skip
 
@@ -105,6 +107,8 @@ class ProducerState:
         self.last_timestamp_ms = NO_TIMESTAMP
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.txn_first_offset: int | None = None
+        self.began_at = 0
+        """The first sequence number of this epoch that the log is known to have had."""
 
     @property
     def last_sequence(self) -> int:
@@ -128,10 +132,14 @@ class ProducerState:
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
+            self.began_at = 0
 
     def __eq__(self, other: object) -> bool:
+        # Where it began is lost with the records of that time, or with a snapshot's format.
         return isinstance(other, ProducerState) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
+            getattr(self, name) == getattr(other, name)
+            for name in self.__slots__
+            if name != "began_at"
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -226,7 +234,9 @@ class ProducerStates:
         if header.is_control:
             return
         if origin is Origin.CLIENT and state.epoch != NO_PRODUCER_EPOCH:
-            _check_sequence(state.producer_id, state.epoch, state.last_sequence, header)
+            _check_sequence(
+                state.producer_id, state.epoch, state.last_sequence, header, state.began_at
+            )
         if state.txn_first_offset is not None and not header.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
@@ -257,6 +267,8 @@ class ProducerStates:
             state.raise_epoch(header.producer_epoch)
         timestamp_ms = header.max_timestamp
         delta = header.last_offset_delta
+        if not state.batches:
+            state.began_at = max(0, header.base_sequence)
         state.batches.append(
             Remembered(header.last_sequence, base_offset + delta, delta, timestamp_ms)
         )
@@ -400,7 +412,9 @@ def _read_entry(data: bytes, pos: int) -> ProducerState:
     return state
 
 
-def _check_sequence(producer_id: int, epoch: int, last_sequence: int, header: BatchHeader) -> None:
+def _check_sequence(
+    producer_id: int, epoch: int, last_sequence: int, header: BatchHeader, began_at: int = 0
+) -> None:
     first = header.base_sequence
     if header.producer_epoch != epoch:
         if first == 0:
@@ -410,7 +424,8 @@ def _check_sequence(producer_id: int, epoch: int, last_sequence: int, header: Ba
     if first == expected:
         return
     behind = (expected - first) & _SEQUENCE_MASK
-    if last_sequence != NO_SEQUENCE and header.record_count <= behind < _HALF_OF_SEQUENCES:
+    known = (expected - began_at) & _SEQUENCE_MASK if began_at else _HALF_OF_SEQUENCES - 1
+    if last_sequence != NO_SEQUENCE and header.record_count <= behind <= known:
         raise ApiError(
             ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
             f"Producer {producer_id} repeats sequence {first}; {expected} is next",

@@ -90,6 +90,20 @@ def test_the_last_five_are_known_and_older_ones_are_duplicates(log):
     assert log.send(14) == 14
 
 
+def test_what_lies_before_the_first_known_sequence_is_no_duplicate(log):
+    """A log that lost a producer's batches takes a later one for its first: those before it may
+    not be told to have been written."""
+    assert log.send(38, 5) == 0
+    assert log.refused(32, 5) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.refused(36, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for at in range(6):
+        log.send(43 + at)
+    assert log.refused(38, 5) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert log.refused(37) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.send(0, epoch=1) == 11
+    assert log.send(1, epoch=1) == 12
+
+
 def test_a_batch_that_overlaps_what_is_known_is_out_of_order(log):
     log.send(0, 4)
     log.send(4, 4)
@@ -103,8 +117,11 @@ def test_sequences_wrap(log):
     assert log.send(0, 3) == 2
     assert log.send(0, 3) == -3
     assert log.send(MAX - 1, 2) == -1
-    assert log.refused(MAX - 3, 2) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert log.refused(MAX - 3, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.refused(4) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for at in range(3, 8):
+        log.send(at)
+    assert log.refused(MAX - 1, 2) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
 def test_a_batch_may_wrap_inside(log):
