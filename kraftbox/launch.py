@@ -7,13 +7,13 @@ needs is imported only once the arguments are known to be good.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kraftbox.cluster.plan import Shape
-
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 PORT_DEFAULT = 9092
@@ -130,46 +130,64 @@ def main(arguments: Sequence[str]) -> int:
         options = parser().parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
-    from runtime.config import ConfigError
-    from runtime.errors import StartupRefused
+    if options.command == "up":
+        return _failing_well(lambda: _up(options, arguments))
+    return _failing_well(lambda: _serve(options))
 
+
+def _failing_well(work: Callable[[], int]) -> int:
+    """What an operator can remove becomes a message and exit code 1."""
     try:
-        if options.command == "up":
-            return _up(options, arguments)
-        from kraftbox import server
+        return work()
+    except Exception as error:
+        from runtime.config import ConfigError
+        from runtime.errors import StartupRefused
 
-        return server.run_file(options.file, dict(options.settings))
-    except (ConfigError, StartupRefused) as error:
+        if not isinstance(error, ConfigError | StartupRefused):
+            raise
         for line in str(error).splitlines():
             sys.stderr.write(f"kraftbox: {line}\n")
         return 1
 
 
-def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    from kraftbox.cluster.place import ClusterPlace
+def _serve(options: argparse.Namespace) -> int:
+    from kraftbox import server
 
-    shape = shape_asked_for(options)
-    supervised = shape or options.detach or options.detached
-    if not supervised and not ClusterPlace(options.dir).is_cluster:
+    return server.run_file(options.file, dict(options.settings))
+
+
+def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    counts = (options.controllers, options.brokers)
+    several = counts != (None, None) or options.combined or bool(options.racks)
+    is_cluster = os.path.exists(os.path.join(options.dir, "cluster.properties"))
+    if options.detach:
+        from kraftbox.cluster.detach import detach
+
+        return detach([argument for argument in arguments[1:] if argument != "--detach"])
+    if not (several or is_cluster or options.detached):
         from kraftbox import up
 
         return up.run(options.dir, options.port, dict(options.settings))
-    # A cluster: this process will only supervise, and imports no more than it needs for that.
+    return _supervise(options, several)
+
+
+def _supervise(options: argparse.Namespace, several: bool) -> int:
+    """A cluster: this process only supervises, and imports no more than it needs for that."""
+    begun = time.monotonic()
+    from kraftbox.cluster.early import Early
+
+    try:
+        early = Early(options.dir)
+    except OSError as error:
+        sys.stderr.write(f"kraftbox: cannot use {options.dir}: {error.strerror}\n")
+        return 1
     from kraftbox.cluster import start
-
-    if options.detach:
-        return start.detach([argument for argument in arguments[1:] if argument != "--detach"])
-    asked = start.Options(options.dir, options.port, dict(options.settings), shape)
-    return start.run(asked, detached=options.detached)
-
-
-def shape_asked_for(options: argparse.Namespace) -> Shape | None:
-    """The cluster that the options describe; None when none of them does."""
-    counts = (options.controllers, options.brokers)
-    if counts == (None, None) and not options.combined and not options.racks:
-        return None
     from kraftbox.cluster.plan import Shape
 
-    brokers = 1 if options.brokers is None else options.brokers
-    controllers = 1 if options.controllers is None else options.controllers
-    return Shape(controllers, brokers, options.combined, options.racks)
+    shape = None
+    if several:
+        brokers = 1 if options.brokers is None else options.brokers
+        controllers = 1 if options.controllers is None else options.controllers
+        shape = Shape(controllers, brokers, options.combined, options.racks)
+    asked = start.Options(options.port, dict(options.settings), shape)
+    return start.run(early, asked, begun=begun, detached=options.detached)

@@ -187,14 +187,16 @@ class ForkServer:
     # --- events -------------------------------------------------------------------------------
 
     def _read_report(self, child: Child) -> None:
+        if child.report.fileno() < 0:
+            return  # reaped in the same round of the loop
         try:
             data = child.report.recv(1 << 16)
             messages = child.decoder.feed(data)
         except (OSError, frames.FrameError):
             data, messages = b"", []
         if not data:
+            # It is ending; SIGCHLD says when it has ended.
             self._selector.unregister(child.report)
-            self._reap()
             return
         for message in messages:
             self._tell({**message, "id": child.node_id})
@@ -211,7 +213,7 @@ class ForkServer:
             # What it reported last may not have been read yet.
             if child.report in self._selector.get_map():
                 self._read_report(child)
-            if child.report in self._selector.get_map():
+            with contextlib.suppress(KeyError):
                 self._selector.unregister(child.report)
             child.report.close()
             code = os.waitstatus_to_exitcode(status)

@@ -12,7 +12,6 @@ only node lies in the directory itself.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import socket
@@ -20,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kraftbox.cluster import early
 from kraftbox.cluster.plan import (
     HOST,
     Member,
@@ -55,8 +55,8 @@ class ClusterPlace:
     def __init__(self, directory: str | Path) -> None:
         self.root = Path(directory).absolute()
         self.properties = self.root / "cluster.properties"
-        self.log = self.root / "supervisor.log"
-        self.lock = self.root / ".running"
+        self.log = self.root / early.LOG
+        self.lock = self.root / early.LOCK
         self.control = self.root / "control"
 
     @property
@@ -104,22 +104,12 @@ class ClusterPlace:
             folder.mkdir(exist_ok=True)
             self.write_properties(folder / "server.properties", plan.properties, NODE_COMMENT)
 
-    def take(self) -> int | None:
-        """A locked descriptor, or None while somebody else has the lock. Raises OSError."""
-        fd = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        return fd
-
     @property
     def is_taken(self) -> bool:
         """Whether a supervisor, or what one left behind, is alive."""
         if not self.lock.exists():
             return False
-        fd = self.take()
+        fd = early.take(str(self.root))
         if fd is None:
             return True
         os.close(fd)

@@ -27,7 +27,7 @@ LOCAL_SETTINGS = {
 }
 # All voters are on one machine and start together: the first election need not wait a second for
 # votes that are on their way. How soon a dead leader is noticed is another setting, left alone.
-QUORUM_SETTINGS = {"controller.quorum.election.timeout.ms": "250"}
+QUORUM_SETTINGS = {"controller.quorum.election.timeout.ms": "150"}
 
 IDENTITY_KEYS = frozenset(
     {

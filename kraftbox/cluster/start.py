@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kraftbox.cluster import control
-from kraftbox.cluster.interpreter import own_command
+from kraftbox.cluster.early import Early, start_fork_server, take
 from kraftbox.cluster.place import ClusterPlace, plan_cluster, port_is_free
 from kraftbox.cluster.plan import Member, NodePlan, Shape
 from kraftbox.cluster.states import Cluster
@@ -24,14 +24,11 @@ from runtime.errors import StartupRefused
 
 STOPPING_MS_MAX = 15_000
 """How long a start waits for what the last supervisor left behind."""
-SPAWN_PLATFORMS = ("darwin",)
-"""Where system libraries do not survive a fork."""
 
 
 class Options(NamedTuple):
     """What was asked for; `shape` None resumes, or is one node."""
 
-    directory: str
     port: int | None
     settings: Mapping[str, str]
     shape: Shape | None = None
@@ -43,74 +40,32 @@ class Prepared(NamedTuple):
     text: str
 
 
-def is_cluster(directory: str) -> bool:
-    """Whether `up` made a cluster there before."""
-    return ClusterPlace(directory).is_cluster
-
-
-def run(options: Options, *, detached: bool = False) -> int:
+def run(early: Early, options: Options, *, begun: float, detached: bool = False) -> int:
     """Start and supervise until it is down; raises ConfigError and StartupRefused.
 
-    `detached`: standard output and error are given up once the cluster is ready.
+    `begun` is the monotonic time of the command in seconds. `detached`: standard output and error
+    are given up once the cluster is ready.
     """
-    begun = time.monotonic()
-    place = ClusterPlace(options.directory)
+    place = ClusterPlace(early.root)
+    fork_server = ForkServerProcess(early.fork_server or _start_late(early, place))
     try:
-        place.root.mkdir(parents=True, exist_ok=True)
-        lock_fd = _take(place)
-        log_fd = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StartupRefused(f"cannot use {place.root}: {error.strerror}") from error
-    with open(log_fd, "ab") as log:
-        # Its imports take longer than everything else that comes before the first node.
-        fork_server = ForkServerProcess(log, lock_fd, spawn=sys.platform in SPAWN_PLATFORMS)
-        try:
-            prepared = _prepare(place, options)
-        except BaseException:
-            fork_server.end()
-            raise
+        prepared = _prepare(place, options)
+    except BaseException:
+        fork_server.end()
+        raise
 
-        def ready(cluster: Cluster) -> None:
-            report(place, cluster, prepared, begun)
-            if detached:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os.dup2(log.fileno(), 1)
-                os.dup2(log.fileno(), 2)
+    def ready(cluster: Cluster) -> None:
+        report(place, cluster, prepared, begun)
+        if detached:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.dup2(early.log_fd, 1)
+            os.dup2(early.log_fd, 2)
 
-        supervisor = Supervisor(
-            place, fork_server, prepared.plans, prepared.cluster_id, on_ready=ready, say=_say
-        )
-        return supervisor.run()
-
-
-def detach(arguments: Sequence[str]) -> int:
-    """Run `up` with these arguments in a session of its own; return when it is ready."""
-    process = subprocess.Popen(
-        own_command("up", *arguments, "--detached"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
+    supervisor = Supervisor(
+        place, fork_server, prepared.plans, prepared.cluster_id, on_ready=ready, say=_say
     )
-    # Both ends close when it is ready or has failed.
-    told, complaint = _read_both(process)
-    sys.stderr.write(complaint)
-    first, _, rest = told.partition("\n")
-    if not first.startswith("bootstrap.servers="):
-        return process.wait() or 1
-    sys.stdout.write(rest if sys.stdout.isatty() else told)
-    # It outlives this process, and is nobody's zombie then.
-    process.returncode = 0
-    return 0
-
-
-def _read_both(process: subprocess.Popen[str]) -> tuple[str, str]:
-    assert process.stdout is not None and process.stderr is not None
-    with process.stdout, process.stderr:
-        # There is little on standard error, so that reading in turn cannot block the writer.
-        return process.stdout.read(), process.stderr.read()
+    return supervisor.run()
 
 
 def _say(text: str) -> None:
@@ -118,19 +73,17 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _take(place: ClusterPlace) -> int:
-    lock_fd = place.take()
-    if lock_fd is not None:
-        return lock_fd
+def _start_late(early: Early, place: ClusterPlace) -> subprocess.Popen[bytes]:
+    """The fork server, once whoever has the directory has let it go. Raises StartupRefused."""
     if control.is_supervised(place):
         raise StartupRefused(
             f"{place.root} is in use: its cluster is running (kraftbox status, kraftbox down)"
         )
     control.wait_until_free(place, STOPPING_MS_MAX)
-    lock_fd = place.take()
-    if lock_fd is None:
+    early.lock_fd = take(early.root)
+    if early.lock_fd is None:
         raise StartupRefused(f"{place.root} is in use: the nodes of its last start are stopping")
-    return lock_fd
+    return start_fork_server(early.log_fd, early.lock_fd)
 
 
 def _prepare(place: ClusterPlace, options: Options) -> Prepared:

@@ -17,10 +17,9 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 from kraftbox.cluster import frames
-from kraftbox.cluster.interpreter import own_command
 from kraftbox.cluster.place import ClusterPlace
 from kraftbox.cluster.plan import NodePlan
 from kraftbox.cluster.states import (
@@ -45,25 +44,11 @@ REPLY_MS_MAX = 1_000
 
 
 class ForkServerProcess:
-    """The fork server as seen from outside; may be used by a process with threads.
+    """The fork server as seen from outside; may be used by a process with threads."""
 
-    Raises OSError from the constructor when there cannot be a process.
-    """
-
-    def __init__(self, log: IO[bytes], lock_fd: int | None = None, *, spawn: bool = False) -> None:
-        arguments = ["--spawn"] if spawn else []
-        if lock_fd is not None:
-            arguments += ["--lock", str(lock_fd)]
-        self._process = subprocess.Popen(
-            own_command("_fork-server", *arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            bufsize=0,
-            # A terminal's Ctrl-C is the supervisor's to understand.
-            start_new_session=True,
-            pass_fds=() if lock_fd is None else (lock_fd,),
-        )
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """`process` is that of `early.start_fork_server`."""
+        self._process = process
         self._decoder = frames.Decoder()
 
     @property
