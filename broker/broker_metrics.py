@@ -33,9 +33,13 @@ _TOPIC_COUNTERS: Final = (
 
 _PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
     ("kafka_log_log_size", "Bytes of the log", lambda p: p.log.size_bytes),
-    ("kafka_log_log_logstartoffset", "First offset", lambda p: p.log.log_start_offset),
-    ("kafka_log_log_logendoffset", "Next offset", lambda p: p.log.log_end_offset),
-    ("kafka_log_log_numlogsegments", "Segments", lambda p: len(p.log.segments)),
+    ("kafka_log_log_logstartoffset", "Log start offset", lambda p: p.log.log_start_offset),
+    (
+        "kafka_log_log_logendoffset",
+        "Log end offset: that of the next record",
+        lambda p: p.log.log_end_offset,
+    ),
+    ("kafka_log_log_numlogsegments", "Segments of the log", lambda p: len(p.log.segments)),
 )
 
 _CLUSTER: Final = "kafka_cluster_partition_"
@@ -47,8 +51,8 @@ _LEADER_GAUGES: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]]
         lambda p: p.under_min_isr,
     ),
     ("atminisr", "1 if one more loss falls below the minimum", lambda p: p.at_min_isr),
-    ("replicascount", "Replicas", lambda p: len(p.replicas)),
-    ("insyncreplicascount", "In-sync replicas", lambda p: len(p.isr)),
+    ("replicascount", "Replicas of the partition", lambda p: len(p.replicas)),
+    ("insyncreplicascount", "In-sync replicas of the partition", lambda p: len(p.isr)),
     (
         "laststableoffsetlag",
         "Records below the high watermark that read_committed does not see yet",
@@ -167,13 +171,17 @@ class BrokerMetrics:
         provenance = self._broker.metadata.image.provenance
         lag_ms = max(self._broker.clock.now_ms() - provenance.timestamp_ms, 0)
         for name, help_text, value in (
-            ("last_applied_record_offset", "Offset of the last record applied", provenance.offset),
+            (
+                "last_applied_record_offset",
+                "Offset of the last metadata record that the broker has applied",
+                provenance.offset,
+            ),
             (
                 "last_applied_record_timestamp",
-                "When that record was written, epoch ms",
+                "When the last record applied was written, epoch ms",
                 provenance.timestamp_ms,
             ),
-            ("last_applied_record_lag_ms", "How long ago that was, ms", lag_ms),
+            ("last_applied_record_lag_ms", "Age of the last record applied, ms", lag_ms),
         ):
             yield single(_METADATA + name, help_text, value)
 

@@ -141,8 +141,8 @@ def image_families(counts: ImageCounts, *, is_active: bool) -> Iterator[Family]:
         ("activecontrollercount", "1 on the active controller, else 0", int(is_active)),
         ("activebrokercount", "Registered brokers that are not fenced", counts.active_brokers),
         ("fencedbrokercount", "Registered brokers that are fenced", counts.fenced_brokers),
-        ("globaltopiccount", "Topics", counts.topics),
-        ("globalpartitioncount", "Partitions", counts.partitions),
+        ("globaltopiccount", "Topics of the cluster", counts.topics),
+        ("globalpartitioncount", "Partitions of the cluster", counts.partitions),
         ("offlinepartitionscount", "Partitions without leader", counts.offline_partitions),
         (
             "preferredreplicaimbalancecount",
@@ -158,10 +158,14 @@ def stats_families(
 ) -> Iterator[Family]:
     """The controller's own counters and offsets; `applied_at_ms` is a wall time."""
     for name, text, value in (
-        ("lastappliedrecordoffset", "Offset of the last record applied", applied),
-        ("lastappliedrecordtimestamp", "When that record was written, epoch ms", applied_at_ms),
-        ("lastappliedrecordlagms", "How long ago that was; 0 on the active one", lag_ms),
-        ("lastcommittedrecordoffset", "Offset of the last record committed", committed),
+        ("lastappliedrecordoffset", "Offset of the last metadata record applied", applied),
+        (
+            "lastappliedrecordtimestamp",
+            "When the last record applied was written, epoch ms",
+            applied_at_ms,
+        ),
+        ("lastappliedrecordlagms", "Age of the last record applied, ms; 0 when active", lag_ms),
+        ("lastcommittedrecordoffset", "Offset of the last metadata record committed", committed),
     ):
         yield single(_PREFIX + name, text, value)
     for name, text, value in (

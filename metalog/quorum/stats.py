@@ -127,7 +127,7 @@ def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
             "Offset below which everything is committed",
             -1 if high_watermark is None else high_watermark,
         ),
-        ("log_end_offset", "Next offset", quorum.log_end_offset),
+        ("log_end_offset", "Log end offset: that of the next record", quorum.log_end_offset),
         ("number_of_voters", "Voters", len(core.voters)),
         ("commit_latency_avg", "Mean time from append to commit, ms", commit_avg),
         ("commit_latency_max", "Longest time from append to commit, ms", commit_max),

@@ -1,0 +1,290 @@
+"""The series that dashboards and alerts for Kafka use: they are there, labelled, and they move.
+
+Names are those of Strimzi's JMX rules. What moves only when there is a second broker, or when
+something breaks, is listed apart with what it says on one healthy node; what a node of this kind
+does not have at all is listed with the reason, and must not be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+
+from tests.unit.kraftbox.memory_node import running_node
+from tests.unit.kraftbox.metric_traffic import (
+    BATCH,
+    BEGIN,
+    DOCUMENT,
+    END,
+    TOPIC,
+    Scrape,
+    connect,
+    create_topic,
+    observe,
+    scrape,
+    table,
+    until,
+)
+
+T = {"topic": TOPIC}
+P = {"topic": TOPIC, "partition": "0"}
+CLIENTS = {"listener": "PLAINTEXT", "networkProcessor": "0"}
+QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+
+RISES: tuple[tuple[str, dict[str, str]], ...] = (
+    ("kafka_log_log_size", P),
+    ("kafka_log_log_logendoffset", P),
+    ("kafka_server_brokertopicmetrics_bytesin_total", T),
+    ("kafka_server_brokertopicmetrics_bytesin_total", {}),
+    ("kafka_server_brokertopicmetrics_bytesout_total", T),
+    ("kafka_server_brokertopicmetrics_bytesout_total", {}),
+    ("kafka_server_brokertopicmetrics_messagesin_total", T),
+    ("kafka_server_brokertopicmetrics_messagesin_total", {}),
+    ("kafka_server_brokertopicmetrics_totalproducerequests_total", T),
+    ("kafka_server_brokertopicmetrics_totalproducerequests_total", {}),
+    ("kafka_server_brokertopicmetrics_totalfetchrequests_total", T),
+    ("kafka_server_brokertopicmetrics_totalfetchrequests_total", {}),
+    ("kafka_server_brokertopicmetrics_failedproducerequests_total", T),
+    ("kafka_server_brokertopicmetrics_failedfetchrequests_total", T),
+    ("kafka_server_brokertopicmetrics_bytesrejected_total", T),
+    ("kafka_server_replicamanager_partitioncount", {}),
+    ("kafka_server_replicamanager_leadercount", {}),
+    ("kafka_server_replicamanager_atminisrpartitioncount", {}),
+    ("kafka_server_delayedoperationpurgatory_purgatorysize", {"delayedOperation": "Fetch"}),
+    ("kafka_server_fetchsessioncache_numincrementalfetchsessions", {}),
+    ("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", {}),
+    ("kafka_server_raftmetrics_high_watermark", {}),
+    ("kafka_server_raftmetrics_log_end_offset", {}),
+    ("kafka_server_raftmetrics_append_records_rate", {}),
+    ("kafka_server_brokermetadatametrics_last_applied_record_offset", {}),
+    ("kafka_server_brokermetadatametrics_last_applied_record_timestamp", {}),
+    ("kafka_controller_kafkacontroller_globaltopiccount", {}),
+    ("kafka_controller_kafkacontroller_globalpartitioncount", {}),
+    ("kafka_controller_kafkacontroller_lastappliedrecordoffset", {}),
+    ("kafka_controller_kafkacontroller_lastappliedrecordtimestamp", {}),
+    ("kafka_controller_kafkacontroller_lastcommittedrecordoffset", {}),
+    ("kafka_controller_controllereventmanager_eventqueuetimems_count", {}),
+    ("kafka_controller_controllereventmanager_eventqueueprocessingtimems_count", {}),
+    ("kafka_server_socket_server_metrics_incoming_byte_total", CLIENTS),
+    ("kafka_server_socket_server_metrics_outgoing_byte_total", CLIENTS),
+    ("kafka_coordinator_group_groupmetadatamanager_numgroups", {}),
+    ("kafka_coordinator_group_groupmetadatamanager_numgroupsstable", {}),
+    ("kafka_coordinator_group_groupmetadatamanager_numoffsets", {}),
+    ("kafka_network_requestmetrics_requests_total", {"request": "Produce", "version": "13"}),
+    ("kafka_network_requestmetrics_requests_total", {"request": "FetchConsumer", "version": "18"}),
+    (
+        "kafka_network_requestmetrics_errors_total",
+        {"request": "Produce", "error": "CORRUPT_MESSAGE"},
+    ),
+    (
+        "kafka_network_requestmetrics_errors_total",
+        {"request": "Fetch", "error": "OFFSET_OUT_OF_RANGE"},
+    ),
+    *(
+        (f"kafka_network_requestmetrics_{phase}timems_count", {"request": request})
+        for phase in (
+            "requestqueue",
+            "local",
+            "remote",
+            "responsequeue",
+            "responsesend",
+            "total",
+        )
+        for request in ("Produce", "Fetch", "FetchConsumer", "JoinGroup")
+    ),
+    ("kraftbox_loop_cpu_seconds_total", {}),
+    ("process_cpu_seconds_total", {}),
+)
+
+# One healthy node: what these say then. Those marked * need a second broker to move, the others a
+# failure; the tests of their owners move them.
+STANDS: tuple[tuple[str, dict[str, str], float], ...] = (
+    ("kafka_cluster_partition_underminisr", P, 0),  # *
+    ("kafka_cluster_partition_atminisr", P, 1),  # *
+    ("kafka_cluster_partition_underreplicated", P, 0),  # *
+    ("kafka_cluster_partition_replicascount", P, 1),  # *
+    ("kafka_cluster_partition_insyncreplicascount", P, 1),  # *
+    ("kafka_cluster_partition_laststableoffsetlag", P, 0),  # transactions
+    ("kafka_controller_kafkacontroller_activecontrollercount", {}, 1),
+    ("kafka_controller_kafkacontroller_activebrokercount", {}, 1),
+    ("kafka_controller_kafkacontroller_fencedbrokercount", {}, 0),
+    ("kafka_controller_kafkacontroller_offlinepartitionscount", {}, 0),
+    ("kafka_controller_kafkacontroller_preferredreplicaimbalancecount", {}, 0),  # *
+    ("kafka_controller_kafkacontroller_metadataerrorcount", {}, 0),
+    ("kafka_controller_kafkacontroller_lastappliedrecordlagms", {}, 0),  # the active one has none
+    ("kafka_controller_controllerstats_uncleanleaderelections_total", {}, 0),  # *
+    ("kafka_server_replicamanager_underreplicatedpartitions", {}, 0),  # *
+    ("kafka_server_replicamanager_underminisrpartitioncount", {}, 0),  # *
+    ("kafka_server_replicamanager_offlinereplicacount", {}, 0),
+    ("kafka_server_replicamanager_isrshrinks_total", {}, 0),  # *
+    ("kafka_server_replicamanager_isrexpands_total", {}, 0),  # *
+    ("kafka_server_brokertopicmetrics_replicationbytesout_total", {}, 0),  # *
+    ("kafka_log_logmanager_offlinelogdirectorycount", {}, 0),
+    ("kafka_log_log_logstartoffset", P, 0),
+    ("kafka_log_log_numlogsegments", P, 1),
+    ("kafka_server_kafkaserver_brokerstate", {}, 3),
+    ("kafka_server_raftmetrics_current_leader", {}, 1),
+    ("kafka_server_raftmetrics_current_epoch", {}, 1),
+    ("kafka_server_raftmetrics_current_state", {"current_state": "leader"}, 1),
+    ("kafka_server_raftmetrics_fetch_records_rate", {}, 0),  # a leader fetches nothing
+    ("kafka_server_raftmetrics_election_latency_max", {}, 0),  # a sole voter elects itself
+    ("kafka_server_socket_server_metrics_connection_count", CLIENTS, 3),
+    ("kafka_server_delayedoperationpurgatory_purgatorysize", {"delayedOperation": "Produce"}, 0),
+)
+
+# Present, at or above zero; how much depends on the machine.
+SHOWN: tuple[str, ...] = (
+    "kafka_network_socketserver_networkprocessoravgidle_percent",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "kafka_network_socketserver_memorypoolused",
+    "kafka_server_raftmetrics_commit_latency_avg",
+    "kafka_server_raftmetrics_commit_latency_max",
+    "kafka_server_raftmetrics_election_latency_avg",
+    "kafka_server_brokermetadatametrics_last_applied_record_lag_ms",
+    "kraftbox_loop_lag_seconds",
+    "kraftbox_loop_lag_worst_seconds",
+)
+ON_LINUX: tuple[str, ...] = (
+    "kafka_server_kafkaserver_linux_disk_read_bytes",
+    "kafka_server_kafkaserver_linux_disk_write_bytes",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+)
+
+DOES_NOT_APPLY: dict[str, str] = {
+    "kafka_consumergroup_lag": "kafka_exporter's: it asks through the protocol, of us as of Kafka",
+    "kafka_consumergroup_current_offset": "kafka_exporter's",
+    "kafka_topic_partition_current_offset": "kafka_exporter's",
+    "kafka_topic_partition_oldest_offset": "kafka_exporter's",
+    "kafka_topic_partition_under_replicated_partition": "kafka_exporter's",
+    "kafka_topic_partitions": "kafka_exporter's",
+    "kafka_log_log_tiersize": "Confluent's tiered storage; Apache Kafka has no such series",
+    "kafka_server_replicafetchermanager_maxlag": "nothing is fetched from other brokers yet",
+    "kafka_server_raftchannelmetrics_incoming_byte_total": "a sole voter talks to nobody",
+    "kafka_server_raftchannelmetrics_outgoing_byte_total": "a sole voter talks to nobody",
+    "kafka_server_raftchannelmetrics_request_total": "a sole voter talks to nobody",
+    "kafka_server_raftchannelmetrics_response_total": "a sole voter talks to nobody",
+    "kafka_network_requestchannel_requestqueuesize": "a request is served when it is read",
+    "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total": "takes an ISR "
+    "that lost all its members, so several brokers",
+    "jvm_memory_used_bytes": "no JVM, and none is faked",
+    "jvm_gc_collection_seconds_sum": "no JVM",
+    "jvm_threads_current": "no JVM",
+}
+
+
+@pytest.fixture(scope="module")
+def scrapes() -> tuple[Scrape, Scrape]:
+    return asyncio.run(observe())
+
+
+def test_what_traffic_moves_moves(scrapes: tuple[Scrape, Scrape]) -> None:
+    before, after = scrapes
+    for name, labels in RISES:
+        was = before.values.get((name, frozenset(labels.items())), 0.0)
+        assert after.value(name, **labels) > was, name
+
+
+def test_what_stands_on_one_healthy_node(scrapes: tuple[Scrape, Scrape]) -> None:
+    for name, labels, expected in STANDS:
+        assert scrapes[1].value(name, **labels) == expected, name
+
+
+def test_what_depends_on_the_machine(scrapes: tuple[Scrape, Scrape]) -> None:
+    for name in SHOWN:
+        assert scrapes[1].value(name) >= 0.0, name
+    for name in SHOWN[:2]:
+        assert scrapes[1].value(name) <= 1.0, name
+
+
+@pytest.mark.skipif("sys.platform != 'linux'", reason="read from /proc")
+def test_what_linux_knows_of_the_process(scrapes: tuple[Scrape, Scrape]) -> None:
+    for name in ON_LINUX:
+        assert scrapes[1].value(name) >= 0.0, name
+
+
+def test_what_does_not_apply_is_not_there(scrapes: tuple[Scrape, Scrape]) -> None:
+    shown = {name for name, _ in scrapes[1].values}
+    assert not shown & DOES_NOT_APPLY.keys()
+
+
+def test_amounts(scrapes: tuple[Scrape, Scrape]) -> None:
+    _, after = scrapes
+    topics = "kafka_server_brokertopicmetrics_"
+    assert after.value(topics + "bytesin_total", topic=TOPIC) == len(BATCH)
+    assert after.value(topics + "bytesout_total", topic=TOPIC) == len(BATCH)
+    assert after.value(topics + "bytesrejected_total", topic=TOPIC) == len(BATCH)
+    assert after.value(topics + "messagesin_total", topic=TOPIC) == 2
+    assert after.value(topics + "totalproducerequests_total", topic=TOPIC) == 2
+    assert after.value(topics + "failedproducerequests_total", topic=TOPIC) == 1
+    assert after.value(topics + "failedfetchrequests_total", topic=TOPIC) == 1
+
+
+def test_quantiles_of_each_phase(scrapes: tuple[Scrape, Scrape]) -> None:
+    _, after = scrapes
+    for phase in ("requestqueue", "local", "remote", "responsequeue", "responsesend", "total"):
+        name = f"kafka_network_requestmetrics_{phase}timems"
+        values = [after.value(name, request="FetchConsumer", quantile=q) for q in QUANTILES]
+        assert values == sorted(values), phase
+    remote = "kafka_network_requestmetrics_remotetimems"
+    assert after.value(remote, request="FetchConsumer", quantile="0.999") > 16
+    total = "kafka_network_requestmetrics_totaltimems"
+    assert after.value(total + "_sum", request="FetchConsumer") >= 20
+
+
+def test_the_exposition_is_valid(scrapes: tuple[Scrape, Scrape]) -> None:
+    for row in scrapes[1].rows.values():
+        assert row.text, f"{row.name} has no help"
+        assert row.kind in ("counter", "gauge", "summary"), row
+        if row.name.startswith("kraftbox_"):
+            assert row.name.endswith("_total") == (row.kind == "counter"), row
+    for (name, _), value in scrapes[1].values.items():
+        assert not math.isinf(value), name
+
+
+def test_the_document_lists_what_there_is(scrapes: tuple[Scrape, Scrape]) -> None:
+    _, _, rest = DOCUMENT.read_text().partition(BEGIN)
+    documented = rest.partition(END)[0]
+    assert documented == table(scrapes[1].rows.values()), (
+        "write it anew with python -m tests.unit.kraftbox.metric_traffic"
+    )
+
+
+@pytest.mark.parametrize("which", ["all", "leader", "none"])
+async def test_which_partitions_have_series(which: str) -> None:
+    async with running_node(settings={"kraftbox.metrics.partitions": which}) as node:
+        client = await connect(node)
+        await create_topic(client, TOPIC)
+        assert node.broker is not None
+        followed = node.broker.replicas.find(TOPIC, 1)
+        followed.become_follower(
+            leader_id=2,
+            leader_epoch=followed.leader_epoch + 1,
+            partition_epoch=followed.partition_epoch + 1,
+            replicas=(1, 2),
+            isr=(2,),
+        )
+        seen = {
+            dict(labels)["partition"]
+            for name, labels in scrape(node).values
+            if name == "kafka_log_log_size"
+        }
+        assert seen == {"all": {"0", "1"}, "leader": {"0"}, "none": set()}[which]
+        await client.close()
+
+
+async def test_a_scrape_of_many_partitions_pauses() -> None:
+    async with running_node() as node:
+        client = await connect(node)
+        await create_topic(client, TOPIC, partitions=1200)
+        assert node.broker is not None
+        replicas = node.broker.replicas
+        await until(lambda: sum(1 for _ in replicas) == 1200)
+        pieces = list(node.metrics.exposition(process=False))
+        # The partitions are gone through twice by 500, and counted once by the controller.
+        assert pieces.count(b"") >= 6
+        assert max(piece.count(b"\n") for piece in pieces) <= 500
+        await client.close()
