@@ -73,13 +73,14 @@ class ForkServer:
         self._selector = selectors.DefaultSelector()
         self._wake_r, self._wake_w = os.pipe()
         self._ending_since: float | None = None
+        self._end_wanted = False
 
     def run(self) -> None:
         for fd in (self._wake_r, self._wake_w):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        signal.signal(signal.SIGTERM, self._on_term)
         signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
         self._selector.register(self._wake_r, selectors.EVENT_READ, self._reap)
         self._selector.register(self._commands_fd, selectors.EVENT_READ, self._read_commands)
@@ -87,7 +88,13 @@ class ForkServer:
         while self._ending_since is None or self._children:
             for key, _ in self._selector.select(self._timeout_s()):
                 key.data()
+            if self._end_wanted:
+                self._end()
             self._kill_when_overdue()
+
+    def _on_term(self, _number: int, _frame: object) -> None:
+        # Nothing more than this between two arbitrary steps of the loop.
+        self._end_wanted = True
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -95,7 +102,7 @@ class ForkServer:
         data = os.read(self._commands_fd, 1 << 16)
         if not data:
             self._selector.unregister(self._commands_fd)
-            self._end()
+            self._end_wanted = True
             return
         for command in self._decoder.feed(data):
             if command["do"] == "start":
@@ -225,7 +232,7 @@ class ForkServer:
             while data:
                 data = data[os.write(self._events_fd, data) :]
         except BrokenPipeError:
-            self._end()
+            self._end_wanted = True
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -151,10 +151,10 @@ class Cluster:
 
     def down(self) -> list[Effect]:
         """Stop everything: brokers first, for they take leave of a controller."""
-        first = not self.going_down
+        if self.going_down:
+            return []
         self.going_down = True
-        effects = self._go_down()
-        return effects if first else []
+        return self._go_down()
 
     def end_controllers(self) -> list[Effect]:
         """Stop what still runs without waiting for brokers."""

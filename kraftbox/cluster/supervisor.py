@@ -90,9 +90,11 @@ class ForkServerProcess:
 
     def _tell(self, command: frames.Message) -> None:
         assert self._process.stdin is not None
+        data = frames.encode(command)
         # If it is gone, its end is noticed by reading.
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(frames.encode(command))
+            while data:
+                data = data[os.write(self._process.stdin.fileno(), data) :]
 
 
 @dataclass
@@ -133,6 +135,7 @@ class Supervisor:
         self._done = False
         self._failed = False
         self._down_since: float | None = None
+        self._down_wanted = False
         self._pressed = 0
 
     def run(self) -> int:
@@ -152,6 +155,8 @@ class Supervisor:
             while not self._done:
                 for key, _ in self._selector.select(self._timeout_s()):
                     key.data()
+                if self._down_wanted:
+                    self._down()
                 self._press_on()
         finally:
             listener.close()
@@ -231,7 +236,8 @@ class Supervisor:
     # --- the end ------------------------------------------------------------------------------
 
     def _on_signal(self, _number: int, _frame: object) -> None:
-        self._down()
+        # Nothing more than this between two arbitrary steps of the loop.
+        self._down_wanted = True
 
     def _down(self) -> None:
         if self._down_since is None:

@@ -1,0 +1,131 @@
+"""What `status` makes of answers and `logs` of files, without a cluster."""
+
+import io
+
+import pytest
+
+from kraftbox.cli.cluster import Tail
+from kraftbox.cli.status import addresses, assemble, headline, rows
+from kraftbox.cluster import control
+from kraftbox.cluster.place import ClusterPlace
+from protocol.messages.describe_cluster import DescribeClusterResponse
+from protocol.messages.describe_quorum import DescribeQuorumResponse
+from protocol.messages.metadata import MetadataResponse
+
+
+def node(node_id, roles, state="running", **more):
+    return {
+        "id": node_id,
+        "roles": roles,
+        "rack": None,
+        "state": state,
+        "ready": True,
+        "pid": 1000 + node_id,
+        "exitCode": None,
+        "error": None,
+        "listeners": "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2",
+        **more,
+    }
+
+
+KNOWN = {
+    "dir": "/d",
+    "clusterId": "c",
+    "pid": 1,
+    "nodes": [node(1, "broker"), node(2, "broker", "killed", pid=None), node(101, "controller")],
+}
+State = DescribeQuorumResponse.ReplicaState
+QUORUM = DescribeQuorumResponse.PartitionData(
+    leader_id=101,
+    leader_epoch=3,
+    high_watermark=10,
+    current_voters=[State(replica_id=101, log_end_offset=12)],
+    observers=[State(replica_id=2, log_end_offset=-1), State(replica_id=1, log_end_offset=10)],
+)
+Broker = DescribeClusterResponse.DescribeClusterBroker
+CLUSTER = DescribeClusterResponse(
+    brokers=[Broker(broker_id=1), Broker(broker_id=2, is_fenced=True)]
+)
+Partition = MetadataResponse.MetadataResponsePartition
+METADATA = MetadataResponse(
+    topics=[
+        MetadataResponse.MetadataResponseTopic(
+            name="t",
+            partitions=[
+                Partition(partition_index=0, leader_id=1, replica_nodes=[1, 2], isr_nodes=[1]),
+                Partition(partition_index=1, leader_id=-1, replica_nodes=[2], isr_nodes=[2]),
+            ],
+        )
+    ]
+)
+
+
+def test_everything_that_was_answered_is_put_together():
+    found = assemble(KNOWN, QUORUM, CLUSTER, METADATA)
+    assert found["partitions"] == {"total": 2, "leaderless": 1, "underReplicated": 1}
+    assert [(v["id"], v["lag"]) for v in found["quorum"]["observers"]] == [(1, 2), (2, None)]
+    first, second, third = found["nodes"]
+    assert (first["leaders"], first["replicas"], first["inSync"], first["fenced"]) == (1, 1, 1, 0)
+    assert (second["leaders"], second["replicas"], second["inSync"], second["fenced"]) == (
+        *(0, 2, 1),
+        True,
+    )
+    assert "leaders" not in third
+    shown = rows(found)
+    assert shown[0][:9:3] == ["1", "1001", "1"]
+    assert shown[1][2:5] == ["killed", None, None]
+    assert shown[2][1] == "controller *"
+    assert "leader 101, epoch 3" in headline(found)
+    assert "1 under-replicated, 1 without leader" in headline(found)
+
+
+def test_nobody_answering_is_shown_too():
+    found = assemble(KNOWN, None, None, None)
+    assert found["quorum"] is None and found["partitions"] is None
+    assert headline(found) == "quorum: no leader answers   partitions: no broker answers"
+    assert rows(found)[0][4] is None
+
+
+def test_a_fenced_broker_is_called_so():
+    fenced = DescribeClusterResponse(brokers=[Broker(broker_id=1, is_fenced=True)])
+    assert rows(assemble(KNOWN, QUORUM, fenced, METADATA))[0][2] == "fenced"
+
+
+def test_only_processes_that_can_answer_are_asked():
+    nodes = [node(1, "broker"), node(2, "broker", "paused"), node(3, "broker", "failed")]
+    assert addresses(nodes, controllers=False) == [("127.0.0.1", 1)]
+    assert addresses(nodes, controllers=True) == [("127.0.0.1", 2)]
+    single = [node(1, "broker", listeners="A://[::1]:5,CONTROLLER://127.0.0.1:0")]
+    assert addresses(single, controllers=False) == [("::1", 5)]
+    assert addresses(single, controllers=True) == []
+
+
+def test_a_log_is_shown_in_whole_lines(tmp_path):
+    path = tmp_path / "node.log"
+    out = io.BytesIO()
+    tail = Tail(path, b"1 | ", out)
+    tail.show_last(2)
+    path.write_bytes(b"a\nb\nc\nhal")
+    tail.show_last(2)
+    assert out.getvalue() == b"1 | b\n1 | c\n"
+    with open(path, "ab") as file:
+        file.write(b"f\nd\n")
+    tail.show_new()
+    tail.show_new()
+    tail.close()
+    assert out.getvalue() == b"1 | b\n1 | c\n1 | half\n1 | d\n"
+
+
+def test_a_directory_without_a_cluster(tmp_path):
+    place = ClusterPlace(tmp_path / "nothing")
+    assert not place.is_taken and place.node_ids() == []
+    with pytest.raises(control.NotRunning):
+        control.status(place)
+    assert control.down(place) is False
+
+
+def test_a_long_path_still_has_a_control_address(tmp_path):
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    with ClusterPlace(deep).control_address() as address:
+        assert len(address) < 100

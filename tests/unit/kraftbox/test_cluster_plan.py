@@ -1,0 +1,169 @@
+"""Which nodes a cluster has, where, and with which properties; and how that is remembered."""
+
+import pytest
+
+from kraftbox.cluster.place import ClusterPlace, plan_cluster
+from kraftbox.cluster.plan import (
+    Member,
+    PlanRefused,
+    Ports,
+    Remembered,
+    Shape,
+    check_change,
+    check_settings,
+    check_shape,
+    client_ports,
+    members,
+    node_plans,
+    remembered_from_properties,
+    remembered_to_properties,
+)
+from runtime.config import NodeConfig
+from runtime.errors import StartupRefused
+
+
+def ids(shape, role):
+    return [member.node_id for member in members(shape) if getattr(member, role)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "controllers", "brokers"),
+    [
+        (Shape(3, 3), [101, 102, 103], [1, 2, 3]),
+        (Shape(1, 2), [101], [1, 2]),
+        (Shape(3, 3, combined=True), [1, 2, 3], [1, 2, 3]),
+        (Shape(1, 3, combined=True), [1], [1, 2, 3]),
+        (Shape(3, 1, combined=True), [1, 2, 3], [1]),
+    ],
+)
+def test_node_ids(shape, controllers, brokers):
+    assert ids(shape, "is_controller") == controllers
+    assert ids(shape, "is_broker") == brokers
+
+
+def test_racks_go_round_among_the_brokers():
+    shape = Shape(3, 5, racks=("a", "b"))
+    assert [m.rack for m in members(shape)] == ["a", "b", "a", "b", "a", None, None, None]
+
+
+def ports_of(nodes):
+    return {
+        m.node_id: Ports(20000 + m.node_id, 21000 + m.node_id, 22000 + m.node_id) for m in nodes
+    }
+
+
+def test_properties_are_good_configurations_that_agree_on_the_voters():
+    nodes = members(Shape(3, 3, racks=("a", "b", "c")))
+    plans = node_plans(nodes, "/d", ports_of(nodes), {"num.partitions": "4"})
+    configs = [NodeConfig.parse(plan.properties) for plan in plans]
+    assert {config.text("controller.quorum.voters") for config in configs} == {
+        "101@127.0.0.1:21101,102@127.0.0.1:21102,103@127.0.0.1:21103"
+    }
+    assert [config.text("process.roles") for config in configs] == ["broker"] * 3 + [
+        "controller"
+    ] * 3
+    assert [config["broker.rack"] for config in configs[:3]] == ["a", "b", "c"]
+    assert configs[0].listeners[0].port == 20001
+    assert configs[3].listeners[0].port == 21101
+    assert {config.log_dir for config in configs} == {f"/d/node-{m.node_id}/data" for m in nodes}
+    assert all(config["num.partitions"] == 4 for config in configs)
+    assert all(config["offsets.topic.replication.factor"] == 1 for config in configs)
+
+
+def test_a_combined_node_has_both_listeners():
+    nodes = members(Shape(1, 1, combined=True))
+    (plan,) = node_plans(nodes, "/d", ports_of(nodes), {})
+    assert (
+        plan.properties["listeners"] == "PLAINTEXT://127.0.0.1:20001,CONTROLLER://127.0.0.1:21001"
+    )
+    assert "controller.quorum.election.timeout.ms" not in plan.properties
+
+
+def test_client_ports():
+    nodes = members(Shape(1, 3))
+    kept = {1: Ports(5001, 0, 0), 2: Ports(5002, 0, 0)}
+    assert client_ports(nodes, None, {}) == {1: 9092, 2: 9093, 3: 9094}
+    assert client_ports(nodes, 7000, {}) == {1: 7000, 2: 7001, 3: 7002}
+    assert client_ports(nodes, 0, {}) == {1: 0, 2: 0, 3: 0}
+    # An added broker gets a free port; the others keep theirs unless told otherwise.
+    assert client_ports(nodes, None, kept) == {1: 5001, 2: 5002, 3: 0}
+    assert client_ports(nodes, 0, kept) == {1: 5001, 2: 5002, 3: 0}
+    assert client_ports(nodes, 7000, kept) == {1: 7000, 2: 7001, 3: 7002}
+    with pytest.raises(PlanRefused, match="not 3 ports"):
+        client_ports(nodes, 65534, {})
+
+
+@pytest.mark.parametrize("shape", [Shape(0, 1), Shape(1, 0), Shape(100, 1), Shape(1, 101)])
+def test_impossible_shapes(shape):
+    with pytest.raises(PlanRefused, match="must be from 1"):
+        check_shape(shape)
+
+
+def test_only_brokers_can_be_added():
+    before = Shape(3, 3, racks=("a",))
+    check_change(before, before)
+    check_change(before, before._replace(brokers=4))
+    for after in (
+        before._replace(brokers=2),
+        before._replace(controllers=1),
+        before._replace(combined=True),
+        before._replace(racks=()),
+    ):
+        with pytest.raises(PlanRefused, match="3 controllers and 3 brokers, racks a: only brokers"):
+            check_change(before, after)
+
+
+def test_settings_cannot_say_who_a_node_is():
+    check_settings({"num.partitions": "3"})
+    with pytest.raises(PlanRefused, match="--set node.id"):
+        check_settings({"node.id": "3"})
+
+
+def test_what_is_remembered_comes_back():
+    shape = Shape(3, 2, racks=("a", "b c"))
+    known = Remembered("id", shape, ports_of(members(shape)), {"num.partitions": "3", "a": ""})
+    assert remembered_from_properties(remembered_to_properties(known)) == known
+    lines = remembered_to_properties(known)
+    for wrong in ({"brokers": "x"}, {"node.1.ports": "1,2"}, {"brokers": "3"}):
+        with pytest.raises(PlanRefused, match="damaged"):
+            remembered_from_properties({**lines, **wrong})
+
+
+# --- with a directory -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path):
+    return ClusterPlace(tmp_path)
+
+
+def test_addresses_and_settings_are_kept(place):
+    first, _ = plan_cluster(place, Shape(3, 2), 0, {"num.partitions": "3"}, "cluster-1")
+    place.keep(first)
+    again, plans = plan_cluster(place, None, None, {}, "cluster-2")
+    assert again == first
+    assert plans[0].properties["num.partitions"] == "3"
+    numbers = [port for ports in first.ports.values() for port in ports if port]
+    assert len(set(numbers)) == len(numbers) == 2 + 3 + 5
+    assert place.node_ids() == [1, 2, 101, 102, 103]
+
+
+def test_an_added_broker_leaves_the_others_where_they_are(place):
+    first, _ = plan_cluster(place, Shape(1, 2), 0, {}, "c")
+    place.keep(first)
+    more, _ = plan_cluster(place, Shape(1, 3), None, {}, "c")
+    assert {n: more.ports[n].client for n in (1, 2)} == {n: first.ports[n].client for n in (1, 2)}
+    assert more.ports[3].client not in (0, *(p.client for p in first.ports.values()))
+
+
+def test_a_refused_plan_is_a_refused_start(place):
+    with pytest.raises(StartupRefused, match="--controllers"):
+        plan_cluster(place, Shape(0, 1), 0, {}, "c")
+    place.properties.write_text("brokers=1\n")
+    with pytest.raises(StartupRefused, match="damaged"):
+        plan_cluster(place, None, 0, {}, "c")
+
+
+def test_a_member_without_a_role_has_none():
+    assert Member(1, True, True).roles == "broker,controller"
+    assert Member(1, False, True).roles == "broker"
