@@ -30,7 +30,7 @@ from runtime.log import get_logger
 from runtime.loop_lag import LoopLag
 from runtime.metrics import CONTENT_TYPE, Metrics
 from runtime.tasks import Supervisor
-from storage.files import Files, LossyFiles
+from storage.files import Files, LossyFiles, SlowFiles
 from storage.log.directory import MetaProperties, check_meta, lock_directory
 from storage.log.errors import BadLogDirectory, CorruptLog
 
@@ -47,10 +47,18 @@ RECOVERED = "Transitioning from RECOVERY to RUNNING"
 def build_node(config: NodeConfig, *, clock: Clock, rng: random.Random, files: Files) -> Node:
     """A node that is not started. Must be called on the loop that will run it.
 
-    With `kraftbox.fault.files=lossy` it loses at its death whatever it had not flushed.
+    With `kraftbox.fault.files=lossy` it loses at its death whatever it had not flushed; with
+    `slow` its disk takes the time that kraftbox.fault.files.flush.ms and read.ms say.
     """
-    if config["kraftbox.fault.files"] == "lossy":
+    fault: str = config["kraftbox.fault.files"]
+    if fault == "lossy":
         files = LossyFiles(files, now_ms=clock.now_ms)
+    elif fault == "slow":
+        files = SlowFiles(
+            files,
+            flush_ms=config["kraftbox.fault.files.flush.ms"],
+            read_ms=config["kraftbox.fault.files.read.ms"],
+        )
     return Node(config, clock=clock, rng=rng, files=files)
 
 

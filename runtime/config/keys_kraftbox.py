@@ -7,7 +7,15 @@ from runtime.config.schema import Importance, Type, at_least, one_of
 
 KEYS: tuple[Key, ...] = (
     Key("kraftbox.connection.max.inflight", Type.INT, 5, at_least(1)),
-    Key("kraftbox.fault.files", Type.STRING, "none", one_of("none", "lossy"), Importance.LOW),
+    Key(
+        "kraftbox.fault.files",
+        Type.STRING,
+        "none",
+        one_of("none", "lossy", "slow"),
+        Importance.LOW,
+    ),
+    Key("kraftbox.fault.files.flush.ms", Type.INT, 1000, at_least(0), Importance.LOW),
+    Key("kraftbox.fault.files.read.ms", Type.INT, 100, at_least(0), Importance.LOW),
     Key("kraftbox.files.open.max", Type.INT, 0, at_least(0)),
     Key("kraftbox.http.listener", Type.STRING, "localhost:9404"),
     Key("kraftbox.log.format", Type.STRING, "console", one_of("console", "json")),
