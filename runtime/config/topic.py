@@ -161,7 +161,8 @@ def effective_node_config(
     for name in sorted({*NODE_KEYS, *BROKER_DYNAMIC_KEYS, *layers.extra_names}):
         key = broker_key(name)
         found = tuple(layers.synonyms(name))
-        if key.internal and not any(s.source is not Source.DEFAULT for s in found):
+        shown_when_set = key.internal or name in BROKER_DYNAMIC_KEYS
+        if shown_when_set and all(synonym.source is Source.DEFAULT for synonym in found):
             continue
         source = found[0].source if found else Source.DEFAULT
         value = None if key.sensitive else layers.value(key)
@@ -204,7 +205,8 @@ class _Layers:
         self._places: tuple[tuple[Source, Mapping[str, str] | _Defaults], ...] = (
             (Source.DYNAMIC_BROKER, layers.broker),
             (Source.DYNAMIC_DEFAULT_BROKER, layers.cluster),
-            (Source.STATIC_BROKER, node.given),
+            # A node has its id under both names, whichever was given.
+            (Source.STATIC_BROKER, {"broker.id": str(node.node_id), **node.given}),
             (Source.DEFAULT, _Defaults()),
         )
 

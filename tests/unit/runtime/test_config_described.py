@@ -30,8 +30,11 @@ def test_no_names_mean_all():
 
 
 def test_a_node_and_what_is_read_only():
-    shown = by_name(describe_node(node(), cluster={}, broker={"log.cleaner.threads": "2"}))
+    own = {"log.cleaner.threads": "2", "leader.replication.throttled.rate": "10"}
+    shown = by_name(describe_node(node(), cluster={}, broker=own))
     assert shown["node.id"].read_only
+    assert synonyms(shown["broker.id"])[0] == ("broker.id", "1", Source.STATIC_BROKER)
+    assert "follower.replication.throttled.rate" not in shown
     assert not shown["log.cleaner.threads"].read_only
     assert not shown["leader.replication.throttled.rate"].read_only
     assert shown["log.cleaner.threads"].value.source is Source.DYNAMIC_BROKER
