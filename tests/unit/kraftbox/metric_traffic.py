@@ -125,17 +125,19 @@ async def create_topic(connection: Connection, name: str, partitions: int = 2) -
         name=name, num_partitions=partitions, replication_factor=1
     )
     await connection.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+    return await topic_id_of(connection, name)
+
+
+async def topic_id_of(connection: Connection, name: str) -> bytes:
+    """As soon as every partition has a leader."""
+    wanted = MetadataRequest.MetadataRequestTopic(name=name)
     while True:
-        (found,) = (
-            await connection.request(
-                MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-            )
-        ).topics
+        (found,) = (await connection.request(MetadataRequest(topics=[wanted]))).topics
         if found.error_code == 0 and all(p.leader_id >= 0 for p in found.partitions):
             return found.topic_id
 
 
-async def join(connection: Connection) -> None:
+async def join(connection: Connection, topic: str = TOPIC) -> None:
     """A group of one member that has committed an offset."""
     while True:
         found = await connection.request(FindCoordinatorRequest(coordinator_keys=["g"]))
@@ -167,8 +169,8 @@ async def join(connection: Connection) -> None:
     assert synced.error_code == ErrorCode.NONE
     names["generation_id_or_member_epoch"] = names.pop("generation_id")
     offset = OffsetCommitRequest.OffsetCommitRequestPartition(committed_offset=1)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[offset])
-    committed = await connection.request(OffsetCommitRequest(topics=[topic], **names), version=9)
+    offsets = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[offset])
+    committed = await connection.request(OffsetCommitRequest(topics=[offsets], **names), version=9)
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
