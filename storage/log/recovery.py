@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
 from protocol.batch.header import BatchHeader, Buffer
 from protocol.batch.records import read_batch
+from protocol.errors import ApiError, ProtocolError
 from storage.files import Files
 from storage.log import segment as names
 from storage.log.checkpoints import (
@@ -466,8 +467,14 @@ def replay_producers(
 
 
 def end_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndMarker | None:
-    """The content of an end-of-transaction batch, None for other control batches."""
-    for record in read_batch(buf, pos, header):
-        if read_control_type(record.key) in (ControlType.ABORT, ControlType.COMMIT):
-            return EndMarker(*read_end_txn_marker(record))
+    """The content of an end-of-transaction batch, None for other control batches.
+
+    Raises CorruptLog for a control batch that cannot be read.
+    """
+    try:
+        for record in read_batch(buf, pos, header):
+            if read_control_type(record.key) in (ControlType.ABORT, ControlType.COMMIT):
+                return EndMarker(*read_end_txn_marker(record))
+    except (ApiError, ProtocolError) as error:
+        raise CorruptLog(f"control batch at offset {header.base_offset}: {error}") from error
     return None

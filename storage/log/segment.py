@@ -281,9 +281,12 @@ class Segment:
         return None
 
     def find_last_batch(self) -> BatchHeader | None:
-        """The last whole batch. Raises CorruptLog when bytes follow that are none."""
+        """The last whole batch. Raises CorruptLog when bytes follow that are none, and when the
+        index speaks of bytes that are not there."""
         self.ensure_indexes()
         _, position = self.offset_index.last()
+        if position >= self.size_bytes > 0:
+            raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} is shorter than its index says")
         last = None
         scan = BatchScan(self.log, position, self.size_bytes)
         for header, _ in scan:

@@ -1,4 +1,8 @@
-"""Finding records by time. Only the one batch that holds the answer is read record by record."""
+"""Finding records by time. Only the one batch that holds the answer is read record by record.
+
+A batch whose records cannot be read, because its producer lied and nobody looked, or that would
+unpack to more than `UNPACKED_BYTES_MAX`, is taken as one record with the facts of its header.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,12 @@ from typing import NamedTuple
 
 from protocol.batch.header import BatchHeader
 from protocol.batch.records import Record, read_batch
+from protocol.errors import ApiError, ProtocolError
 from storage.log.segment import Segment
 from storage.log.segments import Segments
+
+UNPACKED_BYTES_MAX = 16 << 20
+"""About 20 ms of decompression, on the loop."""
 
 
 class TimestampOffset(NamedTuple):
@@ -54,4 +62,7 @@ def highest(segments: Segments, start_offset: int) -> TimestampOffset | None:
 
 def _records(segment: Segment, header: BatchHeader, position: int) -> list[Record]:
     data = segment.log.pread(header.size_bytes, position)
-    return list(read_batch(data, 0, header))
+    try:
+        return list(read_batch(data, 0, header, UNPACKED_BYTES_MAX))
+    except (ApiError, ProtocolError):
+        return [Record(offset=header.base_offset, timestamp=header.max_timestamp)]

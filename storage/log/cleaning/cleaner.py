@@ -89,9 +89,14 @@ class LogCleaner:
         manager.watcher = self
 
     def start(self) -> None:
-        """Take over the checkpoint of the last process; the manager has loaded its logs."""
-        found = self._manager.read_checkpoint(CLEANER_CHECKPOINT)
-        self.checkpoints = {key: at for key, at in found.items() if key in self._manager.logs}
+        """Take over the checkpoint of the last process; the manager has loaded its logs.
+
+        A log that ends earlier has lost its tail: what is appended now is dirty.
+        """
+        for key, offset in self._manager.read_checkpoint(CLEANER_CHECKPOINT).items():
+            log = self._manager.logs.get(key)
+            if log is not None:
+                self.checkpoints[key] = min(offset, log.log_end_offset)
 
     async def run(self) -> None:
         """Clean while anything is due, then look again every `log.cleaner.backoff.ms`."""
@@ -107,7 +112,7 @@ class LogCleaner:
         """Wait; a checkpoint that became wrong meanwhile is written at once."""
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         while (left_ms := deadline_ms - self._clock.monotonic_ms()) > 0:
-            await self._write_checkpoint()
+            await self.checkpoint()
             try:
                 await asyncio.wait_for(self._wake.wait(), left_ms / 1000.0)
             except TimeoutError:
@@ -147,7 +152,8 @@ class LogCleaner:
         self._checkpoint_due = True
         self._wake.set()
 
-    async def _write_checkpoint(self) -> None:
+    async def checkpoint(self) -> None:
+        """Write `cleaner-offset-checkpoint` if it is out of date."""
         self._wake.clear()
         if self._checkpoint_due:
             self._checkpoint_due = False
@@ -161,7 +167,7 @@ class LogCleaner:
         if chosen is None:
             return False
         await self._clean(chosen)
-        await self._write_checkpoint()
+        await self.checkpoint()
         return True
 
     async def _choose(self) -> _Candidate | None:
@@ -351,8 +357,8 @@ def _size_of(log: Log, segment: Segment, suffix: str) -> int:
 
 
 def _remove_unfinished(log: Log) -> None:
-    """The files of a round that did not end."""
-    if log.closed:
+    """The files of a round that did not end; after a disk error they are for the next start."""
+    if log.closed or log.failure is not None:
         return
     for name in log.files.listdir(log.directory):
         if name.endswith(CLEANED_SUFFIX):

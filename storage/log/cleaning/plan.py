@@ -149,8 +149,8 @@ def grouped(
     """
     groups: list[list[Measured]] = []
     log_size = index_size = time_size = 0
-    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
-    for segment, end in zip(segments, ends, strict=True):
+    for at, segment in enumerate(segments, 1):
+        end = segments[at].base_offset if at < len(segments) else end_offset
         log_size += segment.size_bytes
         index_size += segment.index_bytes
         time_size += segment.time_index_bytes

@@ -1,0 +1,245 @@
+"""A crash at every file operation of a life with compaction: the newest durable record of each key
+is there, nothing that was cut comes back, and the next round goes on.
+
+As in `test_crash`, but the log is compacted, keys repeat, and rounds run beside appends, rolls and
+truncations: those happen in the pauses in which a round waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+
+from protocol.batch.header import iter_batches
+from protocol.batch.records import Producer
+from protocol.ids import TopicId
+from storage.files import LossyFiles, MemoryFiles
+from storage.log.producers import ProducerStates
+from storage.log.recovery import replay_producers
+from tests.unit.storage.cleaning import Cleaning
+from tests.unit.storage.test_crash import PowerCut
+
+TOPIC_ID = TopicId(b"\x09" * 16)
+HORIZON_MS = 1_000
+KEYS = 6
+ACTIONS = (
+    *["append"] * 8,
+    *["roll", "clean"] * 3,
+    *["clean_meanwhile", "flush", "pause", "truncate", "restart"],
+)
+SEEDS = [(1, 40), (2, 60)]
+
+
+class Countdown:
+    """Cuts the power at the n-th operation and stays off, whatever a round does behind it."""
+
+    def __init__(self, operations: int) -> None:
+        self.left = operations
+        self.done = 0
+
+    def __call__(self, kind: str, path: str) -> None:
+        self.done += 1
+        self.left -= 1
+        if 0 >= self.left > -1_000:
+            raise PowerCut(f"{kind} {path}")
+
+
+class Life:
+    """A workload, and what a reader may expect after it was cut."""
+
+    def __init__(self, backing: MemoryFiles, countdown: Countdown, seed: int) -> None:
+        self.files = LossyFiles(backing, on_op=countdown, before_work=lambda: asyncio.sleep(0))
+        self.rng = random.Random(seed)
+        self.written: dict[int, tuple[str, str | None]] = {}
+        self.durable_end = 0
+        self.cut: set[str] = set()
+        """Keys of records that were cut: what they had replaced may be gone as well."""
+        self.ripe: dict[int, int] = {}
+        """Tombstones by offset: the earliest time at which they may go."""
+        self.sequences: dict[int, int] = {}
+        self.epoch = 0
+        self.count = 0
+
+    def open(self) -> Cleaning:
+        cleaning = Cleaning(
+            self.files,
+            segment_bytes=500,
+            index_interval_bytes=80,
+            delete_retention_ms=HORIZON_MS,
+        )
+        cleaning.log.update_high_watermark(cleaning.log.log_end_offset)
+        return cleaning
+
+    async def run(self, steps: int) -> None:
+        at = self.open()
+        for _ in range(steps):
+            action = self.rng.choice(ACTIONS)
+            if action == "restart":
+                await self.end(at)
+                clock = at.clock
+                at = self.open()
+                at.clock.advance(int(clock.now_ms() - at.clock.now_ms()))
+            elif action in ("append", "roll", "truncate"):
+                getattr(self, action)(at)
+                await at.cleaner.checkpoint()  # as `run` does when it hears of a truncation
+            else:
+                await getattr(self, action)(at)
+        await self.end(at)
+
+    async def end(self, at: Cleaning) -> None:
+        assert await at.manager.close()
+        self.durable_end = at.log.log_end_offset
+
+    def append(self, at: Cleaning) -> None:
+        producer_id = self.rng.choice([-1, 1, 2])
+        records = []
+        for _ in range(self.rng.randint(1, 3)):
+            self.count += 1
+            value = None if self.rng.random() < 0.2 else f"{self.count}"
+            records.append((f"k{self.rng.randrange(KEYS)}", value))
+        producer = Producer()
+        if producer_id > 0:
+            sequence = self.sequences.get(producer_id, 0)
+            producer = Producer(producer_id, self.epoch, sequence)
+            self.sequences[producer_id] = sequence + len(records)
+        first = at.append(*records, producer=producer, epoch=self.epoch)
+        for offset, record in enumerate(records, first):
+            self.written[offset] = record
+            if record[1] is None:
+                self.ripe[offset] = at.clock.now_ms() + HORIZON_MS
+
+    def roll(self, at: Cleaning) -> None:
+        at.log.roll()
+
+    def truncate(self, at: Cleaning) -> None:
+        """A new leader's log was shorter: a few records, or most of what was cleaned."""
+        log = at.log
+        depth = self.rng.choice([2, 5, 20])
+        target = max(log.log_start_offset, log.log_end_offset - depth)
+        # A batch of three records goes as a whole.
+        self.durable_end = min(self.durable_end, target - 2)
+        for offset in [offset for offset in self.written if offset >= target - 2]:
+            self.cut.add(self.written[offset][0])
+        log.truncate_to(target)
+        for offset in [offset for offset in self.written if offset >= log.log_end_offset]:
+            del self.written[offset]
+        log.update_high_watermark(log.log_end_offset)
+        self.epoch += 1
+        self.sequences.clear()
+
+    async def clean(self, at: Cleaning) -> None:
+        await at.clean()
+        self.durable_end = max(self.durable_end, at.log.recovery_point)
+
+    async def clean_meanwhile(self, at: Cleaning) -> None:
+        """A round, and something else at one of its pauses."""
+        at.roll()
+        round_ = asyncio.ensure_future(at.clean())
+        try:
+            for _ in range(self.rng.randrange(12)):
+                await asyncio.sleep(0)
+            getattr(self, self.rng.choice(["append", "roll", "truncate"]))(at)
+            await round_
+        finally:
+            round_.cancel()
+            with contextlib.suppress(asyncio.CancelledError, PowerCut, OSError):
+                await round_
+
+    async def flush(self, at: Cleaning) -> None:
+        await at.log.flush()
+        await at.manager.checkpoint_recovery_points()
+        await at.manager.remove_discarded()
+        self.durable_end = max(self.durable_end, at.log.recovery_point)
+
+    async def pause(self, at: Cleaning) -> None:
+        at.clock.advance(self.rng.choice([1, HORIZON_MS]))
+
+
+async def verify(backing: MemoryFiles, life: Life) -> None:
+    """The machine is on again."""
+    life.files = LossyFiles(backing)
+    at = life.open()
+    found = at.records()
+    assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
+    for offset, key, value in found:
+        if offset < life.durable_end:
+            assert life.written[offset] == (key, value)
+    # What follows may be of a history that was cut without a flush.
+    life.written = {at: life.written[at] for at in life.written if at < life.durable_end}
+    life.written |= {offset: (key, value) for offset, key, value in found}
+    check_newest(life, {offset for offset, _, _ in found})
+    check_derived_state(at)
+    assert not at.names(".swap") and not at.names(".cleaned")
+    life.sequences.clear()
+    life.epoch += 1
+    life.append(at)
+    assert await at.roll_and_clean()
+    found = at.records()
+    assert len({key for _, key, _ in found}) == len(found), "one record a key is left"
+    check_newest(life, {offset for offset, _, _ in found})
+    check_derived_state(at)
+
+
+def check_newest(life: Life, kept: set[int]) -> None:
+    newest: dict[str, int] = {}
+    for offset, (key, _) in life.written.items():
+        if offset < life.durable_end:
+            newest[key] = max(offset, newest.get(key, -1))
+    for key, offset in newest.items():
+        later = any(life.written[other][0] == key for other in kept if other > offset)
+        gone_by_right = key in life.cut or offset in life.ripe
+        assert offset in kept or later or gone_by_right, f"{key} at {offset} is gone"
+
+
+def check_derived_state(at: Cleaning) -> None:
+    """Indexes point at batches, and a producer state made anew is the one that is known."""
+    log = at.log
+    for segment in log.segments:
+        segment.ensure_indexes()
+        bounds = {pos: h.last_offset for h, pos in iter_batches(segment.log.pread(1 << 20, 0))}
+        for offset, position in segment.offset_index.entries():
+            assert bounds[position] == offset
+        for timestamp_ms, offset in segment.time_index.entries():
+            assert timestamp_ms >= 0 and offset in bounds.values()
+    producers = ProducerStates(log.producers.expiration_ms)
+    first = log.segments.first_base_offset
+    replay_producers(producers, list(log.segments), first, log.log_end_offset)
+    for state in log.producers:
+        if state.last_offset >= first:
+            again = producers.get(state.producer_id)
+            assert again is not None
+            assert (again.epoch, again.last_sequence, again.last_offset) == (
+                state.epoch,
+                state.last_sequence,
+                state.last_offset,
+            )
+
+
+async def total_operations(seed: int, steps: int) -> int:
+    countdown = Countdown(-1_000)
+    await Life(MemoryFiles(), countdown, seed).run(steps)
+    return countdown.done
+
+
+async def live_and_die(seed: int, steps: int, operations: int, tear: random.Random | None) -> None:
+    backing = MemoryFiles()
+    life = Life(backing, Countdown(operations), seed)
+    with pytest.raises(PowerCut):
+        await life.run(steps)
+    life.files.crash(tear)
+    await verify(backing, life)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize(("seed", "steps"), SEEDS)
+async def test_a_crash_at_every_operation_keeps_the_newest_records(
+    seed: int, steps: int, torn: bool
+) -> None:
+    for operations in range(1, await total_operations(seed, steps) + 1):
+        try:
+            await live_and_die(seed, steps, operations, random.Random(operations) if torn else None)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, operation {operations}") from error
