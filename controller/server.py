@@ -45,7 +45,6 @@ from metalog.quorum.driver import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.errors import ProtocolError
 from protocol.messages.controller_registration import ControllerRegistrationRequest
-from protocol.metadata import FeatureLevelRecord
 from protocol.schema import MetadataRecord
 from protocol.transport import no_authorizer
 from protocol.transport.admission import ConnectionGate
@@ -94,26 +93,15 @@ CONTROLLER_APIS = (
 )
 
 
-def read_bootstrap(
-    files: Files, log_dir: str, features: Mapping[str, VersionRange]
-) -> Sequence[MetadataRecord]:
+def read_bootstrap(files: Files, log_dir: str) -> Sequence[MetadataRecord]:
     """The records that an empty metadata log begins with, as formatting left them.
 
-    Raises StartupRefused for a file that is broken or asks for features that are not built.
+    Raises StartupRefused for a file that is broken.
     """
     try:
-        records = bootstrap_records(files, log_dir)
+        return bootstrap_records(files, log_dir)
     except ProtocolError as error:
         raise StartupRefused(str(error)) from error
-    for record in records:
-        if isinstance(record, FeatureLevelRecord):
-            low, high = features.get(record.name, VersionRange(0, 0))
-            if record.feature_level != 0 and not low <= record.feature_level <= high:
-                raise StartupRefused(
-                    f"{log_dir} was formatted for {record.name} at level {record.feature_level}; "
-                    f"this node supports {low} to {high}"
-                )
-    return records
 
 
 class ControllerServer:
@@ -135,7 +123,7 @@ class ControllerServer:
         """`incarnation_id` is the process's, shared with its broker.
 
         Raises StartupRefused, see `read_bootstrap`."""
-        bootstrap = read_bootstrap(files, config.metadata_log_dir, features)
+        bootstrap = read_bootstrap(files, config.metadata_log_dir)
         self.config = config
         self.bound_listeners: dict[str, tuple[str, int]] = {}
         self._clock = clock

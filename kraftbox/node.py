@@ -17,9 +17,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kraftbox.node_metrics import NodeMetrics
+from metalog.finalised import check_features, finalised_features
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.driver import QuorumNode
+from metalog.supported import SUPPORTED_FEATURES
 from protocol.ids import random_uuid
 from runtime.clock import Clock
 from runtime.config import HostPort, NodeConfig
@@ -123,6 +125,7 @@ class Node:
     async def _start(self) -> None:
         config = self.config
         meta = self._take_directories()
+        self._check_features()
         self.cluster_id = meta.cluster_id
         self._lag.start()
         self.metrics.register(self._lag.collect)
@@ -162,6 +165,12 @@ class Node:
             self._releases.append(lock_directory(self.files, directory))
             metas.append(meta)
         return metas[0]
+
+    def _check_features(self) -> None:
+        """Refuse metadata of features that this build has not, before anything is written."""
+        directory = self.config.metadata_log_dir
+        levels = finalised_features(self.files, directory)
+        check_features(levels, SUPPORTED_FEATURES, directory)
 
     def _build_controller(self, quorum: QuorumNode) -> ControllerServer:
         from controller.server import ControllerServer

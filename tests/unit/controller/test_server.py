@@ -13,12 +13,6 @@ import pytest
 from controller.server import ControllerServer, read_bootstrap
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.driver import QuorumNode
-from metalog.quorum.snapshots import (
-    BOOTSTRAP_FILE,
-    FIRST_SNAPSHOT,
-    snapshot_parts,
-    write_snapshot,
-)
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
@@ -32,7 +26,6 @@ from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.messages.envelope import EnvelopeRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from protocol.metadata import FeatureLevelRecord
 from protocol.schema import Request
 from protocol.transport.client import Connection
 from runtime.clock import LoopClock
@@ -391,7 +384,7 @@ async def test_metrics(role: Role) -> None:
 class TestBootstrap:
     def test_without_a_file_the_newest_level(self) -> None:
         files = MemoryFiles()
-        (record,) = read_bootstrap(files, "/logs", SUPPORTED_FEATURES)
+        (record,) = read_bootstrap(files, "/logs")
         assert (record.name, record.feature_level) == ("metadata.version", 30)  # type: ignore[attr-defined]
 
     def test_a_broken_file_stops_the_start(self) -> None:
@@ -399,15 +392,4 @@ class TestBootstrap:
         files.mkdirs("/logs")
         files.write_atomic("/logs/bootstrap.checkpoint", b"nonsense")
         with pytest.raises(StartupRefused, match=r"bootstrap\.checkpoint"):
-            read_bootstrap(files, "/logs", SUPPORTED_FEATURES)
-
-    def test_features_that_are_not_built(self) -> None:
-        files = MemoryFiles()
-        files.mkdirs("/logs")
-        record = FeatureLevelRecord(name="group.version", feature_level=1)
-        parts = snapshot_parts(
-            FIRST_SNAPSHOT, [(record, 0)], last_contained_timestamp_ms=0, timestamp_ms=0
-        )
-        write_snapshot(files, f"/logs/{BOOTSTRAP_FILE}", parts)
-        with pytest.raises(StartupRefused, match=r"group\.version at level 1"):
-            read_bootstrap(files, "/logs", SUPPORTED_FEATURES)
+            read_bootstrap(files, "/logs")

@@ -1,0 +1,96 @@
+"""Which feature levels a directory's metadata stands at, read before anything in it is touched.
+
+Finalised levels say how the rest was written: a node that does not know a level must not take part,
+not even by the record that a new leader begins with. The log itself is opened only after this has
+been looked at, so what is there is read as it lies: the latest snapshot, then the log behind it.
+Without any metadata it is what formatting left for the first leader.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+
+from metalog.format import bootstrap_records
+from metalog.image.values import VersionRange
+from metalog.quorum.batches import read_batches
+from metalog.quorum.log import DIRECTORY_NAME
+from metalog.quorum.snapshots import list_snapshots, snapshot_name
+from protocol.batch.header import iter_batches
+from protocol.errors import ProtocolError
+from protocol.metadata.feature_level_record import FeatureLevelRecord
+from protocol.schema import MetadataRecord
+from runtime.errors import StartupRefused
+from storage.files.port import Files
+
+_LOG_NAME_CHARS = 24
+_EVERY_FEATURE = b".version"
+"""Part of every feature's name: batches without it need not be decoded."""
+
+
+def finalised_features(files: Files, metadata_dir: str) -> dict[str, int]:
+    """Levels above 0 by feature. Raises StartupRefused for a broken `bootstrap.checkpoint`."""
+    directory = posixpath.join(metadata_dir, DIRECTORY_NAME)
+    levels: dict[str, int] = {}
+    if files.isdir(directory):
+        _follow_log(files, directory, levels)
+    if not levels:
+        try:
+            _apply(levels, bootstrap_records(files, metadata_dir))
+        except ProtocolError as error:
+            raise StartupRefused(str(error)) from error
+    return {name: level for name, level in levels.items() if level}
+
+
+def check_features(
+    levels: Mapping[str, int], supported: Mapping[str, VersionRange], where: str
+) -> None:
+    """Raise StartupRefused unless all `levels` of the metadata in `where` are `supported`."""
+    beyond = {}
+    for name, level in sorted(levels.items()):
+        low, high = supported.get(name, VersionRange(0, 0))
+        if not low <= level <= high:
+            beyond[name] = f"{name} at level {level} (this node supports {low} to {high})"
+    if beyond:
+        down = " ".join(f"--feature {name}=LEVEL" for name in beyond)
+        raise StartupRefused(
+            f"{where} has finalised features that are not built: {', '.join(beyond.values())}. "
+            f"Lower them on the node that wrote it (kafka-features downgrade {down}), stop it, "
+            "and start again"
+        )
+
+
+def _follow_log(files: Files, directory: str, levels: dict[str, int]) -> None:
+    start = 0
+    snapshots = list_snapshots(files, directory)
+    if snapshots:
+        start = snapshots[-1].offset
+        _collect(levels, files.read(posixpath.join(directory, snapshot_name(snapshots[-1]))), 0)
+    segments = sorted(
+        name
+        for name in files.listdir(directory)
+        if name.endswith(".log") and len(name) == _LOG_NAME_CHARS
+    )
+    for name, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is None or int(following[:-4]) > start:
+            _collect(levels, files.read(posixpath.join(directory, name)), start)
+
+
+def _collect(levels: dict[str, int], data: bytes, start: int) -> None:
+    """Levels that `data` sets at offsets from `start` on. What is broken ends it: whoever opens
+    the file for good will say so."""
+    try:
+        for header, at in iter_batches(data):
+            end = at + header.size_bytes
+            if header.last_offset < start or data.find(_EVERY_FEATURE, at, end) < 0:
+                continue
+            for batch in read_batches(data[at:end]):
+                _apply(levels, batch.records)
+    except ProtocolError:
+        return
+
+
+def _apply(levels: dict[str, int], records: tuple[object, ...] | list[MetadataRecord]) -> None:
+    for record in records:
+        if isinstance(record, FeatureLevelRecord):
+            levels[record.name] = record.feature_level
