@@ -9,6 +9,7 @@ heartbeats and another for everything else, so that no slow request can delay a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -52,6 +53,8 @@ class ControllerChannel:
         self._connection: Connection | None = None
         self._connected_to: tuple[str, int] | None = None
         self._connecting = asyncio.Lock()
+        self._dialling: tuple[tuple[str, int], asyncio.Task[Connection]] | None = None
+        self._moved = asyncio.Event()
         self._closed = False
 
     async def request(
@@ -94,8 +97,27 @@ class ControllerChannel:
                     raise ApiError(
                         ErrorCode.REQUEST_TIMED_OUT, f"The controller is not available: {error}"
                     ) from error
-                await asyncio.sleep(jittered_ms / 1000.0)
+                await self.pause(jittered_ms)
                 pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
+
+    def controller_moved(self) -> None:
+        """Another node may lead now: requests to the old one, which may hang, are given up, and
+        whoever pauses before asking again asks at once."""
+        target = self._endpoint()
+        connection = self._connection
+        if connection is not None and self._connected_to != target:
+            self._drop(connection)
+        if self._dialling is not None and self._dialling[0] != target:
+            self._dialling[1].cancel()
+        if target is not None:
+            self._moved.set()
+
+    async def pause(self, pause_ms: float) -> None:
+        """Wait that long, or until there is a controller to ask."""
+        self._moved.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1000.0):
+                await self._moved.wait()
 
     async def close(self) -> None:
         """Closes the connection; requests in flight fail."""
@@ -115,15 +137,26 @@ class ControllerChannel:
             if connection is not None:
                 self._drop(connection)
             try:
-                connection = await Connection.connect(
-                    *target, self._client_id, min(timeout_ms, self._connect_timeout_ms)
-                )
+                connection = await self._dial(target, min(timeout_ms, self._connect_timeout_ms))
             except (ApiError, ProtocolError, OSError) as error:
                 raise ControllerUnavailable(
                     f"{target[0]}:{target[1]}: {type(error).__name__}: {error}"
                 ) from error
             self._connection, self._connected_to = connection, target
             return connection
+
+    async def _dial(self, target: tuple[str, int], timeout_ms: float) -> Connection:
+        dialling = asyncio.ensure_future(Connection.connect(*target, self._client_id, timeout_ms))
+        self._dialling = (target, dialling)
+        try:
+            return await dialling
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            raise ConnectionAbortedError("the controller has moved") from None
+        finally:
+            self._dialling = None
 
     def _drop(self, connection: Connection) -> None:
         if self._connection is connection:

@@ -228,6 +228,13 @@ class BrokerServer:
             clean = await self.logs.close(self.lifecycle.broker_epoch)
             _log.info("broker stopped", clean=clean)
 
+    def controller_moved(self) -> None:
+        """The quorum has another leader, or none: what waits for the old one asks again."""
+        if self.context is not None:
+            self.context.controller.controller_moved()
+        if self._heartbeats is not None:
+            self._heartbeats.controller_moved()
+
     # --- start, step by step ------------------------------------------------------------------
 
     async def _open_logs(self) -> None:

@@ -78,6 +78,8 @@ from storage.files.port import Files
 _log = get_logger("metalog.quorum")
 
 CLEAN_INTERVAL_MS = 60_000.0
+LOOK_AROUND_MS = 250.0
+"""How long a node that looks for the leader waits for the first ones it asks."""
 DELIVERY_SLICE_MS = 5.0
 """How long listeners are fed before the loop gets a turn."""
 
@@ -124,10 +126,13 @@ class QuorumNode:
         self._tokens = 0
         self._answers: dict[int, Callable[[Any], None]] = {}
         self._fetched: Records = b""
+        self._fetching: asyncio.Task[Any] | None = None
         self._known_endpoints: dict[int, Endpoint] = {}
+        self._asked_next = self._in_vain = 0
         # A dictionary as an ordered set: called in the order of registration.
         self._fetch_watchers: dict[Callable[[], None], None] = {}
         self._early_listeners: list[QuorumListener] = []
+        self._leader_watchers: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._farewells: set[asyncio.Task[Any]] = set()
         self._epoch_start_offset = 0
@@ -150,6 +155,7 @@ class QuorumNode:
         self._flush_wanted = asyncio.Event()
         self._delivery_wanted = asyncio.Event()
         self._snapshots = SnapshotWriter(self._files, self.log, self._clock)
+        self._snapshot_fetcher = SnapshotFetcher(self._files, self.log, self._peers, config)
         self.core = QuorumCore(
             node=config.node,
             log=self.log,
@@ -258,6 +264,10 @@ class QuorumNode:
             if name in by_name:
                 return by_name[name]
         return self._known_endpoints.get(node_id)
+
+    def watch_leader(self, callback: Callable[[], None]) -> None:
+        """Call back at once whenever `leader()` changes, for as long as this node runs."""
+        self._leader_watchers.append(callback)
 
     def register(self, listener: QuorumListener) -> None:
         """Feed a listener from the first offset (or the latest snapshot) on."""
@@ -449,7 +459,8 @@ class QuorumNode:
         self._step(LogTruncated())
 
     def _on_install_snapshot(self, effect: InstallSnapshot) -> None:
-        self._spawn("fetch a metadata snapshot", self._install_snapshot(effect), fatal=False)
+        self._stop_fetching()
+        self._fetching = self._spawn("fetch a metadata snapshot", self._install_snapshot(effect))
 
     def _on_high_watermark(self, effect: HighWatermarkAdvanced) -> None:
         self.log.update_high_watermark(effect.offset)
@@ -464,6 +475,8 @@ class QuorumNode:
         self._delivery.leader_changed(effect, self._epoch_start_offset)
         self._delivery_wanted.set()
         self._notify_watchers()
+        for callback in self._leader_watchers:
+            callback()
 
     def _on_reply(self, effect: Answer) -> None:
         self._answers.pop(effect.token)(effect)
@@ -509,24 +522,46 @@ class QuorumNode:
         task.add_done_callback(self._farewells.discard)
 
     def _on_send_fetch(self, effect: SendFetch) -> None:
+        self._stop_fetching()
         node_id = -1 if effect.to is None else effect.to
-        self._ask_peer(RequestKind.FETCH, node_id, lambda: self._fetch(effect))
+        self._fetching = self._ask_peer(
+            RequestKind.FETCH, node_id, lambda: self._fetch_from(effect), effect.fetch_id
+        )
+
+    async def _fetch_from(self, effect: SendFetch) -> None:
+        if effect.to is None:
+            await self._look_around(effect)
+        else:
+            wait_ms = self.config.fetch_wait_ms_max
+            await self._fetch(effect, self._address(effect.to), wait_ms=wait_ms)
+
+    def _stop_fetching(self) -> None:
+        """The core has given up the fetch or snapshot under way."""
+        if self._fetching is not None and self._fetching is not asyncio.current_task():
+            self._fetching.cancel()
+        self._fetching = None
 
     def _ask_peer(
-        self, kind: RequestKind, node_id: int, work: Callable[[], Awaitable[None]]
+        self,
+        kind: RequestKind,
+        node_id: int,
+        work: Callable[[], Awaitable[None]],
+        fetch_id: int | None = None,
     ) -> asyncio.Task[Any]:
-        return self._spawn(f"{kind.value} to {node_id}", self._or_failed(kind, node_id, work))
+        failed = RequestFailed(node_id, kind, fetch_id)
+        return self._spawn(f"{kind.value} to {node_id}", self._or_failed(failed, work))
 
-    async def _or_failed(
-        self, kind: RequestKind, node_id: int, work: Callable[[], Awaitable[None]]
-    ) -> None:
+    async def _or_failed(self, failed: RequestFailed, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except (OSError, ApiError, ProtocolError) as error:
             _log.debug(
-                "a quorum peer did not answer", peer=node_id, kind=kind.value, why=str(error)
+                "a quorum peer did not answer",
+                peer=failed.node_id,
+                kind=failed.kind.value,
+                why=str(error),
             )
-            self._step(RequestFailed(node_id, kind))
+            self._step(failed)
 
     def _address(self, node_id: int) -> Endpoint:
         endpoint = self.endpoint_of(node_id)
@@ -563,49 +598,69 @@ class QuorumNode:
         if answered is not None:
             self._step(answered)
 
-    def _anybody(self) -> Endpoint:
-        """Someone who may know the leader: a bootstrap server, or a voter."""
+    def _everybody(self) -> list[Endpoint]:
+        """Those who may know the leader: bootstrap servers and voters."""
         known = list(self.config.bootstrap_servers)
         for voter in self.core.voters.others(self.config.node):
             endpoint = self.endpoint_of(voter.id)
             if endpoint is not None and endpoint not in known:
                 known.append(endpoint)
+        return known
+
+    async def _look_around(self, effect: SendFetch) -> None:
+        """Ask one node after the other for the leader; one that hangs must not hold this up.
+
+        Patience grows from round to round, for those who are far away.
+        """
+        known = self._everybody()
         if not known:
             raise ConnectionError("no controller is known to ask for the leader")
-        return known[self._jitter(len(known))]
+        self._asked_next = (self._asked_next + 1) % len(known)
+        longest_ms = self.config.request_timeout_ms
+        rounds = min(self._in_vain // len(known), 10)
+        self._in_vain += 1
+        patience_ms = min(longest_ms, LOOK_AROUND_MS * 2**rounds)
+        await self._fetch(effect, known[self._asked_next], wait_ms=0, timeout_ms=patience_ms)
+        self._in_vain = 0
 
-    async def _fetch(self, effect: SendFetch) -> None:
+    async def _fetch(
+        self, effect: SendFetch, to: Endpoint, *, wait_ms: int, timeout_ms: float | None = None
+    ) -> None:
         config = self.config
-        to = self._anybody() if effect.to is None else self._address(effect.to)
         request = wire.fetch_request(
             effect,
             self.cluster_id,
             config.node,
             max_bytes=config.fetch_max_bytes,
-            max_wait_ms=config.fetch_wait_ms_max,
+            max_wait_ms=wait_ms,
             high_watermark=-1 if self.high_watermark is None else self.high_watermark,
         )
-        response = await self._peers.request(to, request, wait_ms=config.fetch_wait_ms_max)
+        response = await self._peers.request(to, request, wait_ms=wait_ms, timeout_ms=timeout_ms)
         for node in response.node_endpoints:
             self._known_endpoints[node.node_id] = Endpoint(node.host, node.port)
         node_id = -1 if effect.to is None else effect.to
-        answered = wire.fetch_answered(node_id, response)
+        answered = wire.fetch_answered(effect.fetch_id, node_id, response)
         if answered is None:
             raise ApiError(ErrorCode(response.error_code), "a Fetch response without our partition")
-        event, self._fetched = answered
+        event, records = answered
+        if self.core.awaits(effect.fetch_id):
+            self._fetched = records
         self._step(event)
 
     async def _install_snapshot(self, effect: InstallSnapshot) -> None:
-        fetcher = SnapshotFetcher(self._files, self.log, self._peers, self.config)
         try:
-            await fetcher.fetch(effect, self._address(effect.node_id))
+            await self._snapshot_fetcher.fetch(effect, self._address(effect.node_id))
         except (OSError, ApiError, ProtocolError) as error:
             _log.warning("fetching a metadata snapshot failed", why=str(error))
-            self._step(RequestFailed(effect.node_id, RequestKind.FETCH_SNAPSHOT))
+            failed = RequestFailed(effect.node_id, RequestKind.FETCH_SNAPSHOT, effect.fetch_id)
+            self._step(failed)
             return
+        if not self.core.awaits(effect.fetch_id):
+            return
+        self.log.install_snapshot(effect.id)
         self._delivery.forget_from(0)
         self._step(VotersChanged(self.log.voters))
-        self._step(SnapshotInstalled(effect.id))
+        self._step(SnapshotInstalled(effect.fetch_id, effect.id))
 
 
 _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {

@@ -25,24 +25,36 @@ class Peers:
         self._connections: dict[Endpoint, Connection] = {}
         self._connecting: dict[Endpoint, asyncio.Lock] = {}
 
-    async def request(self, to: Endpoint, message: Request[R], *, wait_ms: float = 0.0) -> R:
-        """Ask and wait. `wait_ms` is how long the peer may hold the answer back.
+    async def request(
+        self,
+        to: Endpoint,
+        message: Request[R],
+        *,
+        wait_ms: float = 0.0,
+        timeout_ms: float | None = None,
+    ) -> R:
+        """Ask and wait. `wait_ms` is how long the peer may hold the answer back; `timeout_ms`
+        overrides how long connecting, and the answer beyond that, may take.
 
         Raises OSError (no connection, or none any more), ApiError, ProtocolError.
         """
-        connection = await self._connection(to)
-        return await connection.request(message, self._timeout_ms + wait_ms)
+        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        connection = await self._connection(to, limit_ms)
+        try:
+            return await connection.request(message, limit_ms + wait_ms)
+        except asyncio.CancelledError:
+            # Whoever gave up did so because the peer may hang: the next request starts afresh.
+            connection.abort()
+            raise
 
-    async def _connection(self, to: Endpoint) -> Connection:
+    async def _connection(self, to: Endpoint, timeout_ms: float) -> Connection:
         connection = self._connections.get(to)
         if connection is not None and not connection.is_closed:
             return connection
         async with self._connecting.setdefault(to, asyncio.Lock()):
             connection = self._connections.get(to)
             if connection is None or connection.is_closed:
-                connection = await Connection.connect(
-                    to.host, to.port, self._client_id, self._timeout_ms
-                )
+                connection = await Connection.connect(to.host, to.port, self._client_id, timeout_ms)
                 self._connections[to] = connection
         return connection
 

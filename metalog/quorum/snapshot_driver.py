@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from metalog.image.values import MetadataImage
 from metalog.quorum import wire
@@ -106,25 +107,56 @@ async def finish_file(files: Files, file: File, path: str, directory: str) -> No
     await files.run(files.fsync_dir, directory)
 
 
+class _Begun(NamedTuple):
+    """A part file and whose snapshot it is: another node's has other bytes."""
+
+    node_id: int
+    id: OffsetAndEpoch
+
+
 class SnapshotFetcher:
-    """Fetches one snapshot from a leader, in pieces, and puts it in place of the log."""
+    """Fetches snapshots from leaders, in pieces, one at a time.
+
+    A fetch that breaks off goes on where it stopped when the same node is asked again.
+    """
 
     def __init__(self, files: Files, log: MetadataLog, peers: Peers, config: QuorumConfig) -> None:
         self._files = files
         self._log = log
         self._peers = peers
         self._config = config
+        self._begun: _Begun | None = None
+        self._size_bytes: int | None = None
 
     async def fetch(self, effect: InstallSnapshot, to: Endpoint) -> None:
-        """Raises OSError, ApiError, ProtocolError; a begun part file is begun anew next time."""
+        """The snapshot is whole, durable and under its name when this returns.
+
+        Raises OSError, ApiError, ProtocolError.
+        """
         path = self._log.snapshot_path(effect.id)
-        file = fresh_file(self._files, path + _PART)
-        size_bytes = None
-        while size_bytes is None or file.size() < size_bytes:
-            size_bytes = await self._fetch_piece(effect, to, file)
-        SnapshotReader(file.pread(file.size(), 0), effect.id, path)
+        file = self._part_file(_Begun(effect.node_id, effect.id), path + _PART)
+        try:
+            while self._size_bytes is None or file.size() < self._size_bytes:
+                self._size_bytes = await self._fetch_piece(effect, to, file)
+            reader = SnapshotReader(file.pread(file.size(), 0), effect.id, path)
+            for _ in reader.check():
+                await asyncio.sleep(0)
+        except (ApiError, ProtocolError):
+            # The node does not have it (any more), or it is not what it should be.
+            self._begun = None
+            raise
         await finish_file(self._files, file, path, self._log.directory)
-        self._log.install_snapshot(effect.id)
+        self._begun = None
+
+    def _part_file(self, wanted: _Begun, path: str) -> File:
+        if self._begun == wanted:
+            return self._files.open(path, create=True)
+        if self._begun is not None:
+            leftover = self._log.snapshot_path(self._begun.id) + _PART
+            if self._files.exists(leftover):
+                self._files.unlink(leftover)
+        self._begun, self._size_bytes = wanted, None
+        return fresh_file(self._files, path)
 
     async def _fetch_piece(self, effect: InstallSnapshot, to: Endpoint, file: File) -> int:
         position = file.size()

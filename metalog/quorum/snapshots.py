@@ -21,6 +21,7 @@ from metalog.quorum.batches import (
     build_metadata_batch,
     kraft_version_record,
     read_batches,
+    read_control_batches,
     snapshot_footer,
     snapshot_header,
     voter_set,
@@ -28,6 +29,7 @@ from metalog.quorum.batches import (
 )
 from metalog.quorum.core.messages import OffsetAndEpoch
 from metalog.quorum.core.voters import VoterSet
+from protocol.batch.header import iter_checked
 from protocol.control import (
     KRaftVersionRecord,
     SnapshotFooterRecord,
@@ -143,6 +145,24 @@ class SnapshotReader:
             whole = any(isinstance(record, SnapshotFooterRecord) for record in batch.control)
         if not whole:
             raise self._corrupt("has no footer")
+
+    def check(self) -> Iterator[None]:
+        """Step through the whole file: every CRC, and the footer at its end."""
+        last: ControlRecord | None = None
+        end = 0
+        try:
+            for header, position in iter_checked(self._data):
+                end = position + header.size_bytes
+                if header.is_control:
+                    for batch in read_control_batches(self._data[position:end]):
+                        last = batch.control[-1]
+                else:
+                    last = None
+                yield
+        except ProtocolError as error:
+            raise self._corrupt(str(error)) from error
+        if end != len(self._data) or not isinstance(last, SnapshotFooterRecord):
+            raise self._corrupt("does not end with a footer")
 
     def records(self) -> Iterator[object]:
         for batch in self.batches():

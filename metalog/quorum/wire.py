@@ -337,7 +337,9 @@ def fetch_response(
     return response
 
 
-def fetch_answered(node_id: int, response: FetchResponse) -> tuple[FetchAnswered, Records] | None:
+def fetch_answered(
+    fetch_id: int, node_id: int, response: FetchResponse
+) -> tuple[FetchAnswered, Records] | None:
     """The event and the batches it speaks of; None if it says nothing about our partition."""
     if response.error_code or not response.responses or not response.responses[0].partitions:
         return None
@@ -346,6 +348,7 @@ def fetch_answered(node_id: int, response: FetchResponse) -> tuple[FetchAnswered
     records = partition.records or b""
     size_bytes = sum(map(len, records)) if isinstance(records, list) else len(records)
     answered = FetchAnswered(
+        fetch_id,
         node_id,
         partition.current_leader.leader_epoch,
         leader_or_none(partition.current_leader.leader_id),

@@ -240,7 +240,8 @@ class Call:
     def fail(self) -> None:
         if not self.over:
             self.over = True
-            self.sender.step(m.RequestFailed(self.asked, _KINDS[type(self.effect)]))
+            fetch_id = getattr(self.effect, "fetch_id", None)
+            self.sender.step(m.RequestFailed(self.asked, _KINDS[type(self.effect)], fetch_id))
 
     def deliver(self) -> None:
         receiver = self.receiver
@@ -276,9 +277,12 @@ class Call:
                 ok = reply.error is ErrorCode.NONE
                 sender.step(m.EpochAnswered(to, epoch, leader_id, begin, ok))
             case m.ReplyFetch():
-                sender.fetched = records
+                assert sender.core is not None
+                if sender.core.awaits(self.effect.fetch_id):
+                    sender.fetched = records
                 sender.step(
                     m.FetchAnswered(
+                        self.effect.fetch_id,
                         self.asked,
                         epoch,
                         leader_id,

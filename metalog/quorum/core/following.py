@@ -1,7 +1,8 @@
 """Following a leader, or looking for one: fetch, reconcile, learn the high watermark.
 
-One fetch is under way at a time. What it brings is appended and flushed before the next one is
-sent, because the offset of a fetch tells the leader what this replica will not lose.
+One fetch is waited for at a time. What it brings is appended and flushed before the next one is
+sent, because the offset of a fetch tells the leader what this replica will not lose. A change of
+role or leader gives up the fetch under way; its answer, should it come, says only who leads.
 """
 
 from __future__ import annotations
@@ -79,13 +80,15 @@ class FollowingReplica(Replica):
         )
         changed = Following(role, state.leader_id, state.endpoints, state.deadline_ms)
         changed.fetched = state.fetched
-        retry_ms = self._fetch_retry_ms
+        fetch_id, retry_ms = self._fetch_id, self._fetch_retry_ms
         self._enter(cause, changed)
-        self._fetch_retry_ms = retry_ms
+        self._fetch_id, self._fetch_retry_ms = fetch_id, retry_ms
 
     def _on_fetch_answered(self, event: FetchAnswered) -> None:
-        self._fetch_in_flight = False
-        if self._observe(event.epoch, event.leader_id) or event.epoch < self._epoch:
+        wanted = self.awaits(event.fetch_id)
+        if wanted:
+            self._fetch_id = None
+        if self._observe(event.epoch, event.leader_id) or not wanted:
             return
         state = self._state
         if not isinstance(state, Following) or event.node_id != state.leader_id:
@@ -97,8 +100,10 @@ class FollowingReplica(Replica):
         state.fetched = True
         state.deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
         if event.snapshot is not None:
-            self._fetch_in_flight = True
-            self._effects.append(InstallSnapshot(state.leader_id, self._epoch, event.snapshot))
+            self._fetch_id = event.fetch_id
+            self._effects.append(
+                InstallSnapshot(event.fetch_id, state.leader_id, self._epoch, event.snapshot)
+            )
         elif event.diverging is not None:
             self._truncate(event.diverging)
         elif event.size_bytes:
@@ -137,16 +142,17 @@ class FollowingReplica(Replica):
             self._effects.append(HighWatermarkAdvanced(committed))
 
     def _on_snapshot_installed(self, event: SnapshotInstalled) -> None:
-        self._fetch_in_flight = False
+        self._fetch_id = None
         self._flushed_end = self._log.end_offset
         self._follow_high_watermark(event.id.offset)
         if isinstance(self._state, Following):
             self._state.deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
             self._fetch()
 
-    def _fetch_failed(self) -> None:
-        self._fetch_in_flight = False
-        self._retry_fetch()
+    def _fetch_failed(self, fetch_id: int | None) -> None:
+        if fetch_id is not None and self.awaits(fetch_id):
+            self._fetch_id = None
+            self._retry_fetch()
 
     def _retry_fetch(self) -> None:
         if isinstance(self._state, Following | Unattached):
@@ -155,14 +161,22 @@ class FollowingReplica(Replica):
     def _fetch(self) -> None:
         """Ask the leader for what follows our log, one request at a time."""
         state = self._state
-        if isinstance(state, Following) and not self._fetch_in_flight:
+        if isinstance(state, Following):
             self._send_fetch(state.leader_id)
 
     def _look_for_leader(self) -> None:
         """Ask anybody: the answer says who leads."""
-        if isinstance(self._state, Unattached) and not self._fetch_in_flight:
+        if isinstance(self._state, Unattached):
             self._send_fetch(None)
 
     def _send_fetch(self, to: int | None) -> None:
-        self._fetch_in_flight = True
-        self._effects.append(SendFetch(to, self._epoch, self._log.end_offset, self._log.last_epoch))
+        if self._fetch_id is not None:
+            return
+        end_offset = self._log.end_offset
+        if self._flushed_end < end_offset:
+            self._fetch_after_flush = True
+            return
+        self._fetches += 1
+        self._fetch_id = self._fetches
+        last_epoch = self._log.last_epoch
+        self._effects.append(SendFetch(self._fetch_id, to, self._epoch, end_offset, last_epoch))

@@ -147,12 +147,13 @@ class FetchAsked(NamedTuple):
 
 
 class FetchAnswered(NamedTuple):
-    """A leader's answer to SendFetch.
+    """A leader's answer to the SendFetch with that `fetch_id`.
 
     One of `diverging`, `snapshot`, `size_bytes` says what it holds: where the logs part, which
     snapshot to load first, or how many bytes of whole batches (the driver keeps the bytes).
     """
 
+    fetch_id: int
     node_id: int
     epoch: int
     leader_id: int | None
@@ -176,6 +177,7 @@ class ReplicaHeard(NamedTuple):
 class SnapshotInstalled(NamedTuple):
     """The log was replaced by a fetched snapshot and starts at its end."""
 
+    fetch_id: int
     id: OffsetAndEpoch
 
 
@@ -188,10 +190,14 @@ class RequestKind(Enum):
 
 
 class RequestFailed(NamedTuple):
-    """No answer: the peer does not resolve, does not connect, or was silent too long."""
+    """No answer: the peer does not resolve, does not connect, or was silent too long.
+
+    `fetch_id` is that of the fetch that failed, for FETCH and FETCH_SNAPSHOT.
+    """
 
     node_id: int
     kind: RequestKind
+    fetch_id: int | None = None
 
 
 Event: TypeAlias = (
@@ -250,8 +256,12 @@ class TruncateLog(NamedTuple):
 
 
 class InstallSnapshot(NamedTuple):
-    """Fetch a snapshot from a node and replace the log by it; ends with SnapshotInstalled."""
+    """Fetch a snapshot from a node and replace the log by it; ends with SnapshotInstalled.
 
+    Ask `QuorumCore.awaits` before replacing: another leader may have come meanwhile.
+    """
+
+    fetch_id: int
     node_id: int
     epoch: int
     id: OffsetAndEpoch
@@ -289,8 +299,12 @@ class SendEndEpoch(NamedTuple):
 
 
 class SendFetch(NamedTuple):
-    """Fetch from a node; `to` is None when nobody is known: ask any bootstrap server."""
+    """Fetch from a node; `to` is None when nobody is known: ask any bootstrap server.
 
+    Whatever was asked with an earlier `fetch_id` is not waited for any more.
+    """
+
+    fetch_id: int
     to: int | None
     epoch: int
     fetch_offset: int

@@ -136,7 +136,7 @@ class QuorumCore(ElectingReplica):
 
     def _on_request_failed(self, event: RequestFailed) -> None:
         if event.kind in (RequestKind.FETCH, RequestKind.FETCH_SNAPSHOT):
-            self._fetch_failed()
+            self._fetch_failed(event.fetch_id)
         elif event.kind is RequestKind.VOTE:
             self._vote_failed(event.node_id)
 
@@ -159,6 +159,7 @@ class QuorumCore(ElectingReplica):
         if self._fetch_after_flush and self._flushed_end == self._log.end_offset:
             self._fetch_after_flush = False
             self._fetch()
+            self._look_for_leader()
 
     def _on_voters_changed(self, event: VotersChanged) -> None:
         self.voters = event.voters

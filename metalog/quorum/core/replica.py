@@ -73,12 +73,17 @@ class Replica:
         self._told: LeaderChanged | None = None
         self._flushed_end = log.end_offset
         self._leader_high_watermark = -1
-        self._fetch_in_flight = False
+        self._fetch_id: int | None = None
+        self._fetches = 0
         self._fetch_after_flush = False
         self._fetch_retry_ms: float | None = None
         self._state: RoleState = Unattached(None)
         self._effects: list[Effect] = []
         self._now_ms = 0.0
+
+    def awaits(self, fetch_id: int) -> bool:
+        """Whether what that fetch brings is still wanted."""
+        return self._fetch_id == fetch_id
 
     @property
     def role(self) -> Role:
@@ -129,7 +134,9 @@ class Replica:
             target is state.role, f"{cause.value} leads to {target.value}, not {state.role.value}"
         )
         self._state = state
-        self._fetch_retry_ms = None
+        # What was asked for the old role's sake is not waited for: a leader that hangs must not
+        # keep this replica from the next one.
+        self._fetch_id = self._fetch_retry_ms = None
 
     def _persist(self) -> None:
         state = QuorumState(self._epoch, self._leader_id, self._voted)

@@ -232,7 +232,7 @@ def test_a_follower_that_hears_its_leader_refuses_pre_votes() -> None:
     core.step(m.BeginEpochAsked(5, 2, 1), 1)
     assert core.role is Role.FOLLOWER
     assert ask_vote(core, 3, 1, (0, 0), pre_vote=True)[-1].granted
-    core.step(m.FetchAnswered(2, 1, 2, high_watermark=0), 2)
+    core.step(answered(core, 2, 1, 2, high_watermark=0), 2)
     assert not ask_vote(core, 3, 1, (0, 0), pre_vote=True)[-1].granted
     assert core.leader_id == 2
 
@@ -248,10 +248,16 @@ def test_a_prospective_that_loses_goes_back_to_its_leader_in_its_epoch() -> None
     assert core.role is Role.FOLLOWER and core.epoch == 1
 
 
+def answered(core: QuorumCore, node_id: int, *facts: Any, **more: Any) -> m.FetchAnswered:
+    """The answer to the fetch that the core waits for."""
+    awaited = next(number for number in range(100) if core.awaits(number))
+    return m.FetchAnswered(awaited, node_id, *facts, **more)
+
+
 def follower(log: ModelLog) -> QuorumCore:
     core = make(1, (1, 2, 3), log=log, state=QuorumState(log.last_epoch))
     core.step(m.Start(), 0)
-    core.step(m.FetchAnswered(NO_LEADER, core.epoch + 1, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    core.step(answered(core, NO_LEADER, core.epoch + 1, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
     assert core.role is Role.FOLLOWER
     return core
 
@@ -259,31 +265,31 @@ def follower(log: ModelLog) -> QuorumCore:
 def test_a_follower_fetches_again_only_when_flushed() -> None:
     log = ModelLog()
     core = follower(log)
-    effects = core.step(m.FetchAnswered(2, 1, 2, high_watermark=2, size_bytes=10), 2)
+    effects = core.step(answered(core, 2, 1, 2, high_watermark=2, size_bytes=10), 2)
     assert effects == [m.AppendFetched(2)]
     log.entries += [Entry(1, "a"), Entry(1, "b"), Entry(1, "c")]
     assert core.step(m.Flushed(3), 3) == [
         m.HighWatermarkAdvanced(2),
-        m.SendFetch(2, 1, 3, 1),
+        m.SendFetch(3, 2, 1, 3, 1),
     ]
 
 
 def test_a_follower_truncates_to_where_the_logs_part() -> None:
     log = log_of(1, 1, 2, 2)
     core = follower(log)
-    effects = core.step(m.FetchAnswered(2, 3, 2, diverging=OffsetAndEpoch(3, 1)), 2)
+    effects = core.step(answered(core, 2, 3, 2, diverging=OffsetAndEpoch(3, 1)), 2)
     assert effects == [m.TruncateLog(2)]
     log.entries = log.entries[:2]
-    assert core.step(m.LogTruncated(), 3) == [m.SendFetch(2, 3, 2, 1)]
+    assert core.step(m.LogTruncated(), 3) == [m.SendFetch(3, 2, 3, 2, 1)]
 
 
 def test_truncation_below_the_high_watermark_is_fatal() -> None:
     log = log_of(1, 1, 2, 2)
     core = follower(log)
-    core.step(m.FetchAnswered(2, 3, 2, high_watermark=3), 2)
+    core.step(answered(core, 2, 3, 2, high_watermark=3), 2)
     assert core.high_watermark == 3
     with pytest.raises(InvariantViolated, match="below the high watermark 3"):
-        core.step(m.FetchAnswered(2, 3, 2, diverging=OffsetAndEpoch(2, 1)), 3)
+        core.step(answered(core, 2, 3, 2, diverging=OffsetAndEpoch(2, 1)), 3)
 
 
 def test_a_fetch_is_checked_against_epoch_and_log() -> None:
@@ -327,7 +333,7 @@ def test_the_preferred_successor_of_a_leader_that_left_tries_at_once() -> None:
 def test_an_observer_follows_and_never_stands() -> None:
     core = make(4, (1, 2, 3))
     assert kinds(core.step(m.Start(), 0))[0] == "SendFetch"
-    core.step(m.FetchAnswered(NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    core.step(answered(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
     assert core.role is Role.OBSERVER
     core.step(m.Tick(), 2001)
     assert core.role is Role.UNATTACHED
@@ -337,7 +343,7 @@ def test_an_observer_follows_and_never_stands() -> None:
 def test_a_node_becomes_a_voter_by_the_log() -> None:
     core = make(4, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.FetchAnswered(NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    core.step(answered(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
     core.step(m.VotersChanged(voters(1, 2, 3, 4)), 2)
     assert core.role is Role.FOLLOWER
     core.step(m.VotersChanged(voters(1, 2, 3)), 3)

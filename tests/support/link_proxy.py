@@ -1,0 +1,130 @@
+"""A TCP proxy in front of one controller that knows who connects, so that single links can be cut.
+
+Every client of the protocol names itself in its first request (`raft-client-2`, `controller-2`,
+`broker-4-heartbeat`); the node id in that name tells which link a connection belongs to. A cut
+link drops what it has and lets new connections hang, as a network without a route does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from typing import Self
+
+ANYBODY = -1
+_NODE = re.compile(rb"(?:raft-client|broker|controller)-(\d+)")
+
+
+class LinkProxies:
+    """One thread that runs all proxies of a cluster; use as a context manager."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="link-proxies")
+        self._cut: set[tuple[int, int]] = set()
+        self._healed = asyncio.Event()
+        self._links: dict[asyncio.Task[None], tuple[int, int]] = {}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call(self._end)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def add(self, node_id: int, target: tuple[str, int]) -> int:
+        """Forward a new port on 127.0.0.1 to a node; returns the port."""
+
+        async def start() -> int:
+            server = await asyncio.start_server(
+                lambda reader, writer: self._serve(node_id, target, reader, writer), "127.0.0.1", 0
+            )
+            return int(server.sockets[0].getsockname()[1])
+
+        return asyncio.run_coroutine_threadsafe(start(), self._loop).result(10)
+
+    def cut(self, source: int, to: int) -> None:
+        """Cut the connections that `source` makes to `to`, and those it tries to make."""
+        self._call(lambda: self._do_cut(source, to))
+
+    def cut_off(self, node_id: int, others: list[int]) -> None:
+        """Cut a node off from the others, both ways."""
+        for other in others:
+            if other != node_id:
+                self.cut(node_id, other)
+                self.cut(other, node_id)
+
+    def heal(self) -> None:
+        def work() -> None:
+            self._cut.clear()
+            self._healed.set()
+
+        self._call(work)
+
+    def _call(self, work: Callable[[], object]) -> None:
+        async def run() -> None:
+            work()
+
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _end(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    def _do_cut(self, source: int, to: int) -> None:
+        self._cut.add((source, to))
+        self._healed.clear()
+        for task, link in list(self._links.items()):
+            if link == (source, to):
+                task.cancel()
+
+    async def _serve(
+        self,
+        to: int,
+        target: tuple[str, int],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        upstream: asyncio.StreamWriter | None = None
+        try:
+            size = await reader.readexactly(4)
+            first = size + await reader.readexactly(int.from_bytes(size, "big"))
+            link = self._links[task] = (_who(first), to)
+            if link in self._cut:
+                await self._healed.wait()
+            back, upstream = await asyncio.open_connection(*target)
+            upstream.write(first)
+            await asyncio.gather(_pump(reader, upstream), _pump(back, writer))
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self._links.pop(task, None)
+            for side in (writer, upstream):
+                if side is not None:
+                    side.transport.abort()
+
+
+def _who(frame: bytes) -> int:
+    """The node id in the client id of a request's header (its first 14 + n bytes)."""
+    length = int.from_bytes(frame[12:14], "big", signed=True)
+    found = _NODE.match(frame[14 : 14 + max(length, 0)])
+    return ANYBODY if found is None else int(found[1])
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    raise ConnectionResetError("the other side has closed")
