@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
+from itertools import pairwise
 
 from metalog.format import bootstrap_records
 from metalog.image.values import VersionRange
@@ -71,7 +72,8 @@ def _follow_log(files: Files, directory: str, levels: dict[str, int]) -> None:
         for name in files.listdir(directory)
         if name.endswith(".log") and len(name) == _LOG_NAME_CHARS
     )
-    for name, following in zip(segments, [*segments[1:], None], strict=True):
+    for name, following in pairwise([*segments, None]):
+        assert name is not None
         if following is None or int(following[:-4]) > start:
             _collect(levels, files.read(posixpath.join(directory, name)), start)
 

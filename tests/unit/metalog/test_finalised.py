@@ -57,6 +57,12 @@ def segment(files: MemoryFiles, base: int, *batches: list[MetadataRecord], torn:
     files.write_atomic(f"{LOG}/{base:020d}.log", data[: len(data) - torn])
 
 
+def test_a_folder_that_a_crash_left_empty_has_what_formatting_left(files: MemoryFiles) -> None:
+    snapshot(files, f"/data/{BOOTSTRAP_FILE}", level("metadata.version", 30))
+    files.mkdirs(LOG)
+    assert finalised_features(files, "/data") == {"metadata.version": 30}
+
+
 def test_a_new_directory_has_what_formatting_left(files: MemoryFiles) -> None:
     assert finalised_features(files, "/data") == {"metadata.version": 30}
     snapshot(files, f"/data/{BOOTSTRAP_FILE}", level("metadata.version", 29), level("a.version", 2))
