@@ -23,6 +23,7 @@ from protocol.control import (
     decode_control_value,
     encode_control_value,
 )
+from protocol.errors import ApiError, ProtocolError
 from protocol.metadata import decode_record, encode_record
 from protocol.schema import ControlRecord
 
@@ -98,9 +99,13 @@ def _decode(buf: Buffer, position: int, header: BatchHeader) -> Batch:
         size_bytes=header.size_bytes,
     )
     records = read_batch(buf, position, header)
-    if header.is_control:
-        return batch._replace(control=tuple(map(_control, records)))
-    return batch._replace(records=tuple(map(_metadata, records)))
+    try:
+        if header.is_control:
+            return batch._replace(control=tuple(map(_control, records)))
+        return batch._replace(records=tuple(map(_metadata, records)))
+    except ApiError as error:
+        # What a client would be told of its batch; here it is a log or a snapshot that is broken.
+        raise ProtocolError(f"batch at offset {header.base_offset}: {error}") from error
 
 
 def _metadata(record: Record) -> Any:

@@ -1,0 +1,54 @@
+"""Every message that is encoded on its own, requests and responses: any bytes decode or refuse.
+
+What decodes, encodes again to something that decodes to the same. The first two bytes choose class
+and version.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from fuzz.target import Finding
+from fuzz.values import random_message
+from protocol.codec import decode, encode
+from protocol.errors import EncodeError, ProtocolError
+from tests.support.messages import message_versions
+
+
+class Messages:
+    def __init__(self) -> None:
+        self._cases = message_versions()
+
+    def seeds(self, rng: random.Random) -> Sequence[bytes]:
+        out = []
+        for at, (cls, version) in enumerate(self._cases):
+            for _ in range(2):
+                message = random_message(rng, cls, version)
+                out.append(at.to_bytes(2, "big") + encode(message, version))
+        return out
+
+    def run(self, data: bytes) -> None:
+        if len(data) < 2:
+            return
+        cls, version = self._cases[int.from_bytes(data[:2], "big") % len(self._cases)]
+        try:
+            message, end = decode(cls, data, version, 2)
+        except ProtocolError:
+            return
+        if not 2 <= end <= len(data):
+            raise Finding(f"{cls.__name__} {version} ended at {end} of {len(data)}")
+        try:
+            again = encode(message, version)
+        except EncodeError as error:
+            raise Finding(f"{cls.__name__} {version} cannot be written again: {error}") from error
+        other, _ = decode(cls, again, version)
+        if other != message and "nan" not in repr(message):
+            raise Finding(f"{cls.__name__} {version} is another one when written again")
+
+    def close(self) -> None:
+        pass
+
+
+def make() -> Messages:
+    return Messages()
