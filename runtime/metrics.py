@@ -64,7 +64,7 @@ class Metrics:
         for collect in list(self._collectors.values()):
             yield from collect()
 
-    def exposition(self, *, process: bool = True, lines_per_piece: int = 500) -> Iterator[bytes]:
+    def exposition(self, *, process: bool = True, lines_per_piece: int = 250) -> Iterator[bytes]:
         """Prometheus text, in pieces of about `lines_per_piece` lines; an empty one for a pause."""
         lines: list[str] = []
         for family in self.families():
