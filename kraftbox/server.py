@@ -29,6 +29,8 @@ from storage.files import Files, RealFiles
 _log = log.get_logger("kraftbox.server")
 
 STOP_MS_MAX = 30_000
+ORPHAN_WAIT_MS = 2_000
+"""How long a controller that lost its launcher serves on: brokers that did take their leave."""
 
 OnReady = Callable[[Node], None]
 
@@ -88,7 +90,8 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     if lifeline is not None:
-        loop.add_reader(lifeline, _cut, loop, lifeline, stop)
+        wait_ms = 0 if config.is_broker else ORPHAN_WAIT_MS
+        loop.add_reader(lifeline, _cut, loop, lifeline, stop, wait_ms)
     for warning in config.warnings:
         _log.warning(warning)
     node = build_node(config, clock=SystemClock(), rng=rng, files=files)
@@ -117,9 +120,9 @@ async def _serve(
     return 1
 
 
-def _cut(loop: asyncio.AbstractEventLoop, lifeline: int, stop: asyncio.Event) -> None:
+def _cut(loop: asyncio.AbstractEventLoop, lifeline: int, stop: asyncio.Event, wait_ms: int) -> None:
     loop.remove_reader(lifeline)
-    stop.set()
+    loop.call_later(wait_ms / 1000, stop.set)
 
 
 async def _wait(event: asyncio.Event) -> None:

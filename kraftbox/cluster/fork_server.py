@@ -7,13 +7,14 @@ that the nodes go on sharing it. Where fork is unsafe (`--spawn`) nodes are star
 
 Commands come as frames on standard input and events leave on standard output:
 
-    {"do": "start", "id", "cluster_id", "properties", "log"}     {"event": "hello", "pid"}
-    {"do": "signal", "id", "number"}                             {"event": "started", "id", "pid"}
-                                                                 {"event": "ready", "id", ...}
-                                                                 {"event": "refused", "id", "error"}
-                                                                 {"event": "exited", "id", "code"}
+    {"do": "start", "id", "cluster_id",                    {"event": "hello", "pid"}
+     "properties", "log", "last"}                          {"event": "started", "id", "pid"}
+    {"do": "signal", "id", "number"}                       {"event": "ready", "id", ...}
+                                                           {"event": "refused", "id", "error"}
+                                                           {"event": "exited", "id", "code"}
 
-When the commands end, for whatever reason, all nodes are stopped and it ends. Each node holds one
+When the commands end, for whatever reason, all nodes are stopped and it ends; those marked `last`
+are stopped after the others, which may need them for that. Each node holds one
 end of a socket pair: it reports there, and stops when the other end is gone.
 """
 
@@ -35,6 +36,8 @@ from kraftbox.cluster import frames
 from kraftbox.cluster.interpreter import own_command
 
 END_MS_MAX = 40_000
+OTHERS_END_MS_MAX = 12_000
+"""How long the nodes marked `last` wait for the others."""
 REPORT_FD = 3
 """Where a spawned node finds its end of the socket pair."""
 
@@ -58,6 +61,8 @@ class Child:
     node_id: int
     pid: int
     report: socket.socket
+    last: bool
+    told_to_end: bool = False
     decoder: frames.Decoder = field(default_factory=frames.Decoder)
 
 
@@ -90,7 +95,6 @@ class ForkServer:
                 key.data()
             if self._end_wanted:
                 self._end()
-            self._kill_when_overdue()
 
     def _on_term(self, _number: int, _frame: object) -> None:
         # Nothing more than this between two arbitrary steps of the loop.
@@ -136,7 +140,7 @@ class ForkServer:
             return
         finally:
             theirs.close()
-        child = Child(node_id, pid, ours)
+        child = Child(node_id, pid, ours, last=command["last"])
         ours.setblocking(False)
         self._children[node_id] = child
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._read_report(child))
@@ -237,23 +241,28 @@ class ForkServer:
     # --- the end ------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        if self._ending_since is not None:
-            return
-        self._ending_since = time.monotonic()
+        """Called in every round once the end is wanted: who is to stop is told so, once."""
+        now = time.monotonic()
+        if self._ending_since is None:
+            self._ending_since = now
+        over_ms = (now - self._ending_since) * 1000
+        others = any(not child.last for child in self._children.values())
         for child in self._children.values():
-            os.kill(child.pid, signal.SIGTERM)
-            os.kill(child.pid, signal.SIGCONT)
+            if over_ms > END_MS_MAX:
+                os.kill(child.pid, signal.SIGKILL)
+            elif not child.told_to_end and (
+                not child.last or not others or over_ms > OTHERS_END_MS_MAX
+            ):
+                child.told_to_end = True
+                os.kill(child.pid, signal.SIGTERM)
+                os.kill(child.pid, signal.SIGCONT)
 
     def _timeout_s(self) -> float | None:
         if self._ending_since is None:
             return None
-        return max(0.0, self._ending_since + END_MS_MAX / 1000 - time.monotonic()) + 0.01
-
-    def _kill_when_overdue(self) -> None:
-        since = self._ending_since
-        if since is not None and time.monotonic() - since > END_MS_MAX / 1000:
-            for child in self._children.values():
-                os.kill(child.pid, signal.SIGKILL)
+        over_ms = (time.monotonic() - self._ending_since) * 1000
+        due_ms = OTHERS_END_MS_MAX if over_ms <= OTHERS_END_MS_MAX else END_MS_MAX
+        return max(0.0, due_ms - over_ms) / 1000 + 0.01
 
 
 _lock_fd: int | None = None

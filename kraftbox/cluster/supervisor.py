@@ -68,6 +68,8 @@ class ForkServerProcess:
                 "cluster_id": cluster_id,
                 "properties": dict(plan.properties),
                 "log": log,
+                # Brokers take their leave of a controller.
+                "last": not plan.member.is_broker,
             }
         )
 

@@ -16,6 +16,49 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
+SUPERVISOR = """
+import json, sys
+from kraftbox.__main__ import use_own_packages
+use_own_packages()
+import kraftbox.launch, kraftbox.cluster.early
+early = set(sys.modules)
+import kraftbox.cluster.start
+print(json.dumps([sorted(early), sorted(sys.modules)]))
+"""
+
+FORK_SERVER = """
+import json, sys, threading
+from kraftbox.__main__ import use_own_packages
+use_own_packages()
+from kraftbox.cluster.fork_server import import_everything
+import_everything()
+from asyncio import events
+assert events._get_running_loop() is None and threading.active_count() == 1
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def modules_of(code):
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_supervisor_starts_the_fork_server_before_it_imports_much():
+    early, later = modules_of(SUPERVISOR)
+    assert not {"runtime.config", "msgpack", "asyncio", "socket"} & set(early)
+    packages = {name.partition(".")[0] for name in later}
+    assert not {"uvloop", "structlog", "typer", "rich", "broker", "controller"} & packages
+
+
+def test_a_fork_server_has_imported_every_role_and_has_no_thread_and_no_terminal_library():
+    modules = modules_of(FORK_SERVER)
+    packages = {name.partition(".")[0] for name in modules}
+    assert {"uvloop", "broker", "controller", "metalog"} <= packages
+    assert not {"typer", "rich", "click", "pyspark", "aiokafka", "prometheus_client"} & packages
+
+
 def test_a_node_imports_no_terminal_library():
     done = subprocess.run(
         [sys.executable, "-c", CODE], capture_output=True, text=True, check=True, timeout=60

@@ -1,0 +1,253 @@
+"""Local clusters as people start them, and what is done to their nodes."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftbox.cluster import control
+from kraftbox.cluster.early import start_fork_server
+from kraftbox.cluster.place import ClusterPlace, plan_cluster
+from kraftbox.cluster.plan import Shape
+from kraftbox.cluster.supervisor import ForkServerProcess
+from tests.support.cluster import KraftboxCluster
+
+pytestmark = pytest.mark.e2e
+
+WAIT_S = 30
+
+
+def wait_for(holds: Callable[[], Any], what: str) -> None:
+    """Until `holds()` is true; it may ask processes, so that there is nothing else to wait on."""
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it is a process, and not one that has ended and that nobody has waited for."""
+    shown = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return bool(shown) and not shown.startswith("Z")
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[Callable[..., KraftboxCluster]]:
+    made = []
+
+    def make(*options: str) -> KraftboxCluster:
+        cluster = KraftboxCluster(tmp_path / "cluster", "--port", "0", *options)
+        made.append(cluster)
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.end(signal.SIGKILL)
+    for cluster in made:
+        place = ClusterPlace(cluster.directory)
+        if cluster.directory.exists():
+            assert control.wait_until_free(place, WAIT_S * 1000), "nodes outlive their supervisor"
+
+
+def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxCluster]) -> None:
+    cluster = clusters("--controllers", "3", "--brokers", "3", "--racks", "a,b").start()
+    assert cluster.bootstrap.count(",") == 2
+    found = cluster.status()
+    assert [(n["id"], n["roles"], n["rack"], n["state"]) for n in found["nodes"]] == [
+        (1, "broker", "a", "running"),
+        (2, "broker", "b", "running"),
+        (3, "broker", "a", "running"),
+        (101, "controller", None, "running"),
+        (102, "controller", None, "running"),
+        (103, "controller", None, "running"),
+    ]
+    leader = found["quorum"]["leader"]
+    assert leader in (101, 102, 103)
+    assert [v["id"] for v in found["quorum"]["voters"]] == [101, 102, 103]
+    cluster.run("topics", "create", "t", "--partitions", "6", "-b", cluster.bootstrap)
+    assert cluster.status()["partitions"] == {"total": 6, "leaderless": 0, "underReplicated": 0}
+
+    # The leader of the quorum dies; another takes over, and it comes back to the same address.
+    before = cluster.node(leader)
+    assert cluster.command("node", "kill", str(leader)) == f"node {leader} is killed\n"
+    assert cluster.node(leader)["state"] == "killed"
+    wait_for(
+        lambda: (cluster.status()["quorum"] or {}).get("leader") not in (None, -1, leader),
+        "another leader",
+    )
+    cluster.command("node", "start", str(leader))
+    after = cluster.node(leader)
+    assert (after["state"], after["starts"]) == ("running", 2)
+    assert after["listeners"] == before["listeners"] and after["pid"] != before["pid"]
+
+    # A broker that is stopped cleanly has no leaders left, and has them again afterwards.
+    cluster.command("node", "stop", "2")
+    assert cluster.node(2)["exitCode"] == 0
+    assert cluster.node(2)["leaders"] == 0
+    cluster.command("node", "start", "2")
+    wait_for(lambda: cluster.status()["partitions"]["leaderless"] == 0, "leaders again")
+
+    cluster.command("node", "pause", "1", "3")
+    assert [cluster.node(n)["state"] for n in (1, 3)] == ["paused", "paused"]
+    refused = cluster.run("node", "pause", "1", "--dir", str(cluster.directory))
+    assert refused.returncode == 1 and "node 1 is paused" in refused.stderr
+    cluster.command("node", "resume", "1", "3")
+    assert cluster.node(1)["state"] == "running"
+
+    logged = cluster.command("logs", "--lines", "1000")
+    assert all(f"{n:>3} | [" in logged for n in (1, 2, 3, 101, 102, 103))
+    assert "node_id=102" in cluster.command("logs", "102", "--lines", "1000")
+    pids = [node["pid"] for node in cluster.status()["nodes"]]
+    assert cluster.command("down") == "the cluster is down\n"
+    assert not any(is_alive(pid) for pid in pids)
+    assert cluster.process is not None and cluster.process.wait() == 0
+
+
+def test_addresses_and_data_stay_and_a_running_one_is_refused(
+    clusters: Callable[..., KraftboxCluster],
+) -> None:
+    cluster = clusters("--brokers", "2", "--combined").start()
+    address = cluster.bootstrap
+    cluster.run("topics", "create", "kept", "-b", address)
+    second = cluster.run("up", "--dir", str(cluster.directory))
+    assert second.returncode == 1 and "its cluster is running" in second.stderr
+    assert cluster.end() == (0, "")
+
+    cluster.options = ("--port", "0")
+    cluster.start()
+    assert cluster.bootstrap == address
+    assert "kept" in cluster.run("topics", "list", "-b", address).stdout
+    assert cluster.end(signal.SIGINT) == (0, "")
+    gone = cluster.run("status", "--dir", str(cluster.directory))
+    assert gone.returncode == 1 and "no cluster is running" in gone.stderr
+    changed = cluster.run("up", "--controllers", "3", "--dir", str(cluster.directory))
+    assert changed.returncode == 1 and "only brokers can be added" in changed.stderr
+
+
+def test_a_dead_supervisor_takes_its_nodes_along_and_leaves_the_directory_usable(
+    clusters: Callable[..., KraftboxCluster],
+) -> None:
+    cluster = clusters("--brokers", "2", "--combined").start()
+    address = cluster.bootstrap
+    pids = [node["pid"] for node in cluster.status()["nodes"]]
+    cluster.command("node", "pause", "2")
+    assert cluster.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    # The next start waits for what the last one left behind.
+    cluster.start()
+    assert not any(is_alive(pid) for pid in pids)
+    assert cluster.bootstrap == address
+    assert cluster.end() == (0, "")
+
+
+def test_a_dead_fork_server_ends_the_cluster(clusters: Callable[..., KraftboxCluster]) -> None:
+    cluster = clusters("--brokers", "1", "--controllers", "1").start()
+    told = control.status(ClusterPlace(cluster.directory))
+    os.kill(told["forkServerPid"], signal.SIGKILL)
+    wait_for(lambda: not any(is_alive(n["pid"]) for n in told["nodes"]), "nodes end")
+    assert cluster.process is not None
+    code, complaint = cluster.process.wait(WAIT_S), cluster.process.communicate()[1]
+    assert code == 1 and "the fork server has ended" in complaint
+
+
+def test_a_node_that_crashes_is_called_failed(clusters: Callable[..., KraftboxCluster]) -> None:
+    cluster = clusters("--brokers", "2", "--combined").start()
+    os.kill(cluster.node(2)["pid"], signal.SIGABRT)
+    wait_for(lambda: cluster.node(2)["state"] == "failed", "the crash is noticed")
+    assert cluster.node(2)["exitCode"] == -signal.SIGABRT
+    code, complaint = cluster.end()
+    assert code == 0 and "node 2 ended by itself: signal 6" in complaint
+
+
+def test_a_cluster_that_cannot_start_says_why(clusters: Callable[..., KraftboxCluster]) -> None:
+    for options, why in (
+        (("--set", "num.partitions=x"), "num.partitions"),
+        (("--set", "node.id=4"), "every node has its own"),
+        (("--controllers", "0"), "must be from 1"),
+    ):
+        with pytest.raises(RuntimeError, match=why):
+            clusters("--brokers", "2", *options).start()
+
+
+def test_detached(tmp_path: Path) -> None:
+    cluster = KraftboxCluster(tmp_path / "single")
+    place = ("--dir", str(cluster.directory))
+    done = cluster.run("up", "--detach", "--port", "0", *place)
+    try:
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("bootstrap.servers=127.0.0.1:")
+        (node,) = cluster.status()["nodes"]
+        assert (node["roles"], node["state"]) == ("broker,controller", "running")
+        again = cluster.run("up", "--detach", *place)
+        assert again.returncode == 1 and "its cluster is running" in again.stderr
+        again = cluster.run("up", *place)
+        assert again.returncode == 1 and "in use" in again.stderr
+    finally:
+        assert cluster.command("down") == "the cluster is down\n"
+    # The same directory, in the foreground and for itself.
+    cluster.start()
+    assert cluster.bootstrap == done.stdout.splitlines()[0].partition("=")[2]
+    assert cluster.end() == (0, "")
+
+
+@pytest.mark.parametrize(("spawn", "times"), [(False, 10), (True, 2)])
+def test_nodes_start_again_and_again_from_a_process_with_threads(
+    tmp_path: Path, spawn: bool, times: int
+) -> None:
+    """The process that asks for nodes never forks itself, so its threads do no harm."""
+    place = ClusterPlace(tmp_path)
+    known, plans = plan_cluster(place, Shape(1, 1, combined=True), 0, {}, "thread-test")
+    place.prepare_nodes(plans)
+    done = threading.Event()
+    lock = threading.Lock()
+
+    def work() -> None:
+        while not done.is_set():
+            with lock:
+                sum(range(1000))
+            done.wait(0.001)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    with open(place.log, "ab") as log:
+        fork_server = ForkServerProcess(start_fork_server(log.fileno(), spawn=spawn))
+
+    def event(kind: str) -> dict[str, Any]:
+        while True:
+            if not queue:
+                readable, _, _ = select.select([fork_server], [], [], WAIT_S)
+                assert readable, f"no {kind} within {WAIT_S} s: {place.log.read_text()}"
+                got = fork_server.read()
+                assert got is not None, place.log.read_text()
+                queue.extend(got)
+            found = queue.pop(0)
+            assert found["event"] != "refused", found
+            if found["event"] == kind:
+                return found
+
+    queue: list[dict[str, Any]] = []
+    try:
+        pids = set()
+        for _ in range(times):
+            fork_server.start(plans[0], known.cluster_id, str(place.node_log(1)))
+            pids.add(event("started")["pid"])
+            assert event("ready")["addresses"] == [f"127.0.0.1:{known.ports[1].client}"]
+            fork_server.signal(1, signal.SIGKILL)
+            assert event("exited")["code"] == -signal.SIGKILL
+        assert len(pids) == times
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert fork_server.end() == 0

@@ -1,0 +1,75 @@
+"""A whole local cluster in processes of its own, by `kraftbox up`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+TIMEOUT_S = 60
+
+
+class KraftboxCluster:
+    """`kraftbox up` with the given options in `directory`, in the foreground of a process."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        self.options = options
+        self.bootstrap = ""
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> KraftboxCluster:
+        """Start and wait until it is ready; raises RuntimeError with what it said otherwise."""
+        self.process = subprocess.Popen(
+            [*COMMAND, "up", "--dir", str(self.directory), *self.options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith("bootstrap.servers="):
+            _, complaint = self.process.communicate()
+            self.process = None
+            raise RuntimeError(f"first line {line!r}\n{complaint}")
+        self.bootstrap = line.strip().partition("=")[2]
+        return self
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Any command of ours."""
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+    def command(self, *arguments: str) -> str:
+        """Standard output of a command about this cluster that succeeds."""
+        done = self.run(*arguments, "--dir", str(self.directory))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.command("status", "--json"))
+        return found
+
+    def node(self, node_id: int) -> dict[str, Any]:
+        """One node as `status` shows it."""
+        return next(node for node in self.status()["nodes"] if node["id"] == node_id)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal to the supervisor; its exit code and what it said on standard error."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0, ""
+        process.send_signal(number)
+        _, complaint = process.communicate(timeout=TIMEOUT_S)
+        return process.returncode, complaint
+
+
+COMMAND = [sys.executable, "-m", "kraftbox"]
