@@ -163,6 +163,7 @@ class BrokerServer:
         await self._open_logs()
         context = self.context = self._build_context()
         self.replicas.on_backlog(self._advance_soon)
+        self.replicas.on_flush_due(context.flusher.want)
         self._loader.add_publisher(self._publish)
         creator = TopicCreator(
             config=self.config,
@@ -176,7 +177,6 @@ class BrokerServer:
             replicas=self.replicas,
             metadata=self.metadata,
             creator=creator,
-            flusher=context.flusher,
             codec=Codec(self.config["offsets.topic.compression.codec"]),
         )
         self.coordinator = GroupCoordinator(

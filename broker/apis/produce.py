@@ -201,8 +201,10 @@ class _Produce:
         result.log_append_time_ms = info.log_append_time_ms
         result.log_start_offset = log.log_start_offset
         end_offset = info.last_offset + 1
-        uncommitted = self._request.acks == ALL_REPLICAS and log.high_watermark < end_offset
-        unflushed = flush_due(partition)
+        all_replicas = self._request.acks == ALL_REPLICAS
+        uncommitted = all_replicas and log.high_watermark < end_offset
+        # What is committed has been flushed, where the topic asks for that.
+        unflushed = not all_replicas and flush_due(partition)
         if uncommitted or unflushed:
             self._unfinished.append(_Unfinished(partition, result, end_offset, unflushed))
 

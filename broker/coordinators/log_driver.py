@@ -9,7 +9,6 @@ from typing import Final
 from broker.auto_topics_driver import TopicCreator
 from broker.coordinators.log import CoordinatorListener
 from broker.metadata_cache import MetadataCache
-from broker.replication.flush_driver import Flusher, flush_due
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from protocol.batch.header import iter_batches
@@ -35,22 +34,6 @@ class _Commit:
             slot.set_exception(ApiError(error, None))
 
 
-class _ThenFlush(_Commit):
-    """As `_Commit`, but a committed batch must be on this broker's disk as well."""
-
-    __slots__ = ("_flusher", "_partition")
-
-    def __init__(self, flusher: Flusher, partition: Partition) -> None:
-        self._flusher = flusher
-        self._partition = partition
-
-    def resolved(self, slot: asyncio.Future[None], error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            self._flusher.wait(self._partition, _COMMIT, slot)
-        else:
-            super().resolved(slot, error)
-
-
 _COMMIT: Final[_Commit] = _Commit()
 
 
@@ -64,14 +47,12 @@ class ReplicatedCoordinatorLog:
         replicas: ReplicaManager,
         metadata: MetadataCache,
         creator: TopicCreator,
-        flusher: Flusher,
         codec: Codec = Codec.NONE,
     ) -> None:
         self._topic = topic
         self._replicas = replicas
         self._metadata = metadata
         self._creator = creator
-        self._flusher = flusher
         self._codec = codec
 
     def partition_count(self) -> int | None:
@@ -94,12 +75,8 @@ class ReplicatedCoordinatorLog:
         )
         info = self._replicas.append_own(replica, batch, now_ms=timestamp_ms)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        committed = _COMMIT
-        if flush_due(replica):
-            # Commit first, disk second: the flush covers more than this batch anyway.
-            committed = _ThenFlush(self._flusher, replica)
-        if not replica.wait_for_commit(info.last_offset + 1, committed, future):
-            committed.resolved(future, ErrorCode.NONE)
+        if not replica.wait_for_commit(info.last_offset + 1, _COMMIT, future):
+            future.set_result(None)
         return future
 
     def leader_epoch(self, partition: int) -> int | None:

@@ -2,13 +2,14 @@
 
 By default nothing is flushed on behalf of a producer: as with Kafka, replication is what makes a
 record safe. A topic with `flush.messages` promises more: the append that reaches the count is
-answered only when it is on the disk. All appends that wait while one flush runs share the next.
+answered, and shown to consumers, only when it is on the disk. All appends that wait while one flush
+runs share the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from broker.replication.partition import Partition
 from broker.replication.waits import CommitWaiter
@@ -17,6 +18,18 @@ from runtime.tasks import Supervisor
 from storage.log.errors import LogFailed
 
 _Waiting = list[tuple[CommitWaiter, Any]]
+
+
+class _Nobody:
+    """Waits for nothing."""
+
+    __slots__ = ()
+
+    def resolved(self, slot: Any, error: ErrorCode) -> None:
+        return
+
+
+_NOBODY: Final = _Nobody()
 
 
 class Flusher:
@@ -28,6 +41,12 @@ class Flusher:
         self._supervisor = supervisor
         self._storage_failed = storage_failed
         self._waiting: dict[Partition, _Waiting] = {}
+
+    def want(self, partition: Partition) -> None:
+        """A flush that begins from now on, for nobody in particular."""
+        waiting = self._waiting.get(partition)
+        if not waiting:
+            self.wait(partition, _NOBODY, None)
 
     def wait(self, partition: Partition, waiter: CommitWaiter, slot: Any) -> None:
         """Resolves `slot` when all that is in the log now is on the disk."""
@@ -43,11 +62,14 @@ class Flusher:
         while waiting := self._waiting[partition]:
             self._waiting[partition] = []
             error = ErrorCode.NONE
+            before = partition.log.recovery_point
             try:
                 await partition.log.flush()
             except LogFailed as failure:
                 error = failure.code
                 self._storage_failed(partition, failure.cause)
+            if partition.is_leader and partition.log.recovery_point > before:
+                partition.maybe_advance_high_watermark()
             for waiter, slot in waiting:
                 waiter.resolved(slot, error)
         del self._waiting[partition]

@@ -18,7 +18,7 @@ All methods are plain functions and leave the partition whole; nothing here does
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
@@ -144,6 +144,7 @@ class Partition:
     __slots__ = (
         "_commit_waits",
         "_fetch_waits",
+        "_flush_wanted",
         "_replica_fetch_waits",
         "_uncommitted",
         "counters",
@@ -165,7 +166,18 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, index: int, *, node_id: int, log: Log) -> None:
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        *,
+        node_id: int,
+        log: Log,
+        flush_wanted: Callable[[Partition], None] = lambda partition: None,
+    ) -> None:
+        """`flush_wanted` is called when nothing more can be committed before a flush; it has
+        `maybe_advance_high_watermark` called after one."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -183,6 +195,7 @@ class Partition:
         self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
+        self._flush_wanted = flush_wanted
         self._commit_waits: deque[tuple[int, CommitWaiter, Any]] = deque()
         # Dictionaries as ordered sets, for a reproducible order.
         self._fetch_waits: dict[FetchWait, None] = {}
@@ -355,6 +368,10 @@ class Partition:
         if len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr:
             return False
         target = log.log_end_offset
+        if target - log.recovery_point >= log.config.flush_messages:
+            # A topic that flushes shows nothing that a power cut could take back.
+            target = max(log.recovery_point, log.high_watermark)
+            self._flush_wanted(self)
         if len(self.maximal_isr) > 1 or self.node_id not in self.maximal_isr:
             for replica_id in self.maximal_isr:
                 remote = self.remote.get(replica_id)

@@ -79,6 +79,7 @@ class ReplicaManager:
         self._backlog: dict[PartitionId, None] = {}
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
+        self._flush: Callable[[Partition], None] = lambda partition: None
 
     # --- finding ------------------------------------------------------------------------------
 
@@ -242,6 +243,10 @@ class ReplicaManager:
         """`schedule` is called when `advance` has something to do again."""
         self._schedule = schedule
 
+    def on_flush_due(self, flush: Callable[[Partition], None]) -> None:
+        """`flush` is called for a leader that can commit no more before it is flushed."""
+        self._flush = flush
+
     def add_leadership_listener(self, topic: str, listener: LeadershipListener) -> None:
         """Tells `listener` of roles in `topic`, at once of those held already."""
         self._listeners.setdefault(topic, []).append(listener)
@@ -347,7 +352,14 @@ class ReplicaManager:
         except OSError as error:
             self._on_storage_failure(f"log of {topic.name}-{index}", error)
             return None
-        partition = Partition(topic.name, topic.id, index, node_id=self.node_id, log=log)
+        partition = Partition(
+            topic.name,
+            topic.id,
+            index,
+            node_id=self.node_id,
+            log=log,
+            flush_wanted=lambda partition: self._flush(partition),
+        )
         self._configure(partition, settings)
         self._by_id.setdefault(topic.id, {})[index] = partition
         self._by_name.setdefault(topic.name, {})[index] = partition

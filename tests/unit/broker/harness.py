@@ -182,6 +182,7 @@ class Harness:
             controller=self.controller,
             supervisor=self.supervisor,
         )
+        self.replicas.on_flush_due(self.context.flusher.want)
         self.peer = Peer()
         self.creator = TopicCreator(
             config=self.config,

@@ -300,6 +300,36 @@ async def test_the_minimum_is_never_above_the_number_of_replicas() -> None:
     assert h.produce(batch(b"a")).error_code == 0
 
 
+@pytest.mark.parametrize("acks", [-1, 1, 0])
+async def test_what_is_to_be_flushed_is_committed_once_it_is(acks: int) -> None:
+    """As with Kafka, no consumer sees a record that a power cut could still take away."""
+    h = Harness()
+    h.create_topic(configs={"flush.messages": "2"})
+    log = h.partition().log
+    h.produce(batch(b"a"), acks=acks)
+    assert (log.high_watermark, log.recovery_point) == (1, 0)
+    waiting = h.produce(batch(b"b", b"c"), acks=acks)
+    assert (log.high_watermark, log.log_end_offset) == (1, 3)
+    if waiting is not None:
+        assert (await waiting).responses[0].partition_responses[0].base_offset == 1
+    await settle()
+    assert (log.high_watermark, log.recovery_point) == (3, 3)
+    await h.supervisor.close()
+
+
+async def test_a_leader_flushes_what_recovery_found_before_it_is_committed() -> None:
+    h = Harness()
+    h.create_topic(configs={"flush.messages": "1"})
+    partition = h.partition()
+    partition.log.append_as_leader(memoryview(bytearray(batch(b"a"))), 0, 1)
+    h.change(leader=-1)
+    h.change(leader=NODE)
+    assert partition.log.high_watermark == 0
+    await settle()
+    assert (partition.log.high_watermark, partition.log.recovery_point) == (1, 1)
+    await h.supervisor.close()
+
+
 async def test_flush_messages_holds_the_answer_back_until_the_disk_has_it() -> None:
     h = Harness()
     h.create_topic(configs={"flush.messages": "2"})

@@ -262,7 +262,6 @@ def coordinator_log(h: Harness) -> ReplicatedCoordinatorLog:
         replicas=h.replicas,
         metadata=h.metadata,
         creator=h.creator,
-        flusher=h.context.flusher,
     )
 
 
