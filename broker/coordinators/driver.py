@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeVar, cast
 
@@ -480,7 +480,7 @@ class GroupCoordinator:
 
     # -- metrics
 
-    def collect(self) -> Sequence[Family]:
+    def collect(self) -> Iterator[Family | None]:
         """Counts over all loaded shards, under the names Kafka's MBeans get in Prometheus."""
         states = dict.fromkeys(GroupState, 0)
         offsets = commits = expired = deleted = rebalances = 0
@@ -494,9 +494,10 @@ class GroupCoordinator:
             expired += counters.offset_expirations
             deleted += counters.offset_deletions
             rebalances += counters.completed_rebalances
+            yield None
         manager = "kafka_coordinator_group_groupmetadatamanager_num"
         group = "kafka_server_group_coordinator_metrics_"
-        families = [
+        yield from (
             _family(manager + "groups", "Groups", "gauge", sum(states.values())),
             _family(manager + "offsets", "Committed offsets", "gauge", offsets),
             _family(group + "offset_commit_count", "Offsets committed", "counter", commits),
@@ -505,11 +506,10 @@ class GroupCoordinator:
             _family(
                 group + "group_completed_rebalance_count", "Join phases", "counter", rebalances
             ),
-        ]
+        )
         for state, count in states.items():
             name = f"{manager}groups{state.value.lower()}"
-            families.append(_family(name, f"Groups in state {state.value}", "gauge", count))
-        return families
+            yield _family(name, f"Groups in state {state.value}", "gauge", count)
 
 
 def _family(name: str, help: str, kind: Kind, value: float) -> Family:
