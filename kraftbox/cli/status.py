@@ -255,7 +255,7 @@ def rows(found: Mapping[str, Any]) -> list[list[str | None]]:
                 node["rack"],
                 str(node["leaders"]) if "leaders" in node else None,
                 in_sync,
-                node["listeners"],
+                ",".join(one.partition("://")[2] for one in node["listeners"].split(",")),
             ]
         )
     return made

@@ -84,6 +84,7 @@ def test_nobody_answering_is_shown_too():
     assert found["quorum"] is None and found["partitions"] is None
     assert headline(found) == "quorum: no leader answers   partitions: no broker answers"
     assert rows(found)[0][4] is None
+    assert rows(found)[0][8] == "127.0.0.1:1,127.0.0.1:2"
 
 
 def test_a_fenced_broker_is_called_so():
