@@ -34,13 +34,15 @@ class Entry(NamedTuple):
 
 
 class ModelLog:
-    """The log of one node in memory, one record per offset."""
+    """The log of one node in memory, one record per offset.
 
-    start_offset = 0
-    start_epoch = 0
-    latest_snapshot = None
+    `entries` are all that a replay of this node would give: what is below `start_offset` comes
+    from the snapshot there, the rest from the log.
+    """
 
     def __init__(self) -> None:
+        self.start_offset = 0
+        self.snapshots: list[m.OffsetAndEpoch] = []
         self.entries: list[Entry] = []
         self.durable: list[Entry] = []
         self.truncations = 0
@@ -53,14 +55,38 @@ class ModelLog:
     def last_epoch(self) -> int:
         return self.entries[-1].epoch if self.entries else 0
 
+    @property
+    def latest_snapshot(self) -> m.OffsetAndEpoch | None:
+        return self.snapshots[-1] if self.snapshots else None
+
+    @property
+    def start_epoch(self) -> int:
+        return next((s.epoch for s in self.snapshots if s.offset == self.start_offset), 0)
+
     def end_offset_for_epoch(self, epoch: int) -> m.OffsetAndEpoch:
-        end = 0
-        found = 0
-        for offset, entry in enumerate(self.entries):
-            if entry.epoch > epoch:
-                break
-            end, found = offset + 1, entry.epoch
-        return m.OffsetAndEpoch(end, found)
+        end = self.end_offset
+        while end > self.start_offset and self.entries[end - 1].epoch > epoch:
+            end -= 1
+        if end == self.start_offset:
+            return m.OffsetAndEpoch(end, self.start_epoch)
+        return m.OffsetAndEpoch(end, self.entries[end - 1].epoch)
+
+    def snapshot(self, end_offset: int) -> None:
+        """Write one of everything below `end_offset`."""
+        snapshot_id = m.OffsetAndEpoch(end_offset, self.entries[end_offset - 1].epoch)
+        if end_offset > self.start_offset and snapshot_id not in self.snapshots:
+            self.snapshots = sorted([*self.snapshots, snapshot_id])
+
+    def clean(self) -> None:
+        """Let the log begin at its latest snapshot."""
+        if self.snapshots:
+            self.snapshots = self.snapshots[-1:]
+            self.start_offset = self.snapshots[0].offset
+
+    def install(self, snapshot_id: m.OffsetAndEpoch, entries: list[Entry]) -> None:
+        self.entries, self.durable = list(entries), list(entries)
+        self.start_offset, self.snapshots = snapshot_id.offset, [snapshot_id]
+        self.truncations += 1
 
     def crash(self, rng: random.Random) -> None:
         common = 0
@@ -115,6 +141,12 @@ class Node:
         self.life += 1
         self.core = None
         self.log.crash(self.world.rng)
+        self.world.dirty = True
+
+    def resign(self) -> None:
+        """Stop in good order: say goodbye, then end."""
+        self.step(m.Resign())
+        self.later(50, self.stop)
 
     def restart(self) -> None:
         if self.core is None:
@@ -156,6 +188,7 @@ class Node:
 
     def carry_out(self, effect: m.Effect) -> None:
         world = self.world
+        world.dirty = True
         match effect:
             case m.PersistState():
                 self.persisting = True
@@ -167,6 +200,8 @@ class Node:
                 self.log.entries += self.fetched
                 self.fetched = []
                 self.flush()
+            case m.InstallSnapshot():
+                world.send_snapshot(self, effect)
             case m.TruncateLog():
                 world.truncated(self, effect.end_offset)
                 self.log.entries = self.log.entries[: effect.end_offset]
@@ -255,7 +290,8 @@ class Call:
     def answer(self, reply: Any) -> None:
         receiver, world = self.receiver, self.world
         records: list[Entry] = []
-        if isinstance(reply, m.ReplyFetch) and not reply.error and reply.diverging is None:
+        fetched = isinstance(reply, m.ReplyFetch) and not reply.error
+        if fetched and reply.diverging is None and reply.snapshot is None:
             records = receiver.log.entries[reply.fetch_offset :][:FETCH_RECORDS]
         mark = receiver.core.high_watermark if receiver.core else None
         if world.reaches(self.sender.key.id, receiver.key.id):
@@ -305,13 +341,15 @@ class World:
         voters: int,
         observers: int = 0,
         make_core: Callable[..., QuorumCore] = QuorumCore,
+        timing: Timing | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.now_ms = 0.0
         self.make_core = make_core
-        self.timing = Timing(
+        self.timing = timing or Timing(
             election_timeout_ms=1000, fetch_timeout_ms=2000, election_backoff_max_ms=500
         )
+        self.disk_ms_max = 20.0
         self.loss = 0.0
         self.crash_while_persisting = 0.0
         self.cut: set[frozenset[int]] = set()
@@ -325,12 +363,14 @@ class World:
         self.votes: dict[tuple[int, ReplicaKey], ReplicaKey] = {}
         self.log: list[Entry] = []
         self.values = itertools.count()
-        self.max_committed = 0
+        self.dirty = True
+        self.newest_mark = (0, 0)
 
     def start(self) -> None:
         for node in self.nodes.values():
             node.start()
         self.later(0, self.client)
+        self.later(0, self.maintain)
 
     @property
     def live(self) -> list[Node]:
@@ -347,7 +387,7 @@ class World:
         heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.order), work))
 
     def disk_ms(self) -> float:
-        return self.rng.uniform(0.1, 20)
+        return self.rng.uniform(0.1, self.disk_ms_max)
 
     def run(self, duration_ms: float, until: Callable[[], bool] = lambda: False) -> bool:
         """Whether `until` came true within the time."""
@@ -370,6 +410,39 @@ class World:
             if core is not None and core.is_leader and not node.queue and not node.persisting:
                 node.append(next(self.values))
         self.later(self.rng.uniform(5, 50), self.client)
+
+    def maintain(self) -> None:
+        """Now and then a node writes a snapshot, or removes what one stands for."""
+        node = self.rng.choice(list(self.nodes.values()))
+        if node.core is not None and node.high_watermark > node.log.start_offset:
+            if self.rng.random() < 0.6:
+                node.log.snapshot(node.high_watermark)
+            else:
+                node.log.clean()
+        self.later(self.rng.uniform(50, 800), self.maintain)
+
+    def send_snapshot(self, node: Node, effect: m.InstallSnapshot) -> None:
+        """FetchSnapshot, all pieces in one; it fails if the other does not have it."""
+        assert node.core is not None
+        if node.core.is_leader:
+            raise Broken(f"M11: leader {node.key.id} is to load a snapshot")
+        leader = self.nodes[effect.node_id]
+
+        def arrive() -> None:
+            core = node.core
+            if core is None or not core.awaits(effect.fetch_id):
+                return
+            there = leader.core is not None and effect.id in leader.log.snapshots
+            if not there or not self.reaches(node.key.id, effect.node_id):
+                kind = m.RequestKind.FETCH_SNAPSHOT
+                node.step(m.RequestFailed(effect.node_id, kind, effect.fetch_id))
+                return
+            if effect.id.offset < node.high_watermark:
+                raise Broken(f"M10: a snapshot below the high watermark of {node.key.id}")
+            node.log.install(effect.id, leader.log.entries[: effect.id.offset])
+            node.step(m.SnapshotInstalled(effect.fetch_id, effect.id))
+
+        node.later(self.rng.uniform(5, 100), arrive)
 
     def reaches(self, a: int, b: int) -> bool:
         return frozenset((a, b)) not in self.cut and self.rng.random() >= self.loss
@@ -401,11 +474,15 @@ class World:
     # --- promises -----------------------------------------------------------------------------
 
     def truncated(self, node: Node, end_offset: int) -> None:
-        if end_offset < node.high_watermark:
+        if end_offset < max(node.high_watermark, node.log.start_offset):
             raise Broken(f"M10: node {node.key.id} truncates below its high watermark")
 
     def committed(self, node: Node, offset: int) -> None:
         """M14: what is committed at an offset is the same everywhere and for ever."""
+        core = node.core
+        assert core is not None
+        if core.is_leader and node.log.entries[offset - 1].epoch != core.epoch:
+            raise Broken(f"M9: leader {node.key.id} commits {offset} before its own first record")
         mine = node.log.entries[:offset]
         if len(mine) < offset:
             raise Broken(f"node {node.key.id} commits {offset}, its log ends at {len(mine)}")
@@ -415,6 +492,10 @@ class World:
         self.log.extend(mine[known:])
 
     def check(self) -> None:
+        """After every event; what only effects can change, only after those."""
+        if not self.dirty:
+            return
+        self.dirty = False
         for node in self.nodes.values():
             states = [(node.saved.epoch, node.saved.leader_id)]
             if node.core is not None:
@@ -423,6 +504,7 @@ class World:
             for epoch, leader_id in states:
                 if leader_id is not None and self.leaders.setdefault(epoch, leader_id) != leader_id:
                     raise Broken(f"M1: epoch {epoch} has two leaders")
+            self.check_log(node)
             voted = node.saved.voted
             if voted is not None:
                 key = (node.saved.epoch, node.key)
@@ -432,8 +514,20 @@ class World:
         if leader is not None and leader.core is not None:
             self.check_leader(leader, leader.core)
 
+    def check_log(self, node: Node) -> None:
+        log, mark = node.log, node.high_watermark
+        start = log.start_offset
+        if start and (start, log.entries[start - 1].epoch) not in log.snapshots:
+            raise Broken(f"M12: the log of {node.key.id} starts at {start} without a snapshot")
+        if log.entries[: min(mark, log.end_offset)] != self.log[: min(mark, log.end_offset)]:
+            raise Broken(f"M5, M13: node {node.key.id} would replay something else below {mark}")
+
     def check_leader(self, leader: Node, core: QuorumCore) -> None:
         mark = core.high_watermark or 0
+        epoch, before = self.newest_mark
+        if core.epoch == epoch and mark < before:
+            raise Broken(f"M7: the high watermark of epoch {epoch} fell from {before} to {mark}")
+        self.newest_mark = (core.epoch, mark)
         have = sum(self.nodes[v.id].log.entries[:mark] == self.log[:mark] for v in self.voters)
         if len(self.log) >= mark and have < self.voters.majority:
             raise Broken(f"M8: only {have} voters have what is committed below {mark}")

@@ -1,0 +1,264 @@
+"""Kafka's raft simulation properties, and planted bugs that they must find.
+
+Each property is a story told to a seeded world; the world checks M1-M14 after every event (see
+`tests.support.quorum_world`). `python -m tests.sim.test_quorum_properties FIRST LAST` tells all of
+them for more seeds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from metalog.quorum.core import messages as m
+from metalog.quorum.core.quorum import QuorumCore
+from metalog.quorum.core.replica import Timing
+from metalog.quorum.core.roles import Leading
+from metalog.quorum.core.voters import ReplicaKey
+from tests.support.quorum_world import Broken, Node, World
+
+pytestmark = pytest.mark.sim
+
+Property = Callable[[World], None]
+SEEDS_IN_CI = 200
+SEEDS_IN_SOAK = 2000
+SEEDS_PER_TEST = 50
+TIMING = Timing(election_timeout_ms=300, fetch_timeout_ms=600, election_backoff_max_ms=150)
+
+
+def advance(world: World, records: int = 5, within_ms: float = 15_000) -> None:
+    """The quorum must commit that many more."""
+    goal = len(world.log) + records
+    if not world.run(within_ms, lambda: len(world.log) >= goal):
+        raise Broken(f"M20: stuck at {len(world.log)} records, {goal} wanted")
+
+
+def leader_of(world: World) -> Node:
+    if not world.run(15_000, lambda: world.leader() is not None):
+        raise Broken("M20: nobody is elected")
+    leader = world.leader()
+    assert leader is not None
+    return leader
+
+
+def elects_initial_leader(world: World) -> None:
+    advance(world, 1)
+    epoch = leader_of(world).saved.epoch
+    world.run(2_000)
+    assert leader_of(world).saved.epoch == epoch, "an undisturbed leader was replaced"
+
+
+def elects_after_graceful_loss(world: World) -> None:
+    advance(world)
+    old = leader_of(world)
+    old.resign()
+    world.run(60)
+    advance(world, 5)
+    assert world.leader() is not old
+    old.restart()
+    world.settle()
+
+
+def elects_after_hard_loss(world: World) -> None:
+    advance(world)
+    old = leader_of(world)
+    old.stop()
+    advance(world)
+    world.run(world.rng.uniform(0, 1000))
+    old.restart()
+    world.settle()
+
+
+def recovers_after_all_die(world: World) -> None:
+    advance(world, world.rng.randint(1, 10))
+    for node in world.live:
+        node.stop()
+    world.run(world.rng.uniform(0, 100))
+    nodes = list(world.nodes.values())
+    world.rng.shuffle(nodes)
+    for node in nodes:
+        node.restart()
+        world.run(world.rng.uniform(0, 300))
+    world.settle()
+
+
+def replaces_leader_cut_off(world: World) -> None:
+    advance(world)
+    old = leader_of(world).key.id
+    world.cut = {frozenset((old, other)) for other in world.nodes if other != old}
+    advance(world, 10)
+    world.run(world.rng.uniform(0, 1500))
+    lost = world.nodes[old].core
+    assert lost is not None and not lost.is_leader, "M17: a leader without a majority stays"
+    world.settle()
+
+
+def goes_on_with_a_majority(world: World) -> None:
+    """Nobody reaches a minority of the voters; which one, changes."""
+    for _ in range(3):
+        lost = world.rng.sample(world.voters.ids, len(world.voters) - world.voters.majority)
+        world.cut = {frozenset((a, b)) for a in lost for b in world.nodes if a != b}
+        advance(world)
+    world.settle()
+
+
+def survives_back_to_back_failures(world: World) -> None:
+    world.crash_while_persisting = 0.1
+    for _ in range(4):
+        leader = world.leader()
+        if leader is not None:
+            leader.stop()
+            world.later(world.rng.uniform(1, 800), leader.restart)
+        world.run(world.rng.uniform(10, 900))
+    world.settle()
+
+
+def survives_one_wiped_node(world: World) -> None:
+    """One disk is lost while the others hold all that is committed: more, nothing survives."""
+    advance(world, 5)
+
+    wiped = world.nodes[world.rng.choice(world.voters.ids)]
+    wiped.stop()
+    others = [world.nodes[voter.id] for voter in world.voters.others(wiped.key)]
+    # What it had said before its end has arrived by then.
+    world.run(100)
+
+    def everywhere() -> bool:
+        return all(node.log.durable[: len(world.log)] == world.log for node in others)
+
+    assert world.run(15_000, everywhere)
+    wiped.wipe()
+    wiped.start()
+    advance(world, 5)
+    assert wiped.core is not None and not wiped.core.is_voter, "M15: it lends its vote again"
+    world.settle()
+
+
+PROPERTIES: list[tuple[Property, int]] = [
+    (elects_initial_leader, 5),
+    (elects_after_graceful_loss, 3),
+    (elects_after_hard_loss, 3),
+    (recovers_after_all_die, 3),
+    (replaces_leader_cut_off, 3),
+    (goes_on_with_a_majority, 5),
+    (survives_back_to_back_failures, 5),
+    (survives_one_wiped_node, 3),
+]
+
+
+def tell(
+    story: Property, voters: int, seed: int, make_core: Callable[..., QuorumCore] = QuorumCore
+) -> World:
+    world = World(seed, voters=voters, observers=seed % 2, make_core=make_core, timing=TIMING)
+    world.disk_ms_max = (1, 5, 40)[seed % 3]
+    world.loss = (0.0, 0.0, 0.02)[seed % 3]
+    world.start()
+    story(world)
+    return world
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS_IN_CI, SEEDS_PER_TEST))
+@pytest.mark.parametrize(("story", "voters"), PROPERTIES, ids=lambda p: getattr(p, "__name__", p))
+def test_property(story: Property, voters: int, first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        try:
+            tell(story, voters, seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed} of {story.__name__}")
+            raise
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(SEEDS_IN_CI, SEEDS_IN_SOAK, SEEDS_PER_TEST))
+@pytest.mark.parametrize(("story", "voters"), PROPERTIES, ids=lambda p: getattr(p, "__name__", p))
+def test_property_for_long(story: Property, voters: int, first: int) -> None:
+    test_property(story, voters, first)
+
+
+class VotesBeforeItPersists(QuorumCore):
+    """Messages leave before the state they speak of is on the disk."""
+
+    def step(self, event: m.Event, now_ms: float) -> list[m.Effect]:
+        effects = super().step(event, now_ms)
+        return sorted(effects, key=lambda effect: isinstance(effect, m.PersistState))
+
+
+class CommitsByMinority(QuorumCore):
+    def _advance_high_watermark(self) -> None:
+        state, mark = self._state, self._flushed_end
+        assert isinstance(state, Leading)
+        if mark > max(state.epoch_start_offset, self.high_watermark or 0):
+            self.high_watermark = mark
+            self._effects.append(m.HighWatermarkAdvanced(mark))
+
+
+class TruncatesTooFar(QuorumCore):
+    """Nothing keeps it from cutting off what is committed."""
+
+    def _truncate(self, diverging: m.OffsetAndEpoch) -> None:
+        end_offset = max(0, min(diverging.offset, self._log.end_offset) - 8)
+        self._flushed_end = min(self._flushed_end, end_offset)
+        self._effects.append(m.TruncateLog(end_offset))
+
+
+class ChecksNoEpoch(QuorumCore):
+    """What an older epoch says or answers counts in this one."""
+
+    def step(self, event: m.Event, now_ms: float) -> list[m.Effect]:
+        epoch = getattr(event, "epoch", None)
+        if epoch is not None and epoch < self._epoch:
+            event = event._replace(epoch=self._epoch)  # type: ignore[union-attr, call-arg]
+        return super().step(event, now_ms)
+
+
+class CommitsThoughStale(QuorumCore):
+    """A leader that believes in followers it has long not heard of, and never resigns."""
+
+    def _tick_leading(self, state: Leading) -> None:
+        state.check_deadline_ms = self._now_ms + 1000
+        super()._tick_leading(state)
+
+    def _replica_end(self, state: Leading, key: ReplicaKey) -> int:  # type: ignore[override]
+        known = super()._replica_end(state, key)
+        return self._flushed_end if known >= 0 else known
+
+
+# The bug, and within how many seeds, each told all the stories, it shows.
+PLANTED: list[tuple[type[QuorumCore], int]] = [
+    (VotesBeforeItPersists, 20),
+    (CommitsByMinority, 1),
+    (TruncatesTooFar, 1),
+    (ChecksNoEpoch, 1),
+    (CommitsThoughStale, 1),
+]
+
+
+def first_seed_that_finds(bug: type[QuorumCore], within: int) -> tuple[int, BaseException] | None:
+    for seed in range(within):
+        for story, voters in PROPERTIES:
+            try:
+                tell(story, voters, seed, bug)
+            except Exception as error:  # noqa: BLE001 - found, however it shows
+                return seed, error
+    return None
+
+
+@pytest.mark.parametrize(("bug", "within"), PLANTED, ids=lambda p: getattr(p, "__name__", p))
+def test_planted_bug_is_found(bug: type[QuorumCore], within: int) -> None:
+    assert first_seed_that_finds(bug, within) is not None, f"not found in {within} seeds"
+
+
+def main(arguments: list[str]) -> None:
+    for number in range(int(arguments[0]), int(arguments[1])):
+        for story, voters in PROPERTIES:
+            try:
+                tell(story, voters, number)
+            except BaseException:
+                print(f"seed {number} of {story.__name__}")
+                raise
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
