@@ -123,9 +123,9 @@ class Entry:
     """One served API: the handler, its versions, and the classes to read and write."""
 
     __slots__ = (
-        "_count_errors",
         "advertised",
         "api",
+        "count_errors",
         "first_flexible",
         "handler",
         "is_async",
@@ -161,14 +161,13 @@ class Entry:
         self.stats = ApiStats(name, self.version_max)
         self.kind_of: Callable[[Any], int] | None = None
         self.kinds: list[ApiStats] = []
-        self._count_errors: CountErrors | None = None
+        self.count_errors: CountErrors = self._count_first_errors
+        """Calls its second argument with each error code of a response."""
 
-    def count_errors(self, message: ApiMessage, add: Callable[[int], None]) -> None:
-        """Call `add` with each error code of a response."""
-        count = self._count_errors
-        if count is None:
-            count = self._count_errors = count_errors(self.response)
-        count(message, add)
+    def _count_first_errors(self, message: ApiMessage, add: Callable[[int], None]) -> None:
+        """Generating the function waits for the first response."""
+        self.count_errors = count_errors(self.response)
+        self.count_errors(message, add)
 
     def count_apart(self, names: Sequence[str], kind_of: Callable[[Any], int]) -> None:
         """Count kinds of requests apart, each under a name of its own as well as under the API's;
