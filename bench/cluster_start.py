@@ -85,12 +85,13 @@ class Kraftbox:
 
 
 def measure_kraftbox(place: Path, options: argparse.Namespace) -> dict[str, Any]:
-    fresh, resumed = [], []
+    fresh, resumed, cpu = [], [], []
     for number in range(options.repeat):
         cluster = Kraftbox(
             place / f"kraftbox-{number}", options.controllers, options.brokers, options.combined
         )
         fresh.append(cluster.start())
+        cpu.append(sum(map(cpu_seconds, cluster.pids().values())))
         cluster.stop()
         resumed.append(cluster.start())
         if number < options.repeat - 1:
@@ -102,6 +103,7 @@ def measure_kraftbox(place: Path, options: argparse.Namespace) -> dict[str, Any]
     return {
         "ready_s": fresh,
         "resumed_s": resumed,
+        "ready_cpu_s": cpu,
         "pss_mb": memory,
         "idle_core_percent": {name: idle[pid] for name, pid in pids.items()},
     }
@@ -164,9 +166,11 @@ def measure_kafka(place: Path, options: argparse.Namespace) -> dict[str, Any]:
     try:
         ready = start_together(nodes)
         pids = {node.settings["node.id"]: node.pid for node in nodes}
+        cpu = sum(map(cpu_seconds, pids.values()))
         idle = idle_core_percent(pids.values(), options.idle)
         return {
             "ready_s": [ready],
+            "ready_cpu_s": [cpu],
             "pss_mb": {name: pss_mb(pid) for name, pid in pids.items()},
             "resident_mb": {name: resident_mb(pid) for name, pid in pids.items()},
             "idle_core_percent": {name: idle[pid] for name, pid in pids.items()},
@@ -183,9 +187,13 @@ def print_table(found: dict[str, dict[str, Any]]) -> None:
     def row(what: str, values: Iterable[str]) -> None:
         print(f"| {what} | {' | '.join(values)} |")
 
-    for key, what in (("ready_s", "ready, new directory"), ("resumed_s", "ready, resumed")):
+    for key, what in (
+        ("ready_s", "ready, new directory (s: median, worst)"),
+        ("resumed_s", "ready, resumed (s: median, worst)"),
+        ("ready_cpu_s", "processor time until ready (s: median, worst)"),
+    ):
         row(
-            f"{what} (s: median, worst)",
+            what,
             (
                 f"{statistics.median(one[key]):.2f}, {max(one[key]):.2f}" if key in one else "-"
                 for one in found.values()
