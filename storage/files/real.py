@@ -4,8 +4,10 @@ Descriptors are a budget: a broker with thousands of partitions has more files t
 allows to be open. Each RealFile opens its descriptor when it needs it; the least recently used ones
 are closed when the budget is spent, and a file that worker threads are using is pinned meanwhile.
 
-Flushes are a group commit. While one batch of fdatasync calls runs in the (single) flush thread,
-everyone who asks is collected; when it ends, all of them go in one next batch, each file once.
+Flushes are a group commit. While one batch of fdatasync calls runs in the flush thread, everyone
+who asks is collected; when it ends, all of them go in one next batch, each file once. A large batch
+(a stop with thousands of partitions) is shared by several threads, whose calls the file system joins
+into few writes of its own, and goes in portions that leave the budget of descriptors intact.
 """
 
 from __future__ import annotations
@@ -18,15 +20,20 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from runtime.descriptors import files_share
 from storage.files.port import Buffer, DirectoryLocked, File
 
 T = TypeVar("T")
+_SyncJob: TypeAlias = "asyncio.Future[list[OSError | None]]"
 
 FD_BUDGET_MIN = 16
-WORKERS = 4
+WORKERS = 8
+FLUSH_THREADS = 16
+FLUSHES_PER_THREAD = 8
+FLUSHED_TOGETHER = FLUSH_THREADS * 16
 _IOV_MAX = 512
 _WRITE_MAX_BYTES = 1 << 30
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -419,10 +426,15 @@ class RealFiles:
     def _start_batch(self) -> None:
         batch, self._next = self._next, None
         self._running = batch
-        if batch is None:
-            return
+        if batch is not None:
+            self._flush_some(batch, list(batch.files))
+
+    def _flush_some(self, batch: _FlushBatch, left: list[RealFile]) -> None:
+        """Flush a portion of the files that are `left` of the batch."""
         work: list[tuple[RealFile, int, Sequence[str]]] = []
-        for file in batch.files:
+        limit = min(FLUSHED_TOGETHER, self._budget // 2)
+        while left and len(work) < limit:
+            file = left.pop()
             if file.closed:
                 continue  # deleted or truncated away since it was asked for: nothing to keep
             try:
@@ -433,22 +445,27 @@ class RealFiles:
             fresh = file.sync_begins()
             work.append((file, fd, self._directories_of(file.path) if fresh else ()))
         if self._flusher is None:
-            self._flusher = ThreadPoolExecutor(1, "kraftbox-flush")
+            self._flusher = ThreadPoolExecutor(FLUSH_THREADS, "kraftbox-flush")
         loop = asyncio.get_running_loop()
-        job = loop.run_in_executor(self._flusher, _sync_all, [(fd, dir) for _, fd, dir in work])
-        job.add_done_callback(lambda done: self._batch_done(batch, work, done))
+        share = max(FLUSHES_PER_THREAD, -(-len(work) // FLUSH_THREADS))
+        shares = [work[at : at + share] for at in range(0, len(work), share)] or [[]]
+        under_way = len(shares)
 
-    def _batch_done(
-        self,
-        batch: _FlushBatch,
-        work: list[tuple[RealFile, int, Sequence[str]]],
-        job: asyncio.Future[list[OSError | None]],
-    ) -> None:
-        results = [None] * len(work) if job.cancelled() else job.result()
-        for (file, _, _), error in zip(work, results, strict=True):
-            if error is not None:
-                file.poison(error)
-            file.unpin()
+        def share_done(mine: list[tuple[RealFile, int, Sequence[str]]], job: _SyncJob) -> None:
+            nonlocal under_way
+            _settle(mine, job)
+            under_way -= 1
+            if not under_way:
+                self._portion_done(batch, [] if job.cancelled() else left)
+
+        for mine in shares:
+            job = loop.run_in_executor(self._flusher, _sync_all, [(fd, dir) for _, fd, dir in mine])
+            job.add_done_callback(partial(share_done, mine))
+
+    def _portion_done(self, batch: _FlushBatch, left: list[RealFile]) -> None:
+        if left:
+            self._flush_some(batch, left)
+            return
         if not batch.done.done():
             batch.done.set_result(None)  # each waiter looks for poison on its own files
         self._start_batch()
@@ -504,6 +521,15 @@ class RealFiles:
         for file in list(self._open):
             file.release()
         self._open.clear()
+
+
+def _settle(work: list[tuple[RealFile, int, Sequence[str]]], job: _SyncJob) -> None:
+    """Tell the files how their flush went."""
+    results = [None] * len(work) if job.cancelled() else job.result()
+    for (file, _, _), error in zip(work, results, strict=True):
+        if error is not None:
+            file.poison(error)
+        file.unpin()
 
 
 def _sync_dir(path: str) -> None:

@@ -44,7 +44,7 @@ from storage.log.offset_checkpoint import OffsetCheckpoint
 from storage.log.segment import Segment
 
 PRODUCER_EXPIRY_CHECK_MS: Final = 600_000
-CLOSING_WORKERS: Final = 4
+CLOSING_WORKERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -315,6 +315,49 @@ async def test_flushing_pins_the_descriptor(real, tmp_path, slow_sync):
     assert not file.pinned
 
 
+async def test_a_large_flush_holds_few_descriptors_and_reaches_every_file(tmp_path, monkeypatch):
+    files = RealFiles(real_module.FD_BUDGET_MIN)
+    synced: list[int] = []
+    held: list[int] = []
+
+    def sync(fd: int) -> None:
+        synced.append(os.fstat(fd).st_ino)
+        held.append(files.open_descriptors)
+
+    monkeypatch.setattr(real_module, "_fdatasync", sync)
+    many = [files.open(str(tmp_path / f"{at}"), create=True) for at in range(100)]
+    for file in many:
+        file.append(b"1")
+    await files.flush(many)
+    assert sorted(synced) == sorted(os.stat(file.path).st_ino for file in many)
+    assert max(held) <= real_module.FD_BUDGET_MIN + 1
+    assert not any(file.dirty or file.pinned for file in many)
+    files.close()
+
+
+async def test_one_file_of_a_large_flush_fails_alone(tmp_path, monkeypatch):
+    files = RealFiles()
+    many = [files.open(str(tmp_path / f"{at}"), create=True) for at in range(50)]
+    for file in many:
+        file.append(b"1")
+    bad = os.stat(many[17].path).st_ino
+
+    def sync(fd: int) -> None:
+        if os.fstat(fd).st_ino == bad:
+            raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(real_module, "_fdatasync", sync)
+    with pytest.raises(OSError):
+        await files.flush(many)
+    for at, file in enumerate(many):
+        if at == 17:
+            with pytest.raises(OSError):
+                file.check()
+        else:
+            file.check()
+    files.close()
+
+
 def test_a_short_write_is_continued(real, tmp_path, monkeypatch):
     file = real.open(str(tmp_path / "a"), create=True)
     actual = os.pwrite
