@@ -27,7 +27,7 @@ from metalog.quorum.core.voters import ReplicaKey, Voter
 from metalog.quorum.driver import QuorumNode
 from metalog.quorum.log import METADATA_TOPIC
 from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
+from protocol.errors import ApiError, ErrorCode
 from protocol.ids import METADATA_TOPIC_ID
 from protocol.messages.begin_quorum_epoch import (
     BeginQuorumEpochRequest,
@@ -37,6 +37,10 @@ from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuo
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from protocol.messages.update_raft_voter import (
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
+)
 from protocol.messages.vote import VoteRequest, VoteResponse
 from protocol.transport.dispatch import HandlerTable, RequestContext
 
@@ -59,6 +63,7 @@ def register_quorum_apis(table: HandlerTable, node: QuorumNode) -> None:
     table.register(ApiKey.DESCRIBE_QUORUM, apis.describe_quorum)
     table.register(ApiKey.FETCH, apis.fetch)
     table.register(ApiKey.FETCH_SNAPSHOT, apis.fetch_snapshot)
+    table.register(ApiKey.UPDATE_RAFT_VOTER, apis.update_raft_voter)
 
 
 class QuorumApis:
@@ -258,6 +263,37 @@ class QuorumApis:
             return ErrorCode.POSITION_OUT_OF_RANGE
         return ErrorCode.NONE
 
+    # --- membership ---------------------------------------------------------------------------
+
+    def update_raft_voter(
+        self, context: RequestContext, request: UpdateRaftVoterRequest
+    ) -> MaybeLater[UpdateRaftVoterResponse]:
+        """A voter's new endpoints; answered when they are committed (KIP-853)."""
+        node = self._node
+        leader_id, epoch = node.leader()
+        response = UpdateRaftVoterResponse()
+        response.current_leader.leader_id = -1 if leader_id is None else leader_id
+        response.current_leader.leader_epoch = epoch
+        endpoint = node.leader_endpoint()
+        if endpoint is not None:
+            response.current_leader.host, response.current_leader.port = endpoint
+        if request.cluster_id is not None and request.cluster_id != node.cluster_id:
+            response.error_code = ErrorCode.INCONSISTENT_CLUSTER_ID
+        elif request.current_leader_epoch < epoch:
+            response.error_code = ErrorCode.FENCED_LEADER_EPOCH
+        elif request.current_leader_epoch > epoch:
+            response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
+        elif node.is_leader and node.kraft_version == 0:
+            return response  # static voters: there is no entry to change
+        else:
+            try:
+                offset = node.update_voter(wire.updated_voter(request))
+            except ApiError as error:
+                response.error_code = error.code
+            else:
+                return _WaitingUpdate(node, offset, epoch, response).future
+        return response
+
     # --- describing ---------------------------------------------------------------------------
 
     def describe_quorum(
@@ -352,6 +388,37 @@ def _taken(
         if key.matches(voter):
             return (key if key.directory_id != bytes(16) else voter), replicas.pop(key)
     return voter, None
+
+
+class _WaitingUpdate:
+    """A change of the voter set that waits to be committed."""
+
+    def __init__(
+        self, node: QuorumNode, offset: int, epoch: int, response: UpdateRaftVoterResponse
+    ) -> None:
+        self._node, self._offset, self._epoch, self._response = node, offset, epoch, response
+        loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[UpdateRaftVoterResponse] = loop.create_future()
+        wait_s = node.config.request_timeout_ms / 1000.0
+        self._timer = loop.call_later(wait_s, self._answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._forget = node.watch(self._look)
+        self.future.add_done_callback(self._done)
+        self._look()
+
+    def _done(self, future: asyncio.Future[UpdateRaftVoterResponse]) -> None:
+        self._timer.cancel()
+        self._forget()
+
+    def _look(self) -> None:
+        if not self._node.is_leader or self._node.leader()[1] != self._epoch:
+            self._answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif (self._node.high_watermark or 0) > self._offset:
+            self._answer(ErrorCode.NONE)
+
+    def _answer(self, error: ErrorCode) -> None:
+        if not self.future.done():
+            self._response.error_code = error
+            self.future.set_result(self._response)
 
 
 class _WaitingFetch:

@@ -17,7 +17,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from metalog.image.features import LATEST_PRODUCTION_METADATA_VERSION, record_version
 from metalog.image.snapshot import fit_record, image_to_records
@@ -61,14 +61,15 @@ from metalog.quorum.core.messages import (
     VotersChanged,
 )
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.voters import Endpoint, VoterSet
+from metalog.quorum.core.voters import Endpoint, Voter, VoterSet
 from metalog.quorum.delivery import Delivery, QuorumListener
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers_driver import Peers
 from metalog.quorum.snapshot_driver import SnapshotFetcher, SnapshotWriter
 from metalog.quorum.stats import QuorumStats
+from metalog.quorum.voter_update_driver import keep_entry
 from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.schema import ControlRecord, Records
+from protocol.schema import ControlRecord, Records, Request, Response
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
@@ -76,6 +77,8 @@ from runtime.tasks import Supervisor
 from storage.files.port import Files
 
 _log = get_logger("metalog.quorum")
+
+R = TypeVar("R", bound=Response)
 
 CLEAN_INTERVAL_MS = 60_000.0
 LOOK_AROUND_MS = 250.0
@@ -171,6 +174,7 @@ class QuorumNode:
         self._spawn("clean the metadata log", self._clean_forever())
         self._step(Start())
         self._started = True
+        self._spawn("keep this voter's entry", keep_entry(self))
 
     async def stop(self) -> None:
         """Step down, flush, close. Pending appends may or may not survive."""
@@ -310,6 +314,35 @@ class QuorumNode:
         self._delivery.remember(batch)
         self._appended()
         return batch.last_offset
+
+    def update_voter(self, voter: Voter) -> int:
+        """Append the voter set with that voter's new endpoints; the offset of the record.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, VOTER_NOT_FOUND for another id or directory,
+        INVALID_REQUEST, REQUEST_TIMED_OUT while this leader or an earlier change is not committed.
+        """
+        core, log = self.core, self.log
+        if not core.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        known = core.voters.get(voter.id)
+        if known is None or known.key != voter.key:
+            raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter")
+        version_fits = voter.kraft_version_min <= log.kraft_version <= voter.kraft_version_max
+        if voter.endpoint(self.config.listener_names[0]) is None or not version_fits:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        committed = self.high_watermark or 0
+        if committed <= max(self._epoch_start_offset, log.voters_offset):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "an earlier change is not committed yet")
+        record = voters_record(core.voters.with_voter(voter))
+        batch, _ = log.append_control([record], epoch=core.epoch, timestamp_ms=self._clock.now_ms())
+        self._delivery.remember(batch)
+        self._step(VotersChanged(log.voters))
+        self._appended()
+        return batch.last_offset
+
+    async def ask_node(self, node_id: int, request: Request[R]) -> R:
+        """Ask another controller. Raises OSError, ApiError, ProtocolError."""
+        return await self._peers.request(self._address(node_id), request)
 
     def resign(self, epoch: int) -> None:
         """Step down if this node leads `epoch`."""

@@ -177,6 +177,11 @@ class MetadataLog:
         return self._voters[-1][1]
 
     @property
+    def voters_offset(self) -> int:
+        """Offset of the record that says `voters`; -1 if it is not in this log."""
+        return self._voters[-1][0]
+
+    @property
     def kraft_version(self) -> int:
         return self._kraft_versions[-1][1]
 

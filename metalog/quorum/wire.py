@@ -22,7 +22,7 @@ from metalog.quorum.core.messages import (
     VoteAnswered,
     VoteAsked,
 )
-from metalog.quorum.core.voters import Endpoint, ReplicaKey
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter
 from metalog.quorum.log import METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.ids import METADATA_TOPIC_ID, ZERO_UUID
@@ -33,6 +33,7 @@ from protocol.messages.begin_quorum_epoch import (
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.messages.vote import VoteRequest, VoteResponse
 from protocol.schema import Records
 
@@ -359,6 +360,32 @@ def fetch_answered(
         size_bytes,
     )
     return answered, records
+
+
+def update_voter_request(voter: Voter, cluster_id: str, epoch: int) -> UpdateRaftVoterRequest:
+    return UpdateRaftVoterRequest(
+        cluster_id=cluster_id,
+        current_leader_epoch=epoch,
+        voter_id=voter.id,
+        voter_directory_id=voter.key.directory_id,
+        listeners=[
+            UpdateRaftVoterRequest.Listener(name=name, host=host, port=port)
+            for name, (host, port) in voter.endpoints
+        ],
+        kraft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(
+            min_supported_version=voter.kraft_version_min,
+            max_supported_version=voter.kraft_version_max,
+        ),
+    )
+
+
+def updated_voter(request: UpdateRaftVoterRequest) -> Voter:
+    return Voter(
+        ReplicaKey(request.voter_id, request.voter_directory_id),
+        tuple((e.name, Endpoint(e.host, e.port)) for e in request.listeners),
+        request.kraft_version_feature.min_supported_version,
+        request.kraft_version_feature.max_supported_version,
+    )
 
 
 def fetch_snapshot_request(

@@ -318,6 +318,41 @@ def test_three_voters_and_an_observer_under_crashes(seed: int) -> None:
     Cluster(seed, dynamic=seed % 2 == 0, observers=1).run(crashes)
 
 
+@pytest.mark.parametrize("moved", [1, 2, 3])
+def test_a_voter_that_moved_tells_the_quorum(moved: int) -> None:
+    """UpdateRaftVoter: its entry in the log names an address where nobody listens any more."""
+    cluster = Cluster(moved, dynamic=True)
+    old = (("CONTROLLER", Endpoint("elsewhere", PORT)),)
+    voters = VoterSet(Voter(key(i), old if i == moved else endpoints(i), 0, 1) for i in cluster.ids)
+    for host in cluster.hosts.values():
+        cluster.format(host, voters)
+
+    async def wait(cluster: Cluster) -> None:
+        await asyncio.sleep(6)
+        for host in cluster.hosts.values():
+            assert host.node is not None
+            entry = host.node.voters.get(moved)
+            assert entry is not None and entry.endpoints == endpoints(moved)
+
+    cluster.run(wait)
+
+
+def test_an_unresolvable_peer_is_tried_for_ever() -> None:
+    """One voter's name is unknown for a minute; with two of three the quorum works meanwhile."""
+    cluster = Cluster(11, dynamic=False)
+    cluster.hosts[3].name = "not-yet-known"
+
+    async def wait(cluster: Cluster) -> None:
+        await asyncio.sleep(60)
+        assert len(cluster.created) > 20
+        host = cluster.hosts[3]
+        await host.stop()
+        host.name = "c3"
+        await host.start()
+
+    cluster.run(wait)
+
+
 def test_equal_seeds_give_equal_histories() -> None:
     histories = []
     for _ in range(2):
