@@ -29,6 +29,7 @@ from protocol.transport.cluster import EARLIEST, LATEST, ClusterClient, Leader
 R = TypeVar("R", bound=Response)
 
 REQUEST_MS = 3_000
+POLL_MS = 100
 TOPIC = 2
 """The resource type of topics in configuration requests."""
 SET = 0
@@ -90,6 +91,17 @@ class SimClient:
     def leader(self, topic: str, partition: int) -> Leader | None:
         """The leader as last heard."""
         return self.cluster.cache.leaders.get((topic, partition))
+
+    async def find_leader(self, topic: str, partition: int) -> Leader:
+        """The leader, asked for if it is not known. Raises ApiError(LEADER_NOT_AVAILABLE)."""
+        cache = self.cluster.cache
+        if (topic, partition) not in cache.leaders or topic not in cache.topic_ids:
+            await self.topics()
+        leader = cache.leaders.get((topic, partition))
+        if leader is None or leader.node_id < 0 or topic not in cache.topic_ids:
+            cache.forget(topic)
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return leader
 
     async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> bytes:
         """The new topic's id."""
@@ -154,12 +166,7 @@ class SimClient:
     ) -> int:
         """Send one batch once; the offset of its first record."""
         cache = self.cluster.cache
-        if (topic, partition) not in cache.leaders or topic not in cache.topic_ids:
-            await self.topics()
-        leader = cache.leaders.get((topic, partition))
-        if leader is None or leader.node_id < 0:
-            cache.forget(topic)
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+        leader = await self.find_leader(topic, partition)
         records = [Record(timestamp=now_ms, value=value) for value in values]
         batch = build_batch(records, producer=producer or Producer())
         data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
@@ -209,6 +216,17 @@ class SimClient:
             found += [(one.offset, one.value or b"") for one in records]
             at = records[-1].offset + 1
         return found
+
+    async def poll(self, topic: str, partition: int, offset: int) -> list[tuple[int, bytes]]:
+        """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
+        try:
+            fetched = await self.cluster.fetch(
+                topic, partition, offset, max_wait_ms=POLL_MS, timeout_ms=REQUEST_MS
+            )
+        except OSError as error:
+            raise Unknown(str(error)) from error
+        records = read_records(fetched.records)
+        return [(one.offset, one.value or b"") for one in records if one.offset >= offset]
 
     async def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Ask that records below `before` go; the new log start."""

@@ -129,8 +129,8 @@ def log_problems(old: LogState, new: LogState, *, power_cut: bool) -> Iterator[s
         yield f"{where}: ends at {began_at} after the reboot, {kind} was {least}"
     if began_at > old.end:
         yield f"{where}: ends at {began_at} after the reboot, before it was {old.end}"
-    if -1 < new.leader_epoch <= old.leader_epoch:
-        yield f"{where}: leader epoch {new.leader_epoch} after {old.leader_epoch}"
+    if -1 < new.leader_epoch < old.leader_epoch:
+        yield f"{where}: leader epoch went back from {old.leader_epoch} to {new.leader_epoch}"
 
 
 def node_problems(old: NodeState, new: NodeState) -> Iterator[str]:

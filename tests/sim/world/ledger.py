@@ -31,6 +31,8 @@ class Known(Enum):
     """What is known of a batch."""
 
     SENT = "sent"
+    WRITTEN = "written"
+    """A retry was told that it is there already, but not where."""
     ACKED = "acknowledged"
     REFUSED = "refused"
     LOST = "lost"
@@ -68,6 +70,8 @@ class PartitionLedger:
     """The highest offset below which deletion was asked for."""
     leader_epoch: int = -1
     checked_life: int = 0
+    read_ends: dict[int, int] = field(default_factory=dict)
+    """How far consumers have read in each life."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -93,17 +97,24 @@ class PartitionLedger:
             require(offset == batch.offset, f"{self}: {batch} was acknowledged at {offset} too")
         batch.known, batch.offset, batch.acked_in = Known.ACKED, offset, life
 
+    def written(self, batch: Batch) -> None:
+        """The cluster said that an earlier attempt had succeeded."""
+        require(batch.uncertain, f"{self}: {batch.values[0]!r} was sent once and is a duplicate")
+        if batch.known is not Known.ACKED:
+            batch.known = Known.WRITTEN
+
     def refused(self, batch: Batch) -> None:
         """An error came that promises that nothing of it was appended."""
         if batch.known is Known.SENT and not batch.uncertain:
             batch.known = Known.REFUSED
 
-    def seen(self, batch: Batch, offset: int) -> None:
-        """A consumer read the batch's first record, or would have, at `offset`."""
+    def seen(self, batch: Batch, offset: int, life: int) -> None:
+        """A consumer read the batch, whose first record was, or would have been, at `offset`."""
         require(
             batch.known is not Known.ACKED or batch.offset == offset,
             f"{self}: {batch.values[0]!r} was acknowledged at {batch.offset} and read at {offset}",
         )
+        self.read_ends[life] = max(self.read_ends.get(life, 0), offset + len(batch.values))
 
     @property
     def acked_end(self) -> int:
@@ -115,6 +126,12 @@ class PartitionLedger:
         if life <= self.checked_life:
             return
         self.checked_life = life
+        earlier = [self.read_ends.pop(one) for one in list(self.read_ends) if one < life]
+        require(
+            not self.flushed or offset >= max(earlier, default=0),
+            f"{self}: consumers had read up to {max(earlier, default=0)} of what is flushed before "
+            f"it is shown, and the log ends at {offset}",
+        )
         for batch in self.batches:
             if batch.known is not Known.ACKED or batch.acked_in >= life or batch.end <= offset:
                 continue
@@ -158,6 +175,8 @@ class PartitionLedger:
             found[batch] = offset - skipped
             at += len(whole)
         for batch in self.batches:
+            if batch.known is Known.WRITTEN and self.flushed and not start:
+                require(batch in found, f"{self}: {batch.values[0]!r} was a duplicate, and is not")
             if batch.known is Known.ACKED and start < batch.end:
                 require(
                     found.get(batch) == batch.offset,

@@ -30,22 +30,30 @@ BASE_TOPICS = {"flushed": True, "cached": False}
 """Topics that are never deleted, and whether they ask for a flush with each append."""
 NAMES = ("orders", "payments", "a.b", "x_y")
 PARTITIONS_MAX = 4
+SESSION_MS = 10_000
 RETENTION_MS = 1_000_000_000
 NOT_DONE = frozenset(
     {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_CONTROLLER}
 )
 """Errors that promise that nothing was done."""
-LATE = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+LATE = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,  # before the append, or while it waited to be committed
+    }
+)
 """Errors after which it may have been done."""
+EXPELLED = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.GROUP_ID_NOT_FOUND}
+)
 ALLOWED = frozenset(
     {
         ErrorCode.BROKER_NOT_AVAILABLE,
         ErrorCode.INVALID_REPLICATION_FACTOR,  # while the only broker is fenced
         ErrorCode.OFFSET_OUT_OF_RANGE,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.REBALANCE_IN_PROGRESS,
-        ErrorCode.GROUP_ID_NOT_FOUND,
+        *EXPELLED,
     }
 )
 """Errors that are not retriable and yet no fault, while nodes come and go."""
@@ -100,6 +108,7 @@ class Workload:
             ("committer", Committer(self).step, 40.0),
             ("member", Member(self).step, 60.0),
             ("reader", Reader(self).step, 50.0),
+            ("follower", Follower(self).step, 2.0),
         ):
             self._tasks.append(asyncio.create_task(self._run(name, step, pause_ms), name=name))
 
@@ -317,6 +326,10 @@ async def send(
         raise
     except ApiError as error:
         load.note(f"{name} {producer} is refused: {error}")
+        if error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and producer is not None:
+            partition.written(batch)
+            load.ledger.count("repeated")
+            return
         if error.code in LATE:
             batch.uncertain = True
         else:
@@ -350,7 +363,9 @@ class IdempotentProducer:
                 self._load.ledger.producer_id(identity.id, self._load.life)
             self._identity = identity
         pending: list[tuple[Batch, Producer]] = []
-        for _ in range(rng.randint(1, self._window)):
+        # Before the first batch is in, the broker would take any other for the first.
+        window = self._window if partition in self._sequences else 1
+        for _ in range(rng.randint(1, window)):
             number, values = self._load.values(self._name, rng)
             sequence = self._sequences.get(partition, 0)
             self._sequences[partition] = sequence + len(values)
@@ -368,13 +383,7 @@ class IdempotentProducer:
         attempt = 0
         while pending:
             async with self._load.request():
-                results = await asyncio.gather(
-                    *(
-                        send(self._load, topic, partition, batch, producer)
-                        for batch, producer in pending
-                    ),
-                    return_exceptions=True,
-                )
+                results = await self._send_window(topic, partition, pending)
             left = [one for one, result in zip(pending, results, strict=True) if result]
             if topic.presence is not Presence.PRESENT:
                 self._forget()
@@ -388,6 +397,20 @@ class IdempotentProducer:
             if self._load.stopping and attempt > 100:
                 raise Violation(f"{partition}: {left[0][0].values[0]!r} cannot be sent")
             pending = left
+
+    async def _send_window(
+        self,
+        topic: TopicLedger,
+        partition: PartitionLedger,
+        pending: list[tuple[Batch, Producer]],
+    ) -> list[BaseException | None]:
+        """One attempt at each, in order, without waiting between them."""
+        try:
+            await self._load.client.find_leader(topic.name, partition.index)
+        except (Unknown, ApiError) as error:
+            return [error] * len(pending)
+        sends = [send(self._load, topic, partition, *one) for one in pending]
+        return await asyncio.gather(*sends, return_exceptions=True)
 
     def _judge(self, partition: PartitionLedger, results: list[BaseException | None]) -> None:
         first = True
@@ -472,6 +495,7 @@ class Member:
         self._client = workload.client
         self._member_id = ""
         self._generation = -1
+        self._heard_ms = 0
 
     async def step(self, rng: random.Random) -> None:
         topic = self._load.ledger.topics.get("flushed")
@@ -490,16 +514,28 @@ class Member:
                 )
         except (Unknown, ApiError) as error:
             self._client.forget_coordinator(self.GROUP)
-            if isinstance(error, ApiError) and not error.code.retriable:
-                self._member_id, self._generation = "", -1
+            if isinstance(error, ApiError) and error.code in EXPELLED:
+                self._expelled(error)
             raise
+        if self._generation >= 0:
+            self._heard_ms = self._load.now_ms
+
+    def _expelled(self, error: ApiError) -> None:
+        """The group does not know this member any more. A group that was stored, in a topic that
+        is flushed, comes back with its members, whose sessions begin anew."""
+        quiet_ms = self._load.now_ms - self._heard_ms
+        require(
+            self._generation < 0 or not self._load.ledger.offsets_flushed or quiet_ms > SESSION_MS,
+            f"the only member was expelled after {quiet_ms} ms: {error!r}",
+        )
+        self._member_id, self._generation = "", -1
 
     async def _join(self) -> None:
         answer = await self._client.of_group(
             self.GROUP,
             JoinGroupRequest(
                 group_id=self.GROUP,
-                session_timeout_ms=10_000,
+                session_timeout_ms=SESSION_MS,
                 rebalance_timeout_ms=2_000,
                 member_id=self._member_id,
                 protocol_type="consumer",
@@ -550,19 +586,49 @@ class Reader:
         topic, partition = chosen
         client = self._load.client
         async with self._load.request():
-            start, end = await client.bounds(topic.name, partition.index)
-            at = max(start, self._positions.get(partition, 0))
-            if at > end:
-                at = start  # what was read is gone
-            end = min(end, at + 50)
-            found = await client.read(
-                topic.name, partition.index, at, end, max_bytes=rng.choice((100, 1000, 1 << 20))
-            )
+            try:
+                start, end = await client.bounds(topic.name, partition.index)
+                at = max(start, self._positions.get(partition, 0))
+                if at > end:
+                    at = start  # what was read is gone
+                end = min(end, at + 50)
+                max_bytes = rng.choice((100, 1000, 1 << 20))
+                found = await client.read(topic.name, partition.index, at, end, max_bytes=max_bytes)
+            except (Unknown, ApiError):
+                if topic.presence is not Presence.PRESENT:
+                    return
+                raise
         if topic.presence is not Presence.PRESENT:
             return
         for offset, value in found:
             batch = partition.by_value.get(value)
             if batch is None:
                 raise Violation(f"{partition}: nobody sent {value!r}, which is at {offset}")
-            partition.seen(batch, offset - batch.values.index(value))
+            partition.seen(batch, offset - batch.values.index(value), self._load.life)
         self._positions[partition] = end
+
+
+class Follower:
+    """Waits at the end of a topic that is flushed before it is shown, as a tailing consumer."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._load = workload
+        self._position = 0
+
+    async def step(self, rng: random.Random) -> None:
+        topic = self._load.ledger.topics.get("flushed")
+        if topic is None or topic.presence is not Presence.PRESENT:
+            return
+        partition = topic.partitions[0]
+        async with self._load.request():
+            try:
+                found = await self._load.client.poll(topic.name, 0, self._position)
+            except ApiError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                self._position, _ = await self._load.client.bounds(topic.name, 0)
+                return
+        for offset, value in found:
+            batch = partition.by_value[value]
+            partition.seen(batch, offset - batch.values.index(value), self._load.life)
+            self._position = offset + 1
