@@ -88,3 +88,17 @@ def test_the_installed_command_serves_a_client(python: Path, tmp_path: Path) -> 
         node.wait(timeout=20)
         node.stdout.close()
     assert node.returncode == 0
+
+
+def test_the_installed_command_forks_a_cluster(python: Path, tmp_path: Path) -> None:
+    """The fork server finds our packages from the wheel, whatever lies in the current folder."""
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
+    command = python.with_name("kraftbox")
+    place = ("--dir", tmp_path / "data")
+    run(command, "up", "--brokers", "2", "--port", "0", "--detach", *place, cwd=tmp_path)
+    try:
+        nodes = json.loads(run(command, "status", "--json", *place, cwd=tmp_path))["nodes"]
+        assert [node["state"] for node in nodes] == ["running"] * 3
+    finally:
+        run(command, "down", *place, cwd=tmp_path)
