@@ -1,27 +1,34 @@
 """The walks over the records of a batch that cleaning consists of.
 
-Ten million records are walked twice, so `spans` is the cost of cleaning: what nobody asks for (the
-timestamp's value, headers, the value itself) is skipped unread, short varints are read in place,
-and nothing is called for the usual record. Lengths are still checked against the bytes that are
-there, as nobody may have walked these records before: the topic may have been compacted only later.
-Records that make no sense are a ValueError.
+Ten million records are walked twice, so `walk` is the cost of cleaning. What nobody asks for is
+skipped unread, the usual varints are read in place, and what follows for each record is one
+comprehension. Records that stay are looked at again, one by one: there are few of them, or the
+batch stays as it is.
+
+Lengths are checked against the bytes that are there, as nobody may have walked these records
+before: the topic may have been compacted only later. Records that make no sense are a ValueError.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from protocol.batch.header import NO_TIMESTAMP, BatchHeader, TimestampType
 from protocol.batch.records import read_varint, read_varlong
-from storage.log.cleaning.key_offsets import KEY_BYTES_MAX, KeyOffsets, long_key
+from storage.log.cleaning.key_offsets import KEY_BYTES_MAX, KeyId, KeyOffsets, long_key
 
 VARLONG_BYTES_MAX: Final = 10
 
-_ZIGZAG = tuple((n >> 1) ^ -(n & 1) for n in range(128))
+_ZIGZAG = tuple((n >> 1) ^ -(n & 1) for n in range(1 << 14))
 
-Span: TypeAlias = tuple[int, int, int, bytes | None, int]
-"""Start of the record, position of its timestamp delta, offset delta, key, position of its value's
-length. A plain tuple: a named one costs as much as the rest of the walk."""
+
+class Walked(NamedTuple):
+    """The records of a batch, in parallel lists."""
+
+    starts: list[int]
+    """Where each begins; the last entry is where the last one ends."""
+    keys: list[KeyId]
+    offsets: list[int]
 
 
 class Judged(NamedTuple):
@@ -35,48 +42,67 @@ class Judged(NamedTuple):
     max_timestamp: int
 
 
-def spans(data: bytes, count: int) -> list[Span]:
-    """Where the parts of `count` records are that fill `data` exactly. Raises ValueError."""
+def walk(data: bytes, header: BatchHeader) -> Walked:
+    """Where the records of a batch are that fill `data` exactly. Raises ValueError."""
     try:
-        found, end = _spans(data, count)
+        walked = _walk(data, header.record_count, header.base_offset)
     except IndexError:
         raise ValueError("records are cut short") from None
-    if end != len(data):
-        raise ValueError(f"{count} records end at {end} of {len(data)} bytes")
-    return found
+    if walked.starts[-1] != len(data):
+        raise ValueError(f"records end at {walked.starts[-1]} of {len(data)} bytes")
+    return walked
 
 
-def _spans(data: bytes, count: int) -> tuple[list[Span], int]:
-    found: list[Span] = []
-    end, zigzag = 0, _ZIGZAG
+def _walk(data: bytes, count: int, base_offset: int) -> Walked:
+    starts, keys, offsets = [0], list[KeyId](), list[int]()
+    zigzag = _ZIGZAG
     for _ in range(count):
-        start = end
-        byte = data[start]
+        pos = starts[-1]
+        byte = data[pos]
         if byte < 128:
-            pos = start + 1
-            end = pos + zigzag[byte]
+            end = pos + 1 + zigzag[byte]
+            pos += 2
+        elif data[pos + 1] < 128:
+            end = pos + 2 + zigzag[byte & 127 | data[pos + 1] << 7]
+            pos += 3
         else:
-            size, pos = read_varint(data, start)
+            size, pos = read_varint(data, pos)
             end = pos + size
-        time_at = pos + 1
-        pos = time_at + 1 if data[time_at] < 128 else _after_varlong(data, time_at)
-        delta = data[pos]
-        if delta < 128:
-            delta = zigzag[delta]
             pos += 1
+        pos = pos + 1 if data[pos] < 128 else _after_varlong(data, pos)
+        byte = data[pos]
+        if byte < 128:
+            offsets.append(base_offset + zigzag[byte])
+            pos += 1
+        elif data[pos + 1] < 128:
+            offsets.append(base_offset + zigzag[byte & 127 | data[pos + 1] << 7])
+            pos += 2
         else:
             delta, pos = read_varint(data, pos)
+            offsets.append(base_offset + delta)
         length = data[pos]
-        if length < 128:
-            length = zigzag[length]
+        if length < 128 and not length & 1:
             pos += 1
+            value_at = pos + (length >> 1)
+            keys.append(data[pos:value_at])
         else:
-            length, pos = read_varint(data, pos)
-        value_at = pos + length if length > 0 else pos
+            key, value_at = _unusual_key(data, pos)
+            keys.append(key)
         if value_at >= end:
-            raise ValueError(f"a key of {length} bytes in a record that ends before")
-        found.append((start, time_at, delta, data[pos:value_at] if length >= 0 else None, value_at))
-    return found, end
+            raise ValueError("a key that is longer than its record")
+        starts.append(end)
+    return Walked(starts, keys, offsets)
+
+
+def _unusual_key(data: bytes, pos: int) -> tuple[KeyId, int]:
+    """A key that is long or missing, and the position behind it."""
+    length, pos = read_varint(data, pos)
+    if length < 0:
+        if length != -1:
+            raise ValueError(f"a key of {length} bytes")
+        return None, pos
+    key = data[pos : pos + length]
+    return key if length <= KEY_BYTES_MAX else long_key(key), pos + length
 
 
 def _after_varlong(data: bytes, pos: int) -> int:
@@ -89,10 +115,12 @@ def _after_varlong(data: bytes, pos: int) -> int:
 
 def collect_keys(data: bytes, header: BatchHeader, into: KeyOffsets, first_offset: int) -> None:
     """Note key and offset of every record with a key, from `first_offset` on. Raises ValueError."""
-    base, offsets = header.base_offset, into.offsets
-    for _, _, delta, key, _ in spans(data, header.record_count):
-        if key is not None and base + delta >= first_offset:
-            offsets[key if len(key) <= KEY_BYTES_MAX else long_key(key)] = base + delta
+    _, keys, offsets = walk(data, header)
+    pairs = zip(keys, offsets, strict=True)
+    if header.base_offset >= first_offset:
+        into.update(pairs)
+    else:
+        into.update((key, offset) for key, offset in pairs if offset >= first_offset)
 
 
 def judge(data: bytes, header: BatchHeader, newest: KeyOffsets, *, keep_tombstones: bool) -> Judged:
@@ -101,37 +129,32 @@ def judge(data: bytes, header: BatchHeader, newest: KeyOffsets, *, keep_tombston
     Records behind the reach of the map stay unseen; a record without key does not stay. Raises
     ValueError.
     """
-    base, latest, newest_of = header.base_offset, newest.latest_offset, newest.offsets.get
-    found = spans(data, header.record_count)
-    ends = [span[0] for span in found[1:]]
-    ends.append(len(data))
-    kept: list[tuple[Span, int]] = []
-    tombstones = False
-    for span, end in zip(found, ends, strict=True):
-        _, _, delta, key, value_at = span
-        offset = base + delta
-        if offset <= latest:
-            if key is None:
-                continue
-            if newest_of(key if len(key) <= KEY_BYTES_MAX else long_key(key), -1) > offset:
-                continue
-        if _has_no_value(data, value_at):
-            if offset <= latest and not keep_tombstones:
-                continue
-            tombstones = True
-        kept.append((span, end))
+    starts, keys, offsets = walk(data, header)
+    latest, newest_of = newest.latest_offset, newest.offsets.get
+    stay = [
+        at
+        for at, (key, offset) in enumerate(zip(keys, offsets, strict=True))
+        if newest_of(key, -1) <= offset or offset > latest
+    ]
+    tombstones = {at for at in stay if _has_no_value(data, starts[at])}
+    if tombstones and not keep_tombstones:
+        stay = [at for at in stay if at not in tombstones or offsets[at] > latest]
+        tombstones.intersection_update(stay)
     return Judged(
-        _joined([(span[0], end) for span, end in kept]),
-        [base + span[2] for span, _ in kept],
-        tombstones,
-        _max_timestamp(data, header, [span[1] for span, _ in kept]),
+        _joined([(starts[at], starts[at + 1]) for at in stay]),
+        [offsets[at] for at in stay],
+        bool(tombstones),
+        _max_timestamp(data, header, [starts[at] for at in stay]),
     )
 
 
-def _has_no_value(data: bytes, value_at: int) -> bool:
-    # The length -1 is the byte 1; a longer spelling of it is legal.
-    byte = data[value_at]
-    return byte == 1 or (byte > 127 and read_varint(data, value_at)[0] < 0)
+def _has_no_value(data: bytes, start: int) -> bool:
+    """Whether the record at `start` is a tombstone."""
+    _, pos = read_varint(data, start)
+    pos = _after_varlong(data, pos + 1)
+    _, pos = read_varint(data, pos)
+    length, pos = read_varint(data, pos)
+    return read_varint(data, pos + max(0, length))[0] < 0
 
 
 def _joined(pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -145,12 +168,12 @@ def _joined(pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return runs
 
 
-def _max_timestamp(data: bytes, header: BatchHeader, times_at: list[int]) -> int:
+def _max_timestamp(data: bytes, header: BatchHeader, starts: list[int]) -> int:
     """The highest timestamp among these records; that of the header if it is the broker's."""
-    if not times_at:
+    if not starts:
         return NO_TIMESTAMP
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return header.max_timestamp
     return header.base_timestamp + max(
-        _ZIGZAG[data[at]] if data[at] < 128 else read_varlong(data, at)[0] for at in times_at
+        read_varlong(data, read_varint(data, start)[1] + 1)[0] for start in starts
     )
