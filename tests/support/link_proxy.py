@@ -23,6 +23,7 @@ class LinkProxies:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="link-proxies")
+        self._servers: list[asyncio.Server] = []
         self._cut: set[tuple[int, int]] = set()
         self._healed = asyncio.Event()
         self._links: dict[asyncio.Task[None], tuple[int, int]] = {}
@@ -44,6 +45,7 @@ class LinkProxies:
             server = await asyncio.start_server(
                 lambda reader, writer: self._serve(node_id, target, reader, writer), "127.0.0.1", 0
             )
+            self._servers.append(server)
             return int(server.sockets[0].getsockname()[1])
 
         return asyncio.run_coroutine_threadsafe(start(), self._loop).result(10)
@@ -77,6 +79,8 @@ class LinkProxies:
         self._loop.run_forever()
 
     def _end(self) -> None:
+        for server in self._servers:
+            server.close()
         for task in asyncio.all_tasks(self._loop):
             if task is not asyncio.current_task():
                 task.cancel()
