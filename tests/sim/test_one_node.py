@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim import one_node, run
+from tests.sim import run
 from tests.sim.world.trace import first_difference
 
 pytestmark = pytest.mark.sim
@@ -48,9 +48,3 @@ def test_another_process_on_another_machine_sees_the_same() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     expected = [f"{seed} {run.run(seed).trace.digest()}" for seed in (7, 9)]
     assert done.stdout.splitlines() == expected
-
-
-def test_a_broken_promise_names_its_replay() -> None:
-    """The world must be able to fail: an append that is acknowledged without its flush is found."""
-    failed = one_node.WorldFailed(3, AssertionError("x"), one_node.Trace(lambda: 0.0), [])
-    assert "python -m tests.sim.run --seeds 3-3" in str(failed)

@@ -28,6 +28,7 @@ from metalog.format import FormatRequest, format_directories
 from runtime.clock import LoopClock
 from runtime.config import NodeConfig
 from storage.files import LossyFiles, MemoryFiles
+from storage.log.directory import read_meta
 from tests.sim.world.invariants import Key, NodeState, Violation, note_logs, state_of
 from tests.sim.world.life import CURRENT_LIFE, Life, PowerCut
 from tests.sim.world.loop import VirtualLoop
@@ -104,6 +105,8 @@ class Machine:
         self.files: LossyFiles | None = None
         self.life: NodeLife | None = None
         self.boots = 0
+        self.directory_id: bytes | None = None
+        """The identity of the data directory, once a boot has got past formatting it."""
 
     # --- boot ---------------------------------------------------------------------------------
 
@@ -145,6 +148,10 @@ class Machine:
         request = FormatRequest.from_node_config(config, CLUSTER_ID)
         request = request._replace(ignore_formatted=True)
         format_directories(request, files=self.files, clock=self.clock, rng=rng)
+        meta = read_meta(self.files, config.log_dir)
+        if meta is None or self.directory_id not in (None, meta.directory_id):
+            raise Violation(f"{life}: the directory is another one than before")
+        self.directory_id = meta.directory_id
         life.node = build_node(config, clock=self.clock, rng=rng, files=self.files)
         await life.node.start()
 
