@@ -1,0 +1,183 @@
+"""Mistakes that metadata quorums have made before, each as a short transcript of the core.
+
+Numbers are Kafka's tickets: 13-15 of the list of known bugs in the reliability notes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from metalog.quorum.core import messages as m
+from metalog.quorum.core.messages import NO_LEADER, OffsetAndEpoch, QuorumState
+from metalog.quorum.core.quorum import QuorumCore
+from metalog.quorum.core.replica import Timing
+from metalog.quorum.core.roles import Role
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
+from protocol.errors import ErrorCode
+from runtime.errors import InvariantViolated
+from tests.support.quorum_world import Entry, ModelLog
+
+KEYS = [ReplicaKey(i, bytes([i]) * 16) for i in range(5)]
+
+
+def core_of(
+    node: int, *voter_ids: int, epochs: tuple[int, ...] = (), state: QuorumState | None = None
+) -> QuorumCore:
+    """A started core whose log has one record of each of `epochs`."""
+    log = ModelLog()
+    log.entries = [Entry(epoch, i) for i, epoch in enumerate(epochs)]
+    core = QuorumCore(
+        node=KEYS[node],
+        log=log,
+        state=state or QuorumState(log.last_epoch),
+        voters=VoterSet(Voter(KEYS[i]) for i in voter_ids),
+        voters_in_log=True,
+        timing=Timing(election_timeout_ms=1000, fetch_timeout_ms=2000),
+        jitter=lambda bound: 0,
+    )
+    core.step(m.Start(), 0)
+    return core
+
+
+def awaited(core: QuorumCore) -> int:
+    return next(number for number in range(100) if core.awaits(number))
+
+
+def answer(core: QuorumCore, *facts: Any, **more: Any) -> list[m.Effect]:
+    return core.step(m.FetchAnswered(awaited(core), *facts, **more), 1)
+
+
+def follow(core: QuorumCore, leader_id: int, epoch: int) -> None:
+    core.step(m.BeginEpochAsked(900, leader_id, epoch), 1)
+
+
+def win(core: QuorumCore) -> int:
+    """Elected at 1000 ms with the vote of node 2; the epoch."""
+    core.step(m.Tick(), 1000)
+    core.step(m.VoteAnswered(2, core.epoch, None, True, pre_vote=True), 1001)
+    core.step(m.VoteAnswered(2, core.epoch, None, True), 1002)
+    assert core.role is Role.LEADER
+    return core.epoch
+
+
+def append(core: QuorumCore, *values: Any) -> None:
+    log = core._log
+    assert isinstance(log, ModelLog)
+    log.entries += [Entry(core.epoch, value) for value in values]
+
+
+def fetch(core: QuorumCore, replica: ReplicaKey, offset: int, epoch: int) -> Any:
+    return core.step(m.FetchAsked(1, replica, core.epoch, offset, epoch), 1003)
+
+
+def test_15489_a_leader_cut_off_from_the_majority_resigns() -> None:
+    core = core_of(1, 1, 2, 3)
+    win(core)
+    core.step(m.Tick(), 1002 + 2000 * 1.5 - 1)
+    assert core.role is Role.LEADER
+    core.step(m.Tick(), 1002 + 2000 * 1.5)
+    assert core.role is Role.RESIGNED
+
+
+def test_16144_a_sole_voter_never_resigns_for_want_of_fetches() -> None:
+    core = core_of(1, 1)
+    assert core.role is Role.LEADER and core.next_deadline_ms() is None
+    core.step(m.Tick(), 1e9)
+    assert core.role is Role.LEADER
+
+
+def test_12460_truncating_below_the_high_watermark_is_refused() -> None:
+    core = core_of(1, 1, 2, 3, epochs=(1, 1, 2))
+    follow(core, 2, 3)
+    answer(core, 2, 3, 2, high_watermark=3)
+    with pytest.raises(InvariantViolated, match="below the high watermark"):
+        answer(core, 2, 3, 2, diverging=OffsetAndEpoch(1, 1))
+
+
+def test_10527_a_leader_that_restarts_does_not_lead_that_epoch_again() -> None:
+    core = core_of(1, 1, 2, 3, epochs=(4,), state=QuorumState(4, 1, None))
+    assert core.role is Role.RESIGNED and core.active_leader_id is None
+    core.step(m.Tick(), 1000)
+    core.step(m.VoteAnswered(2, 4, None, True, pre_vote=True), 1001)
+    assert core.role is Role.CANDIDATE and core.epoch == 5
+
+
+def test_12619_no_high_watermark_before_the_leaders_own_record_is_committed() -> None:
+    core = core_of(1, 1, 2, 3, epochs=(1, 1, 1))
+    epoch = win(core)
+    append(core, "leader change")
+    core.step(m.Flushed(4), 1003)
+    assert not [e for e in fetch(core, KEYS[2], 3, 1) if isinstance(e, m.HighWatermarkAdvanced)]
+    assert core.high_watermark is None
+    assert m.HighWatermarkAdvanced(4) in fetch(core, KEYS[2], 4, epoch)
+
+
+def test_17067_only_a_prospective_with_a_majority_becomes_a_candidate() -> None:
+    core = core_of(1, 1, 2, 3)
+    core.step(m.Tick(), 1000)
+    epoch = core.epoch
+    assert core.role is Role.PROSPECTIVE
+    core.step(m.VoteAnswered(2, epoch, None, False, pre_vote=True), 1001)
+    assert core.role is Role.PROSPECTIVE and core.epoch == epoch
+    core.step(m.VoteAnswered(3, epoch, None, True, pre_vote=True), 1002)
+    assert core.role is Role.CANDIDATE and core.epoch == epoch + 1
+
+
+def test_17426_a_voters_id_on_another_disk_is_not_that_voter() -> None:
+    core = core_of(1, 1, 2, 3)
+    epoch = win(core)
+    append(core, "leader change")
+    core.step(m.Flushed(1), 1003)
+    fetch(core, ReplicaKey(2, b"?" * 16), 1, epoch)
+    assert core.high_watermark is None
+    asked = m.VoteAsked(7, KEYS[3], epoch + 1, OffsetAndEpoch(9, 9), voter=ReplicaKey(1, b"?" * 16))
+    reply = core.step(asked, 1004)[-1]
+    assert isinstance(reply, m.ReplyVote) and reply.error is ErrorCode.INVALID_VOTER_KEY
+
+
+def test_14618_a_snapshot_is_named_after_the_first_offset_that_is_not_in_it() -> None:
+    core = core_of(1, 1, 2, 3, epochs=(1, 1, 1, 1))
+    log = core._log
+    assert isinstance(log, ModelLog)
+    log.snapshot(3)
+    log.clean()
+    win(core)
+    append(core, "leader change")
+    behind = fetch(core, KEYS[2], 2, 1)[-1]
+    assert behind.snapshot == OffsetAndEpoch(3, 1)
+    exactly = fetch(core, KEYS[2], 3, 1)[-1]
+    assert exactly.snapshot is None and exactly.diverging is None
+
+
+def test_15078_an_empty_follower_of_a_whole_log_loads_no_snapshot() -> None:
+    core = core_of(1, 1, 2, 3, epochs=(1, 1, 1))
+    log = core._log
+    assert isinstance(log, ModelLog)
+    log.snapshots = [OffsetAndEpoch(0, 0)]
+    win(core)
+    reply = fetch(core, KEYS[2], 0, 0)[-1]
+    assert reply.snapshot is None and reply.diverging is None
+
+
+def test_a_leader_that_hangs_does_not_keep_a_replica_from_the_next_one() -> None:
+    core = core_of(4, 1, 2, 3)
+    answer(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    hanging = awaited(core)
+    effects = core.step(m.BeginEpochAsked(5, 3, 4), 2)
+    sent = [effect for effect in effects if isinstance(effect, m.SendFetch)]
+    assert [effect.to for effect in sent] == [3]
+    late = m.FetchAnswered(hanging, 2, 3, 2, high_watermark=0, size_bytes=10)
+    assert core.step(late, 3) == [] and core.awaits(sent[0].fetch_id)
+
+
+def test_a_fetch_speaks_only_of_what_is_flushed() -> None:
+    core = core_of(1, 1, 2, 3)
+    follow(core, 2, 1)
+    answer(core, 2, 1, 2, high_watermark=0, size_bytes=10)
+    append(core, "not on the disk")
+    effects = core.step(m.BeginEpochAsked(5, 3, 2), 2)
+    assert not [effect for effect in effects if isinstance(effect, m.SendFetch)]
+    effects = core.step(m.Flushed(1), 3)
+    assert [e.fetch_offset for e in effects if isinstance(e, m.SendFetch)] == [1]
