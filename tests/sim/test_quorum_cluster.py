@@ -19,6 +19,7 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.transport.client import Connection
+from runtime import log
 from tests.sim.world.cluster import CLIENT_PORT, CONTROLLER_PORT, End, Machine, SimCluster
 from tests.sim.world.invariants import require
 from tests.sim.world.loop import VirtualLoop
@@ -62,7 +63,8 @@ class Quorum:
 
     def run(self) -> Trace:
         try:
-            self.loop.run_world(self.main())
+            with log.captured():
+                self.loop.run_world(self.main())
             require(not self.loop.failures, f"unhandled: {self.loop.failures[:3]}")
         finally:
             self.loop.close()
@@ -174,13 +176,13 @@ class Quorum:
         return whole and all(image.topics == images[0].topics for image in images)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(50))
 def test_controllers_in_trouble(seed: int) -> None:
     Quorum(seed).run()
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(6, 50))
+@pytest.mark.parametrize("seed", range(50, 250))
 def test_controllers_in_trouble_for_long(seed: int) -> None:
     Quorum(seed).run()
 
