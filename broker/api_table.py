@@ -11,6 +11,7 @@ from broker import forwarding_driver
 from broker.apis import (
     alter_configs,
     delete_records,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_log_dirs,
@@ -55,6 +56,7 @@ def build_table(
         offset_for_leader_epoch,
         describe_topic_partitions,
         describe_user_scram_credentials,
+        describe_client_quotas,
         describe_cluster,
         describe_configs,
         describe_log_dirs,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.metadata_cache import MetadataCache
+from broker.quotas import ClientQuotas
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flush_driver import Flusher
 from broker.replication.late_append_driver import LateAppends
@@ -42,3 +43,4 @@ class BrokerContext:
     late_appends: LateAppends
     controller: ControllerChannel
     supervisor: Supervisor
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)

@@ -54,6 +54,7 @@ FORWARDED: Final = (
     Forwarded(ApiKey.UPDATE_FEATURES),
     Forwarded(ApiKey.UNREGISTER_BROKER),
     Forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
+    Forwarded(ApiKey.ALTER_CLIENT_QUOTAS),
 )
 
 

@@ -11,6 +11,10 @@ from typing import Any, Final
 
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -122,6 +126,24 @@ def _elect_leaders(request: ElectLeadersRequest, code: ErrorCode, version: int) 
     )
 
 
+def _alter_quotas(request: AlterClientQuotasRequest, code: ErrorCode) -> Response:
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResponse.EntryData(
+                error_code=code,
+                error_message=code.text,
+                entity=[
+                    AlterClientQuotasResponse.EntityData(
+                        entity_type=part.entity_type, entity_name=part.entity_name
+                    )
+                    for part in entry.entity
+                ],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
 def _alter_scram(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> Response:
     users = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
     return AlterUserScramCredentialsResponse(
@@ -141,4 +163,5 @@ _PER_ITEM: Final[dict[type[Any], Callable[[Any, ErrorCode], Response]]] = {
     AlterConfigsRequest: _alter_configs,
     IncrementalAlterConfigsRequest: _incremental,
     AlterUserScramCredentialsRequest: _alter_scram,
+    AlterClientQuotasRequest: _alter_quotas,
 }

@@ -27,6 +27,8 @@ from broker.coordinators.settings import group_config
 from broker.lifecycle import BrokerLifecycle, LifecycleTimes
 from broker.lifecycle_driver import LifecycleDriver
 from broker.metadata_cache import MetadataCache
+from broker.quotas import ClientQuotas
+from broker.quotas_driver import QuotaEnforcer
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flush_driver import Flusher
 from broker.replication.late_append_driver import LateAppends
@@ -130,7 +132,9 @@ class BrokerServer:
             clock=clock,
             on_storage_failure=self._storage_failed,
         )
+        self.quotas = _client_quotas(config)
         self.context: BrokerContext | None = None
+        self._enforcer: QuotaEnforcer | None = None
         self.coordinator: GroupCoordinator | None = None
         self._driver: LifecycleDriver | None = None
         self._heartbeats: ControllerChannel | None = None
@@ -194,6 +198,8 @@ class BrokerServer:
             features=SUPPORTED_FEATURES,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
         )
+        self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)
+        self._enforcer.publish(self.metadata.image.client_quotas)
         self._metrics.register(BrokerMetrics(context, self.lifecycle).collect)
         self._metrics.register(self.coordinator.collect)
         self._metrics.register(self.cleaner.collect)
@@ -287,6 +293,7 @@ class BrokerServer:
             ),
             controller=channel("forwarding"),
             supervisor=self._supervisor,
+            quotas=self.quotas,
         )
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -294,6 +301,8 @@ class BrokerServer:
         if self.coordinator is not None and (gone := delta.deleted_topics):
             self.coordinator.topics_deleted({topic.name: topic.id for topic in gone})
         changed = self.settings.publish(delta, image)
+        if self._enforcer is not None and image.client_quotas is not delta.before.client_quotas:
+            self._enforcer.publish(image.client_quotas)
         registered = image.cluster.brokers.get(self.config.node_id)
         ours = registered is not None and registered.incarnation_id == self._incarnation_id
         if self._caught_up:
@@ -331,7 +340,7 @@ class BrokerServer:
     async def _listen(self) -> None:
         limits = server_limits(self.config)
         memory = RequestMemory(self.config["queued.max.request.bytes"])
-        gate = ConnectionGate(connection_limits(self.config))
+        gate = ConnectionGate(connection_limits(self.config), ip_rate=self.quotas.ip_rate)
         protected = self.config.inter_broker_listener_name
         alone = len(self.config.broker_listeners) == 1
         for listener in self.config.broker_listeners:
@@ -423,6 +432,13 @@ class BrokerServer:
             timeout_ms = 0.0
         driver.request_shutdown(timeout_ms)
         await asyncio.wait([driver.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
+
+
+def _client_quotas(config: NodeConfig) -> ClientQuotas:
+    return ClientQuotas(
+        window_count=config["quota.window.num"],
+        window_ms=config["quota.window.size.seconds"] * 1000.0,
+    )
 
 
 def _log_settings(config: NodeConfig) -> LogManagerSettings:

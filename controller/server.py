@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from controller.apis import (
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_user_scram_credentials,
@@ -73,6 +74,7 @@ SECURITY_PROTOCOL_IDS: Mapping[str, int] = {
 
 CONTROLLER_APIS = (
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_user_scram_credentials,

@@ -26,6 +26,8 @@ from typing import Final
 
 from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
+from broker.quotas import QuotaKind
+from broker.quotas_driver import quota_user
 from broker.replication.fetch_session import FetchPlan, PartitionKey
 from broker.replication.partition import Partition
 from broker.replication.waits import FetchWait
@@ -42,6 +44,9 @@ ZSTD_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
 LEADERS_SINCE: Final = 16
+
+PARTITION_BYTES: Final = 64
+"""What a partition takes in a response besides its records; quotas count it."""
 
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
@@ -101,6 +106,8 @@ class _Fetch:
         "_broker",
         "_broker_epoch",
         "_bytes",
+        "_bytes_max",
+        "_bytes_min",
         "_context",
         "_deadline_ms",
         "_future",
@@ -130,6 +137,9 @@ class _Fetch:
         self._plan = plan
         self._replica_id = replica_id
         self._broker_epoch = broker_epoch
+        self._bytes_max = self._most()
+        # What cannot come is not waited for.
+        self._bytes_min = min(request.min_bytes, max(self._bytes_max, 0))
         self._deadline_ms = 0.0
         self._future: asyncio.Future[Body] | None = None
         self._wait: FetchWait | None = None
@@ -138,6 +148,16 @@ class _Fetch:
         self._reads: list[_Read] = []
         self._bytes = 0
         self._must_answer = False
+
+    def _most(self) -> int:
+        most = min(self._request.max_bytes, self._api.response_bytes_max)
+        quotas, context = self._broker.quotas, self._context
+        if self._replica_id >= 0 or not quotas.active:
+            return most
+        of_quota = quotas.most_at_once(
+            QuotaKind.FETCH, quota_user(context), context.client_id or ""
+        )
+        return most if of_quota is None else min(most, int(of_quota))
 
     def start(self) -> Reply:
         """Reads once; answers or begins to wait."""
@@ -158,7 +178,7 @@ class _Fetch:
 
     @property
     def _enough(self) -> bool:
-        return self._must_answer or self._bytes >= self._request.min_bytes
+        return self._must_answer or self._bytes >= self._bytes_min
 
     # --- data that is probably not in the page cache ------------------------------------------
 
@@ -176,7 +196,7 @@ class _Fetch:
 
         Whether it may be sent is decided by the read that follows, not by what was true before.
         """
-        budget = min(self._request.max_bytes, self._api.response_bytes_max)
+        budget = self._bytes_max
         for key, wanted in self._plan.partitions:
             partition = self._local(key)
             if budget <= 0 or partition is None or not self._is_cold(key, wanted):
@@ -199,7 +219,7 @@ class _Fetch:
 
     def _hold(self) -> None:
         self._reads = []
-        wait = FetchWait(self._request.min_bytes - self._bytes, self._ready)
+        wait = FetchWait(self._bytes_min - self._bytes, self._ready)
         self._wait = wait
         for key, _ in self._plan.partitions:
             partition = self._local(key)
@@ -247,7 +267,7 @@ class _Fetch:
         return replicas.find(topic, index)
 
     def _read_all(self) -> None:
-        limit = min(self._request.max_bytes, self._api.response_bytes_max)
+        limit = self._bytes_max
         reads: list[_Read] = []
         total = 0
         self._must_answer = False
@@ -362,7 +382,31 @@ class _Fetch:
 
     # --- answering ----------------------------------------------------------------------------
 
+    def _throttled(self) -> FetchResponse | None:
+        """An answer without data for a consumer that is over its quota (KIP-219): it may have the
+        data when its time has passed. A session that was to begin does not."""
+        quotas, context = self._broker.quotas, self._context
+        if self._replica_id >= 0 or not quotas.active:
+            return None
+        who = quota_user(context), context.client_id or ""
+        now_ms = self._broker.clock.monotonic_ms()
+        size = self._bytes + PARTITION_BYTES * len(self._reads)
+        wait_ms = round(quotas.record(QuotaKind.FETCH, *who, size, now_ms))
+        if wait_ms <= 0:
+            return None
+        quotas.take_back(QuotaKind.FETCH, *who, size, now_ms)
+        context.connection.mute(wait_ms)
+        plan = self._plan
+        if not plan.incremental and plan.session is not None:
+            self._broker.sessions.forget(plan.session_id)
+            return FetchResponse(throttle_time_ms=wait_ms)
+        return FetchResponse(throttle_time_ms=wait_ms, session_id=plan.session_id)
+
     def _response(self) -> FetchResponse:
+        throttled = self._throttled()
+        if throttled is not None:
+            self._reads = []
+            return throttled
         session, incremental = self._plan.session, self._plan.incremental
         response = FetchResponse(session_id=self._plan.session_id)
         topics = response.responses

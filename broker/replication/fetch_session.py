@@ -200,6 +200,10 @@ class FetchSessionCache(Generic[Request]):
         partitions = [(key, cached.request) for key, cached in session.partitions.items()]
         return FetchPlan(session, True, partitions)
 
+    def forget(self, session_id: int) -> None:
+        """End a session; an unknown one is ignored."""
+        self._sessions.pop(session_id, None)
+
     def _find(
         self, session_id: int, session_epoch: int, uses_topic_ids: bool
     ) -> FetchSession[Request]:

@@ -440,6 +440,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self.principal,
                 self.peer_host,
                 self.listener,
+                len(frame) + 4,
             )
             reply = entry.handler(context, message)
         except (ProtocolError, CloseConnection) as error:

@@ -89,10 +89,14 @@ class Connection(Protocol):
 
     def close(self, reason: str) -> None: ...
 
+    def mute(self, wait_ms: float) -> None:
+        """Do not read the connection for so long; it is closed or served as before then."""
+
 
 @dataclass(slots=True)
 class RequestContext:
-    """Where a request came from. `received_ms` is monotonic."""
+    """Where a request came from. `received_ms` is monotonic; `request_bytes` is the whole frame,
+    0 for a request that did not come in a frame of its own."""
 
     connection: Connection
     api_key: ApiKey
@@ -103,6 +107,7 @@ class RequestContext:
     principal: str
     client_host: str
     listener: str
+    request_bytes: int = 0
 
 
 Body: TypeAlias = ApiMessage | EncodedReply | None

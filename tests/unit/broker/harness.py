@@ -87,6 +87,10 @@ class Peer:
         self.id = peer_id
         self.callbacks: list[Callable[[], None]] = []
         self.closed: str | None = None
+        self.muted_ms: list[float] = []
+
+    def mute(self, wait_ms: float) -> None:
+        self.muted_ms.append(wait_ms)
 
     def add_close_callback(self, fn: Callable[[], None]) -> None:
         self.callbacks.append(fn)

@@ -13,6 +13,7 @@ from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
 from protocol.internal.default_principal_data import DefaultPrincipalData
 from protocol.messages import request_class, response_class
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from protocol.messages.alter_configs import AlterConfigsRequest
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest
@@ -44,6 +45,9 @@ def filled(api: ApiKey) -> Any:
             topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="a", partitions=[0, 1])]
         ),
         ApiKey.DELETE_TOPICS: DeleteTopicsRequest(topic_names=["a"]),
+        ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasRequest(
+            entries=[AlterClientQuotasRequest.EntryData()]
+        ),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest(
             deletions=[AlterUserScramCredentialsRequest.ScramCredentialDeletion(name="a")]
         ),

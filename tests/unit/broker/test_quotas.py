@@ -1,0 +1,119 @@
+"""Which limit counts, who shares it, and how long one waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.quotas import ANSWERS_MAX, RATES_MAX, ClientQuotas, QuotaKind
+
+KIND = QuotaKind.PRODUCE
+KEY = KIND.value
+
+
+def entity(**parts: str | None) -> Any:
+    return tuple(sorted((kind.replace("_", "-"), name) for kind, name in parts.items()))
+
+
+def quotas(*limits: tuple[Any, float], key: str = KEY, **settings: Any) -> ClientQuotas:
+    made = ClientQuotas(**settings)
+    made.replace({place: {key: value} for place, value in limits})
+    return made
+
+
+LEVELS = [
+    (entity(user="u", client_id="c"), ("u", "c")),
+    (entity(user="u", client_id=None), ("u", "c")),
+    (entity(user="u"), ("u", None)),
+    (entity(user=None, client_id="c"), ("u", "c")),
+    (entity(user=None, client_id=None), ("u", "c")),
+    (entity(user=None), ("u", None)),
+    (entity(client_id="c"), (None, "c")),
+    (entity(client_id=None), (None, "c")),
+]
+
+
+@pytest.mark.parametrize("first", range(len(LEVELS)))
+def test_the_most_specific_limit_counts(first: int) -> None:
+    made = quotas(*((place, float(n + 1)) for n, (place, _) in list(enumerate(LEVELS))[first:]))
+    found = made.limit(KIND, "u", "c")
+    assert found == (float(first + 1), LEVELS[first][1])
+
+
+def test_others_have_no_limit() -> None:
+    made = quotas((entity(user="u"), 1.0), (entity(client_id="c"), 2.0))
+    assert made.limit(KIND, "v", "d") is None
+    assert made.limit(QuotaKind.FETCH, "u", "c") is None
+    assert made.record(KIND, "v", "d", 1e12, 0.0) == 0.0
+    assert made.most_at_once(KIND, "v", "d") is None
+    made.take_back(KIND, "v", "d", 1.0, 0.0)
+
+
+def test_a_name_is_not_the_default() -> None:
+    made = quotas((entity(user=None), 1.0))
+    assert made.limit(KIND, "", "") == (1.0, ("", None))
+    made = quotas((entity(user=""), 1.0))
+    assert made.limit(KIND, "u", "") is None
+
+
+def test_clients_of_one_user_share_its_limit() -> None:
+    made = quotas((entity(user="u"), 100.0))
+    assert made.record(KIND, "u", "a", 1_000.0, 0.0) == 0.0
+    assert made.record(KIND, "u", "b", 500.0, 0.0) == pytest.approx(5_000.0)
+    assert made.record(KIND, "u", "a", 0.0, 0.0) == pytest.approx(5_000.0)
+
+
+def test_the_default_is_a_limit_of_each_one() -> None:
+    made = quotas((entity(client_id=None), 100.0))
+    assert made.record(KIND, "u", "a", 1_100.0, 0.0) > 0.0
+    assert made.record(KIND, "u", "b", 1_000.0, 0.0) == 0.0
+    assert made.record(KIND, "other", "a", 0.0, 0.0) > 0.0
+
+
+def test_a_changed_limit_holds_at_once_for_what_was_done() -> None:
+    made = quotas((entity(user="u"), 100.0))
+    assert made.record(KIND, "u", "a", 1_000.0, 0.0) == 0.0
+    made.replace({entity(user="u"): {KEY: 50.0}})
+    assert made.record(KIND, "u", "a", 0.0, 0.0) == pytest.approx(10_000.0)
+    made.replace({})
+    assert not made.active
+    assert made.record(KIND, "u", "a", 1e9, 0.0) == 0.0
+
+
+def test_what_is_taken_back_was_not() -> None:
+    made = quotas((entity(user="u"), 100.0))
+    assert made.record(KIND, "u", "a", 5_000.0, 0.0) > 0.0
+    made.take_back(KIND, "u", "a", 5_000.0, 0.0)
+    assert made.record(KIND, "u", "a", 1_000.0, 0.0) == 0.0
+
+
+def test_what_the_windows_hold() -> None:
+    made = quotas((entity(user="u"), 100.0), window_count=11, window_ms=1_000.0)
+    assert made.most_at_once(KIND, "u", "a") == 1_000.0
+    assert made.record(KIND, "u", "a", 1_000.0, 0.0) == 0.0
+
+
+def test_work_is_paid_back_within_a_window() -> None:
+    made = quotas((entity(user="u"), 1.0), key=QuotaKind.REQUEST.value)
+    assert made.record(QuotaKind.REQUEST, "u", "a", 1e6, 0.0) == 1_000.0
+
+
+def test_addresses() -> None:
+    made = ClientQuotas()
+    assert made.ip_rate("10.0.0.1") is None
+    key = "connection_creation_rate"
+    made.replace({entity(ip="10.0.0.1"): {key: 5.0}, entity(ip=None): {key: 7.0}})
+    assert not made.active
+    assert made.ip_rate("10.0.0.1") == 5.0
+    assert made.ip_rate("10.0.0.2") == 7.0
+    made.replace({entity(ip="10.0.0.1"): {key: 5.0}})
+    assert made.ip_rate("10.0.0.2") is None
+
+
+def test_memory_does_not_grow_with_names() -> None:
+    made = quotas((entity(client_id=None), 1e9))
+    for n in range(RATES_MAX + ANSWERS_MAX):
+        made.record(KIND, "u", f"client-{n}", 1.0, float(n * 10))
+    assert len(made._rates) <= RATES_MAX
+    assert len(made._answers) <= ANSWERS_MAX
