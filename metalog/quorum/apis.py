@@ -180,7 +180,7 @@ class QuorumApis:
     def _is_idle(self, reply: ReplyFetch, request: FetchRequest, response: FetchResponse) -> bool:
         """Nothing to say yet: no error, no records, no news of the high watermark."""
         known = request.topics[0].partitions[0].high_watermark
-        news = (self._node.high_watermark or -1) > known
+        news = (self._node.core.shown_high_watermark or -1) > known
         special = reply.error or reply.diverging is not None or reply.snapshot is not None
         return not special and not news and not response.responses[0].partitions[0].records
 
@@ -193,7 +193,7 @@ class QuorumApis:
             records = node.log.read(reply.fetch_offset, max(1, limit))
         return wire.fetch_response(
             reply,
-            high_watermark=node.high_watermark,
+            high_watermark=node.core.shown_high_watermark,
             log_start_offset=node.log.start_offset,
             records=records,
             leader_endpoint=node.leader_endpoint(),

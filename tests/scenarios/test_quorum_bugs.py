@@ -114,6 +114,22 @@ def test_12619_no_high_watermark_before_the_leaders_own_record_is_committed() ->
     assert m.HighWatermarkAdvanced(4) in fetch(core, KEYS[2], 4, epoch)
 
 
+def test_12619_a_new_leader_does_not_tell_what_it_knew_as_a_follower() -> None:
+    """Others may know a later one; Kafka's followers end when they are told of an earlier."""
+    core = core_of(1, 1, 2, 3, epochs=(1, 1, 1))
+    follow(core, 3, 1)
+    answer(core, 3, 1, 3, high_watermark=2)
+    core.step(m.Tick(), 2001)
+    core.step(m.VoteAnswered(2, 1, None, True, pre_vote=True), 2002)
+    core.step(m.VoteAnswered(2, 2, None, True), 2003)
+    assert core.role is Role.LEADER and core.high_watermark == 2
+    assert core.shown_high_watermark is None
+    append(core, "leader change")
+    core.step(m.Flushed(4), 2004)
+    core.step(m.FetchAsked(1, KEYS[2], 2, 4, 2), 2005)
+    assert core.shown_high_watermark == 4
+
+
 def test_17067_only_a_prospective_with_a_majority_becomes_a_candidate() -> None:
     core = core_of(1, 1, 2, 3)
     core.step(m.Tick(), 1000)

@@ -115,6 +115,15 @@ class Replica:
         return isinstance(self._state, Leading)
 
     @property
+    def shown_high_watermark(self) -> int | None:
+        """What a leader may tell: its own, once its first record is committed (M9). What it knew
+        as a follower may be behind what other followers know."""
+        state, mark = self._state, self.high_watermark
+        if isinstance(state, Leading) and mark is not None and mark > state.epoch_start_offset:
+            return mark
+        return None
+
+    @property
     def replicas(self) -> dict[ReplicaKey, Progress]:
         """The leader's view of the others; empty when this node does not lead."""
         return self._state.replicas if isinstance(self._state, Leading) else {}
