@@ -6,8 +6,8 @@ are closed when the budget is spent, and a file that worker threads are using is
 
 Flushes are a group commit. While one batch of fdatasync calls runs in the flush thread, everyone
 who asks is collected; when it ends, all of them go in one next batch, each file once. A large batch
-(a stop with thousands of partitions) is shared by several threads, whose calls the file system joins
-into few writes of its own, and goes in portions that leave the budget of descriptors intact.
+(a stop with thousands of partitions) is shared by several threads, whose calls the file system
+joins into few writes of its own, and goes in portions that leave the budget of descriptors intact.
 """
 
 from __future__ import annotations
