@@ -133,6 +133,7 @@ class BrokerServer:
             on_storage_failure=self._storage_failed,
         )
         self.quotas = _client_quotas(config)
+        self._gate = ConnectionGate(connection_limits(config), ip_rate=self.quotas.ip_rate)
         self.context: BrokerContext | None = None
         self._enforcer: QuotaEnforcer | None = None
         self.coordinator: GroupCoordinator | None = None
@@ -300,7 +301,12 @@ class BrokerServer:
         self.metadata.publish(delta, image)
         if self.coordinator is not None and (gone := delta.deleted_topics):
             self.coordinator.topics_deleted({topic.name: topic.id for topic in gone})
+        node = self.settings.effective_node
         changed = self.settings.publish(delta, image)
+        if self.settings.effective_node is not node:
+            self._gate.set_limits(
+                connection_limits(self.settings.effective_node), self._clock.monotonic_ms()
+            )
         if self._enforcer is not None and image.client_quotas is not delta.before.client_quotas:
             self._enforcer.publish(image.client_quotas)
         registered = image.cluster.brokers.get(self.config.node_id)
@@ -340,7 +346,7 @@ class BrokerServer:
     async def _listen(self) -> None:
         limits = server_limits(self.config)
         memory = RequestMemory(self.config["queued.max.request.bytes"])
-        gate = ConnectionGate(connection_limits(self.config), ip_rate=self.quotas.ip_rate)
+        gate = self._gate
         protected = self.config.inter_broker_listener_name
         alone = len(self.config.broker_listeners) == 1
         for listener in self.config.broker_listeners:

@@ -124,6 +124,11 @@ class ConnectionGate:
         """A listener is opened: with more than one, the protected one is protected."""
         self._per_listener.setdefault(listener, 0)
 
+    def set_limits(self, limits: ConnectionLimits, now_ms: float) -> None:
+        """Hold connections to other limits from now on; none that is served is closed for it."""
+        self.limits = limits
+        self.pump(now_ms)
+
     # --- coming and going -----------------------------------------------------------------------
 
     def enter(self, guest: Guest, now_ms: float) -> str | None:

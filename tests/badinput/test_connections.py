@@ -5,6 +5,7 @@ First the listeners of a trivial server, whose inside can be looked at; then who
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from contextlib import AsyncExitStack
@@ -14,13 +15,17 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchRequest
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.metadata import MetadataRequest
 from protocol.transport.admission import ConnectionGate, ConnectionLimits
+from protocol.transport.client import Connection
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from tests.badinput.batches import batch, record
 from tests.badinput.peer import Target
 from tests.support.nodes import KraftboxNode
+from tests.unit.kraftbox.memory_node import running_node
 from tests.unit.protocol.sockets import (
     Echo,
     RawClient,
@@ -283,3 +288,33 @@ def test_b46_requests_behind_one_that_waits(target: Target, requests: int) -> No
         behind = [peer.ask_raw(ApiKey.METADATA, 1, bytes(4)) for _ in range(requests)]
         assert peer.answer(ApiKey.FETCH, 12)[0] == first
         assert [peer.answer(ApiKey.METADATA, 1)[0] for _ in behind] == behind
+
+
+async def test_b44_limits_may_be_changed_while_the_node_runs() -> None:
+    async with running_node() as node:
+        port = node.bound_port("PLAINTEXT")
+        first = await Connection.connect("127.0.0.1", port, "test", 5_000)
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    resource_type=4,
+                    resource_name="",
+                    configs=[
+                        IncrementalAlterConfigsRequest.AlterableConfig(
+                            name="max.connections.per.ip", config_operation=0, value="1"
+                        )
+                    ],
+                )
+            ]
+        )
+        answer = await first.request(request)
+        assert answer.responses[0].error_code == 0
+        async with asyncio.timeout(10.0):
+            while True:
+                try:
+                    other = await Connection.connect("127.0.0.1", port, "test", 5_000)
+                except OSError:
+                    break
+                await other.close()
+        await first.request(MetadataRequest(topics=[]))
+        await first.close()

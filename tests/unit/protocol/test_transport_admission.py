@@ -73,6 +73,19 @@ def test_over_the_limit_new_ones_wait_in_order() -> None:
     assert house.gate.waiting == 0
 
 
+def test_limits_may_change() -> None:
+    house = House(connections_max=1)
+    first, second = house.come(), house.come()
+    house.gate.set_limits(ConnectionLimits(connections_max=2), 0.0)
+    assert second.served
+    house.gate.set_limits(ConnectionLimits(connections_max=1), 0.0)
+    third = house.come()
+    house.go(first)
+    assert not third.served
+    house.go(second)
+    assert third.served
+
+
 def test_who_waits_may_leave() -> None:
     house = House(connections_max=1)
     first, second, third = (house.come() for _ in range(3))
