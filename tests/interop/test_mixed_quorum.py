@@ -1,0 +1,131 @@
+"""Apache Kafka's controllers and ours in one quorum: elections and replication work both ways."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from metalog.image.features import FEATURES
+from metalog.supported import SUPPORTED_FEATURES
+from protocol.batch.header import iter_batches
+from tests.kafka_jars import kafka_libs
+from tests.support.nodes import ApacheKafkaNode
+from tests.support.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster, until
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(kafka_libs() is None, reason="needs a JRE and Apache Kafka's jars"),
+]
+
+
+class KafkaController:
+    """A Kafka controller in the place of one of ours."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self.place = node
+        settings = {k: v for k, v in node.properties().items() if not k.startswith("kraftbox.")}
+        self.node = ApacheKafkaNode(node.directory, settings, heap="256m")
+        self.running = False
+
+    def start(self) -> None:
+        self.node.start(ready_line="Kafka Server started")
+        self.running = True
+
+    def stop(self) -> None:
+        self.node.stop()
+        self.running = False
+
+
+@contextlib.contextmanager
+def mixed(
+    directory: Path, kafka_ids: tuple[int, ...]
+) -> Iterator[tuple[ProcessCluster, dict[int, KafkaController]]]:
+    """Controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours."""
+    with ProcessCluster(directory, brokers=1) as cluster:
+        theirs = {i: KafkaController(cluster.nodes[i]) for i in kafka_ids}
+        try:
+            for node in cluster.nodes.values():
+                if node.id in theirs:
+                    theirs[node.id].node.format(CLUSTER_ID, *features())
+                else:
+                    node.format()
+            for node in cluster.nodes.values():
+                theirs[node.id].start() if node.id in theirs else node.start()
+            broker = cluster.brokers[0]
+            until("the broker", lambda: "to RUNNING" in broker.log_text, 60)
+            yield cluster, theirs
+        finally:
+            for one in theirs.values():
+                one.stop()
+
+
+def features() -> list[str]:
+    """What our brokers support and Kafka's formatting would set higher."""
+    arguments = []
+    for name, levels in sorted(SUPPORTED_FEATURES.items()):
+        if name not in ("metadata.version", "kraft.version"):
+            arguments += ["--feature", f"{name}={levels.max_level}"]
+    missing = {f.name for f in FEATURES} - set(SUPPORTED_FEATURES) - {"kraft.version"}
+    for name in sorted(missing):
+        arguments += ["--feature", f"{name}=0"]
+    return arguments
+
+
+def leader_id(cluster: ProcessCluster) -> int:
+    def look() -> int | None:
+        for node in cluster.controllers:
+            told = cluster.describe(node)
+            if told is not None and not told.error_code and told.leader_id == node.id:
+                return node.id
+        return None
+
+    return until("a leader", look, 60)
+
+
+def create(cluster: ProcessCluster, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+
+
+def batches(node: NodeProcess) -> dict[int, bytes]:
+    data = b"".join(path.read_bytes() for path in sorted(node.metadata_dir.glob("*.log")))
+    return {h.base_offset: data[at : at + h.size_bytes] for h, at in iter_batches(data)}
+
+
+@pytest.mark.parametrize("kafka_ids", [(3,), (2, 3)], ids=["one of theirs", "two of theirs"])
+def test_mixed_quorum(tmp_path: Path, kafka_ids: tuple[int, ...]) -> None:
+    """Every controller but one's own is lost in turn; leaders of both kinds accept creations."""
+    leaders = set()
+    with mixed(tmp_path, kafka_ids) as (cluster, theirs):
+        for number in range(4):
+            leader = leader_id(cluster)
+            leaders.add(leader in theirs)
+            create(cluster, f"topic-{number}")
+            if leader in theirs:
+                theirs[leader].stop()
+                leader_id(cluster)
+                create(cluster, f"without-{number}")
+                theirs[leader].start()
+            else:
+                cluster.nodes[leader].stop()
+                leader_id(cluster)
+                create(cluster, f"without-{number}")
+                cluster.nodes[leader].start()
+        told = cluster.describe(cluster.nodes[leader_id(cluster)])
+        assert told is not None
+        mark = told.high_watermark
+
+        def level() -> bool:
+            now = cluster.describe(cluster.nodes[leader_id(cluster)])
+            return now is not None and all(v.log_end_offset >= mark for v in now.current_voters)
+
+        until("everybody to have everything", level, 60)
+        logs = [batches(node) for node in cluster.controllers]
+    for offset in [base for base in logs[0] if base < mark]:
+        assert len({log[offset] for log in logs}) == 1, f"the logs differ at {offset}"
+    assert leaders
