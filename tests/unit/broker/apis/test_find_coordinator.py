@@ -20,6 +20,7 @@ from protocol.codec import encode
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.transport.dispatch import HandlerTable
+from runtime import log
 from runtime.clock import ManualClock
 from runtime.tasks import Supervisor
 from tests.unit.broker.coordinators.test_driver import PARTITIONS, FakeLog
@@ -149,9 +150,13 @@ async def test_other_kinds_are_invalid(key_type: int) -> None:
     assert response.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_one_log_line_per_transactional_id(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_one_log_line_per_transactional_id() -> None:
+    written: list[bytes] = []
+    log.configure(write=written.append)
     api = Api()
-    for _ in range(5):
-        await api.ask(4, "t1", "t2", key_type=KeyType.TRANSACTION)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "transactional" in line]
-    assert len(lines) == 2
+    try:
+        for _ in range(5):
+            await api.ask(4, "t1", "t2", key_type=KeyType.TRANSACTION)
+    finally:
+        log.configure()
+    assert len([line for line in written if b"transactional" in line]) == 2
