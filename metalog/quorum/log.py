@@ -131,6 +131,9 @@ class MetadataLog:
         opened._reload_voters()
         log.update_high_watermark(latest.offset)
         log.flush_blocking()
+        # A process that was killed may have left names that are not durable: a vote among them,
+        # which must not be lost once it has been acted upon.
+        files.fsync_dir(directory)
         return opened
 
     def close(self) -> None:

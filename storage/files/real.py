@@ -56,10 +56,11 @@ class RealFile:
         self._used = files.used
         self._fd = -1
         self._pins = 0
-        self._dirty = False
         self._closing = False
         self._failure: OSError | None = None
         self._fresh = create and not os.path.exists(path)
+        # What is there already may be in the page cache alone, left by a process that was killed.
+        self._dirty = not self._fresh
         self._size = 0
         self._size = os.fstat(self.descriptor(create)).st_size
 

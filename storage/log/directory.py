@@ -135,6 +135,8 @@ def check_meta(
             f"{directory} belongs to cluster {meta.cluster_id}, this node to {cluster_id}: "
             f"its {META_PROPERTIES} says so"
         )
+    # Its writer may have been killed before the name was durable, and it is believed from now on.
+    files.fsync_dir(directory)
     return meta
 
 

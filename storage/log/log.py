@@ -695,6 +695,7 @@ class Log:
         self.files.fsync_dir(self.directory)
         now_ms = self._clock.now_ms()
         self.segments.begin(offset, self.config, now_ms)
+        self.files.fsync_dir(self.directory)  # the new segment's name tells where the log starts
         self.log_end_offset = self.recovery_point = offset
         self.epochs.clear()
         for epoch, start in epoch_entries:

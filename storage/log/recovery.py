@@ -121,6 +121,9 @@ def load_log(request: LoadRequest) -> LoadedLog:
         end = start
     if not segments:
         segments.append(Segment.create(files, directory, end, request.config, request.now_ms))
+        if end:
+            # Its name tells where the log starts, and soon no checkpoint will.
+            files.fsync_dir(directory)
     epochs = _load_epochs(request, segments, report, transitions)
     # In an empty log the epoch that is to begin at its end is all that is known of its history.
     epochs.truncate_from_end(end + 1 if end == start else end)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from protocol.ids import DirectoryId, uuid_to_text
-from storage.files import MemoryFiles
+from storage.files import LossyFiles, MemoryFiles
 from storage.log import directory as folders
-from storage.log.directory import Folder, MetaProperties
+from storage.log.directory import Folder, MetaProperties, check_meta, write_meta
 from storage.log.errors import BadLogDirectory
 
 DIRECTORY_ID = DirectoryId(bytes(range(16)))
@@ -130,3 +130,22 @@ def test_retired_names_fit_and_are_recognised():
         name = folders.retired_name(topic, 2**31 - 1, b"\xab" * 16, "-delete")
         assert len(name) <= 255
         assert folders.parse_folder(name).suffix == "-delete"
+
+
+def test_an_identity_that_was_believed_survives_a_power_cut():
+    """Whoever wrote it was killed before its name was durable."""
+    backing = MemoryFiles()
+    backing.mkdirs("/data")
+
+    def killed(kind: str, path: str) -> None:
+        if kind == "fsync_dir":
+            raise OSError("killed")
+
+    files = LossyFiles(backing, on_op=killed)
+    meta = MetaProperties(cluster_id="4L6g3nShT-eMCtK--X86sw", node_id=1, directory_id=None)
+    with pytest.raises(OSError, match="killed"):
+        write_meta(files, "/data", meta)
+    files.on_op = None
+    assert check_meta(files, "/data", node_id=1) == meta
+    files.crash()
+    assert check_meta(LossyFiles(backing), "/data", node_id=1) == meta

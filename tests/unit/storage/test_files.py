@@ -567,3 +567,21 @@ async def test_a_flush_can_take_time(backing):
     gate.set()
     await flushing
     assert backing.read("/d/a") == b"1"
+
+
+async def test_a_file_that_another_process_left_is_flushed_once(tmp_path, monkeypatch):
+    """The one that wrote it may have been killed: its bytes are in the page cache alone."""
+    path = tmp_path / "a"
+    path.write_bytes(b"left behind")
+    synced: list[int] = []
+    monkeypatch.setattr(real_module, "_fdatasync", synced.append)
+    files = RealFiles()
+    try:
+        file = files.open(str(path))
+        await files.flush([file])
+        assert len(synced) == 1
+        await files.flush([file])
+        files.fsync(file)
+        assert len(synced) == 1
+    finally:
+        files.close()

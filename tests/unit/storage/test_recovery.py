@@ -7,7 +7,7 @@ import pytest
 from protocol.batch.control import build_end_txn_marker
 from protocol.batch.header import HEADER_BYTES
 from protocol.batch.records import Producer
-from storage.files import MemoryFiles
+from storage.files import LossyFiles, MemoryFiles
 from storage.log.epochs import EpochEntry
 from storage.log.errors import CorruptLog
 from storage.log.log import Origin
@@ -390,3 +390,23 @@ def test_a_log_that_ends_below_its_start_begins_anew():
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
     assert [segment.base_offset for segment in log.segments] == [50]
     assert append(log, batch(), 3)[0] == 50
+
+
+def test_a_log_that_begins_anew_at_its_start_still_does_after_a_power_cut():
+    """Its first segment's name then tells the start, and the checkpoint no longer has to."""
+    backing = MemoryFiles()
+    files = LossyFiles(backing)
+    log = make_log(files, log_start_offset=40)
+    assert (log.log_start_offset, log.log_end_offset) == (40, 40)
+    files.crash()
+    again = make_log(LossyFiles(backing))
+    assert (again.log_start_offset, again.log_end_offset) == (40, 40)
+
+
+def test_a_log_emptied_to_an_offset_is_at_it_after_a_power_cut():
+    backing = MemoryFiles()
+    files = LossyFiles(backing)
+    make_log(files).truncate_fully_and_start_at(40)
+    files.crash()
+    again = make_log(LossyFiles(backing))
+    assert (again.log_start_offset, again.log_end_offset) == (40, 40)

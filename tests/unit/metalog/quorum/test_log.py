@@ -12,7 +12,7 @@ from metalog.quorum.batches import (
     read_batches,
     voters_record,
 )
-from metalog.quorum.core.messages import OffsetAndEpoch
+from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
 from metalog.quorum.snapshots import snapshot_name, snapshot_parts, write_snapshot
@@ -21,7 +21,7 @@ from protocol.ids import METADATA_TOPIC_ID
 from protocol.metadata import NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
-from storage.files import MemoryFiles
+from storage.files import LossyFiles, MemoryFiles
 
 FOLDER = f"/data/{DIRECTORY_NAME}"
 SMALL = MetadataLogConfig(segment_bytes=1024, retention_bytes=2000, retention_ms=-1)
@@ -230,3 +230,26 @@ def test_parts_of_snapshots() -> None:
     assert size == len(whole)
     assert log.read_snapshot(snapshot_id, 10, 20) == whole[10:30]
     assert log.snapshot_size(OffsetAndEpoch(3, 1)) is None
+
+
+def test_a_vote_that_was_read_survives_a_power_cut() -> None:
+    """It was written by a process that was killed before the name was durable. Acting on it and
+    then losing it would allow a second vote in the same epoch."""
+    backing = MemoryFiles()
+    backing.mkdirs("/data")
+    files = LossyFiles(backing)
+    log = MetadataLog.open(files, "/data", ManualClock(), SMALL, STATIC)
+    state = QuorumState(epoch=5, voted=ReplicaKey(2))
+
+    def killed(kind: str, path: str) -> None:
+        if kind == "fsync_dir":
+            raise OSError("killed")
+
+    files.on_op = killed
+    with pytest.raises(OSError, match="killed"):
+        files.write_atomic(log.state_path, log.encode_state(state))
+    files.on_op = None
+    assert MetadataLog.open(files, "/data", ManualClock(), SMALL, STATIC).read_state() == state
+    files.crash()
+    again = MetadataLog.open(LossyFiles(backing), "/data", ManualClock(), SMALL, STATIC)
+    assert again.read_state() == state
