@@ -3,7 +3,8 @@
     python -m bench.blast BOOTSTRAP TOPIC [--batch-bytes 65536] [--connections 4] [--seconds 5]
 
 Each connection keeps `--in-flight` requests under way; a reply is counted by its length prefix and
-its error code is looked at in the first one only. Prints JSON: MB/s of record batches, requests/s.
+its error code is looked at in the first one only. Prints JSON: MB/s of record batches, requests/s,
+and with `--pid` the CPU that process used meanwhile, per GB and per request.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from typing import Any
 
 import uvloop
 
+from bench.nodes import cpu_seconds
 from protocol.api_keys import ApiKey
+from protocol.batch.header import HEADER_BYTES
 from protocol.batch.records import Record, build_batch
 from protocol.codec import decode, encode
 from protocol.headers import RequestHeader, encode_request_header
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 
 VERSION = 11
+RECORD_BYTES = 1024
+RECORD_OVERHEAD_BYTES = 9
 _CORRELATION_AT = 8  # size, api key, api version
 
 
@@ -80,12 +85,10 @@ def check(reply: bytes) -> None:
 
 
 def request_frame(topic: str, partition: int, batch_bytes: int, acks: int) -> bytes:
-    """One whole Produce frame with a batch of about `batch_bytes`."""
-    value = bytes(max(1, min(1024, batch_bytes) - 70))
-    count = max(1, batch_bytes // 1024)
-    now_ms = int(time.time() * 1000)
-    records = [Record(offset=i, timestamp=now_ms, key=None, value=value) for i in range(count)]
-    data = ProduceRequest.PartitionProduceData(index=partition, records=build_batch(records))
+    """One whole Produce frame with a batch of about `batch_bytes`: records of 1 KB, or one
+    smaller one."""
+    batch = record_batch(batch_bytes)
+    data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
     request = ProduceRequest(
         acks=acks,
         timeout_ms=30_000,
@@ -94,6 +97,17 @@ def request_frame(topic: str, partition: int, batch_bytes: int, acks: int) -> by
     header = RequestHeader(ApiKey.PRODUCE, VERSION, 0, "blast")
     body = encode_request_header(header) + encode(request, VERSION)
     return struct.pack(">i", len(body)) + body
+
+
+def record_batch(batch_bytes: int) -> bytes:
+    """See `request_frame`."""
+    room = max(RECORD_OVERHEAD_BYTES + 1, batch_bytes - HEADER_BYTES)
+    value = bytes(min(RECORD_BYTES, room) - RECORD_OVERHEAD_BYTES)
+    count = max(1, room // RECORD_BYTES)
+    now_ms = int(time.time() * 1000)
+    return build_batch(
+        [Record(offset=i, timestamp=now_ms, key=None, value=value) for i in range(count)]
+    )
 
 
 async def blast(options: argparse.Namespace) -> dict[str, float]:
@@ -110,15 +124,20 @@ async def blast(options: argparse.Namespace) -> dict[str, float]:
         connections.append(protocol)
     await asyncio.sleep(options.warm_up)
     begin, before = time.monotonic(), sum(c.replies for c in connections)
+    cpu_before = cpu_seconds(options.pid) if options.pid else 0.0
     await asyncio.wait([c.lost for c in connections], timeout=options.seconds)
     replies = sum(c.replies for c in connections) - before
+    cpu_s = cpu_seconds(options.pid) - cpu_before if options.pid else 0.0
     took_s = time.monotonic() - begin
     for connection in connections:
         connection.stopping = True
         connection._transport.abort()
+    sent_bytes = replies * len(record_batch(options.batch_bytes))
     return {
-        "mb_per_s": replies * options.batch_bytes / 1e6 / took_s,
+        "mb_per_s": sent_bytes / 1e6 / took_s,
         "requests_per_s": replies / took_s,
+        "cpu_s_per_gb": cpu_s / (sent_bytes / 1e9),
+        "cpu_us_per_request": cpu_s / replies * 1e6,
     }
 
 
@@ -134,6 +153,7 @@ def main() -> None:
     parser.add_argument("--acks", type=int, default=-1)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--warm-up", type=float, default=1)
+    parser.add_argument("--pid", type=int, default=0, help="the broker's process")
     uvloop.install()
     print(json.dumps(asyncio.run(blast(parser.parse_args()))))
 

@@ -1,258 +1,313 @@
 """One node beside one Apache Kafka node, in one run: `make bench`.
 
+    python -m bench.single_node [--quick] [--markdown docs/benchmarks.md] [--json FILE]
+
 Both serve the same commands in turn, so that a shared machine's drift hits both; what counts is
 the ratio. The JVM is warmed with 1 GB before anything of it is counted. Nothing here passes or
-fails.
+fails. Progress goes to standard error, the table to standard output; `--markdown` puts it between
+the marks in that file.
 
-Prints a Markdown table (for docs/benchmarks.md) and, with --json FILE, the raw figures.
+The rows: start, memory, idle CPU; one producer (kafka-producer-perf-test, librdkafka) and ten (one
+JVM), acks 1 and all, records of 1 KB and 100 B; reading a topic from its start with a cold page
+cache; one producer at half of what both nodes reach, with a consumer at the tail; a load that no
+client limits, in 64 KB batches and in one-record requests; and our node again with
+`kraftbox.produce.validate.records=true`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.nodes import ApacheKafkaNode, KraftboxNode, free_port, kafka_class_path
+from bench.clients import (
+    Figures,
+    Java,
+    blast,
+    consume,
+    create_topic,
+    produce,
+    produce_librdkafka,
+)
+from bench.nodes import (
+    Kafka,
+    Kraftbox,
+    Node,
+    cpu_seconds,
+    keep_bytecode,
+    make_cold,
+    resident_mb,
+)
 
-CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-IDLE_SECONDS = 15
-_PRODUCED = re.compile(
-    r"(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\).* (\d+) ms 99th,"
+KRAFTBOX, KAFKA, VALIDATING = "kraftbox", "kafka", "validating"
+SIZES = ((1024, "1 KB"), (100, "100 B"))
+# Blasts: what it is called and the arguments of `bench.blast`.
+BLASTS = (
+    ("64 KB batches, 4 connections", ("--connections", "4", "--partitions", "4")),
+    ("64 KB batches, 1 connection", ("--connections", "1")),
+    ("one record of 100 B, 1 connection", ("--batch-bytes", "170", "--connections", "1")),
+    (
+        "one record of 100 B, 10 connections",
+        ("--batch-bytes", "170", "--connections", "10", "--partitions", "10"),
+    ),
+)
+ONE_RECORD = "one record"
+IN_FLIGHT = ("--in-flight", "5")
+UNITS = {
+    "mb_per_s": "MB/s",
+    "tail_mb_per_s": "read at the tail, MB/s",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "tail_p99_ms": "written to read, p99 ms",
+    "cpu_s_per_gb": "broker CPU s/GB",
+    "requests_per_s": "requests/s",
+    "cpu_us_per_request": "broker CPU µs/request",
+    "s": "s",
+    "mb": "MiB",
+    "percent": "% of a core",
+}
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is done."""
+
+    rounds: int = 3
+    starts: int = 5
+    idle_s: float = 15
+    warm_records: int = 1_000_000
+    records: int = 600_000
+    seconds: int = 10
+    rate_seconds: int = 20
+    blast_s: float = 4
+
+
+QUICK = Scale(
+    rounds=1,
+    starts=1,
+    idle_s=3,
+    warm_records=50_000,
+    records=50_000,
+    seconds=3,
+    rate_seconds=3,
+    blast_s=1,
 )
 
 
-@dataclass
-class Figures:
-    """What was measured of one node; lists hold one value a repetition."""
+class Results:
+    """Figures by row and node; each repetition adds one value."""
 
-    ready_s: list[float] = field(default_factory=list)
-    resident_mb_fresh: float = 0.0
-    resident_mb_after: float = 0.0
-    idle_core_percent: float = 0.0
-    produce: dict[str, list[dict[str, float]]] = field(default_factory=dict)
-    consume: dict[str, list[float]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], dict[str, list[float]]] = {}
 
+    def add(self, row: str, node: str, figures: Figures, *units: str) -> None:
+        """Note these figures, or all of them."""
+        for unit in units or figures:
+            values = self.rows.setdefault((row, unit), {}).setdefault(node, [])
+            values.append(round(figures[unit], 3))
 
-def cpu_seconds(pid: int) -> float:
-    """User and system seconds that the process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_mb(pid: int) -> float:
-    """Resident set in MiB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise ProcessLookupError(pid)
+    def median(self, row: str, unit: str, node: str) -> float | None:
+        """What a row says of one node."""
+        values = self.rows.get((row, unit), {}).get(node)
+        return statistics.median(values) if values else None
 
 
-class Kraftbox:
-    """Our node under measurement."""
+class Run:
+    """One comparison from the first start to the last stop."""
 
-    name = "kraftbox"
+    def __init__(self, place: Path, scale: Scale) -> None:
+        self.place = place
+        self.scale = scale
+        self.java = Java(place)
+        self.results = Results()
 
-    def __init__(self, place: Path) -> None:
-        self.node = KraftboxNode(place / "kraftbox")
-
-    def start(self) -> float:
-        """Start; returns seconds from the command to ready."""
-        begin = time.monotonic()
-        self.node.start()
-        return time.monotonic() - begin
-
-    def stop(self) -> None:
-        self.node.stop()
-
-    @property
-    def bootstrap(self) -> str:
-        return self.node.bootstrap
-
-    @property
-    def pid(self) -> int:
-        return self.node.pid
-
-
-class Kafka:
-    """Apache Kafka 4.3.1, one combined node with the settings that `kraftbox up` makes."""
-
-    name = "kafka"
-
-    def __init__(self, place: Path, port: int) -> None:
-        self.bootstrap = f"127.0.0.1:{port}"
-        controller = port + 1
-        self.node = ApacheKafkaNode(
-            place / "kafka",
-            {
-                "process.roles": "broker,controller",
-                "node.id": "1",
-                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-                "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
-                "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-                "controller.listener.names": "CONTROLLER",
-                "log.dirs": str(place / "kafka" / "data"),
-                "offsets.topic.replication.factor": "1",
-                "transaction.state.log.replication.factor": "1",
-                "transaction.state.log.min.isr": "1",
-                "share.coordinator.state.topic.replication.factor": "1",
-                "share.coordinator.state.topic.min.isr": "1",
-                "group.initial.rebalance.delay.ms": "0",
-            },
-            heap="1g",
-        )
-        self.node.format(CLUSTER_ID)
-
-    def start(self) -> float:
-        begin = time.monotonic()
-        self.node.start()
-        return time.monotonic() - begin
-
-    def stop(self) -> None:
-        self.node.stop()
-
-    @property
-    def pid(self) -> int:
-        return self.node.pid
-
-
-Node = Kraftbox | Kafka
-
-
-def java(*arguments: str) -> str:
-    """Run one of Kafka's tools; returns what it printed."""
-    command = ["java", "-Xmx512m", "-cp", kafka_class_path(), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stdout + done.stderr)
-    return done.stdout
-
-
-def produce(
-    node: Node, topic: str, records: int, size_bytes: int, acks: str, throughput: int = -1
-) -> dict[str, float]:
-    """kafka-producer-perf-test; returns MB/s, p99 and the broker's CPU seconds per GB."""
-    before = cpu_seconds(node.pid)
-    output = java(
-        "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", topic, "--num-records", str(records), "--record-size", str(size_bytes)),
-        *("--throughput", str(throughput), "--bootstrap-server", node.bootstrap),
-        *("--command-property", f"acks={acks}", "batch.size=65536", "linger.ms=5"),
-    )
-    found = _PRODUCED.findall(output)
-    if not found:
-        raise RuntimeError(output)
-    cpu = cpu_seconds(node.pid) - before
-    return {
-        "mb_per_s": float(found[-1][2]),
-        "p99_ms": float(found[-1][3]),
-        "cpu_s_per_gb": cpu / (records * size_bytes / 1e9),
-    }
-
-
-def produce_librdkafka(node: Node, topic: str, records: int, size_bytes: int) -> dict[str, float]:
-    """The same through confluent-kafka, in a process of its own."""
-    before = cpu_seconds(node.pid)
-    script = Path(__file__).with_name("librdkafka_producer.py")
-    command = [sys.executable, str(script), node.bootstrap, topic, str(records), str(size_bytes)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
-    figures: dict[str, float] = json.loads(done.stdout)
-    cpu = cpu_seconds(node.pid) - before
-    figures["cpu_s_per_gb"] = cpu / (records * size_bytes / 1e9)
-    return figures
-
-
-def consume(node: Node, topic: str, records: int) -> float:
-    """kafka-consumer-perf-test; returns MB/s while fetching."""
-    output = java(
-        "org.apache.kafka.tools.ConsumerPerformance",
-        *("--topic", topic, "--num-records", str(records), "--bootstrap-server", node.bootstrap),
-    )
-    return float(output.strip().splitlines()[-1].split(",")[8])
-
-
-def measure(nodes: list[Node], megabytes: int, rounds: int) -> dict[str, Figures]:
-    """All figures of both nodes, taken in turn."""
-    results = {node.name: Figures() for node in nodes}
-    for _ in range(3):
-        for node in nodes:
-            results[node.name].ready_s.append(node.start())
-            node.stop()
-    for node in nodes:
-        node.start()
-    time.sleep(3)
-    for node in nodes:
-        results[node.name].resident_mb_fresh = resident_mb(node.pid)
-        before = cpu_seconds(node.pid)
-        time.sleep(IDLE_SECONDS)
-        used = cpu_seconds(node.pid) - before
-        results[node.name].idle_core_percent = 100 * used / IDLE_SECONDS
-    for node in nodes:
-        say(f"warming {node.name} with 1 GB")
-        produce(node, "warm", 1_000_000, 1024, "all")
-    for number in range(rounds):
-        for size_bytes in (1024, 100):
-            # 100 B records cost the clients, not the broker: fewer bytes, same time.
-            records = megabytes * 1_000_000 // (1024 if size_bytes == 1024 else 500)
+    def compare(self) -> None:
+        """Everything that both nodes do."""
+        keep_bytecode(self.place)
+        nodes: list[Node] = [Kraftbox(self.place / KRAFTBOX), Kafka(self.place / KAFKA)]
+        try:
+            self._at_rest(nodes)
             for node in nodes:
-                _round(node, results[node.name], f"r{number}-{size_bytes}", records, size_bytes)
-    for node in nodes:
-        results[node.name].resident_mb_after = resident_mb(node.pid)
-        node.stop()
-    return results
+                say(f"warming {node.name}")
+                produce(node, "warm", self.scale.warm_records, 1024, "all")
+            for number in range(self.scale.rounds):
+                for size_bytes, text in SIZES:
+                    self._in_turn(nodes, lambda node: self._clients(node, number, size_bytes, text))  # noqa: B023
+                self._blasts(nodes, number)
+            self._half_rate(nodes)
+            for node in nodes:
+                self._note("after all of it, resident", node, {"mb": resident_mb(node.pid)})
+        finally:
+            for node in nodes:
+                node.stop()
+        self._cost_of_walking()
+
+    def _note(self, row: str, node: Node | str, figures: Figures, *units: str) -> None:
+        self.results.add(row, node if isinstance(node, str) else node.name, figures, *units)
+
+    def _in_turn(self, nodes: list[Node], step: Callable[[Node], None]) -> None:
+        for node in nodes:
+            step(node)
+
+    # --- the rows ---------------------------------------------------------------------------------
+
+    def _at_rest(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            node.start()
+            node.stop()
+        for _ in range(self.scale.starts):
+            for node in nodes:
+                self._note("start to ready", node, {"s": node.start()})
+                node.stop()
+        for node in nodes:
+            node.start()
+        time.sleep(min(3.0, self.scale.idle_s))
+        for node in nodes:
+            self._note("idle, resident", node, {"mb": resident_mb(node.pid)})
+            before = cpu_seconds(node.pid)
+            time.sleep(self.scale.idle_s)
+            used = cpu_seconds(node.pid) - before
+            self._note("idle", node, {"percent": 100 * used / self.scale.idle_s})
+
+    def _clients(self, node: Node, number: int, size_bytes: int, text: str) -> None:
+        say(f"{node.name}: records of {text}, round {number + 1}")
+        # Small records cost the clients, not the broker: fewer bytes, about the same time.
+        records = self.scale.records if size_bytes == 1024 else 2 * self.scale.records
+        for acks in ("all", "1"):
+            topic = f"one-{acks}-{size_bytes}-{number}"
+            made = produce(node, topic, records, size_bytes, acks)
+            self._note(f"1 producer, acks={acks}, {text}", node, made)
+            if self.java.has_load:
+                made = self.java.load(
+                    node,
+                    f"ten-{acks}-{size_bytes}-{number}",
+                    producers=10,
+                    size_bytes=size_bytes,
+                    acks=acks,
+                    seconds=self.scale.seconds,
+                )
+                row = f"10 producers, acks={acks}, {text}"
+                self._note(row, node, made, "mb_per_s", "p99_ms", "cpu_s_per_gb")
+        made = produce_librdkafka(node, f"rd-{size_bytes}-{number}", records, size_bytes)
+        self._note(f"librdkafka, acks=all, {text}", node, made)
+        topic = f"one-all-{size_bytes}-{number}"
+        make_cold(node, topic)
+        self._note(f"consume cold, {text}", node, consume(node, topic, records, size_bytes))
+
+    def _blasts(self, nodes: list[Node], number: int) -> None:
+        for name, arguments in BLASTS:
+            for node in nodes:
+                self._blast(node, node.name, name, arguments, f"blast-{number}")
+
+    def _blast(
+        self, node: Node, column: str, name: str, arguments: tuple[str, ...], topic: str
+    ) -> None:
+        say(f"{column}: blast, {name}")
+        topic = f"{topic}-{re.sub(r'[^0-9a-zA-Z]+', '-', name)}"
+        create_topic(node, topic, 10)
+        made = blast(node, topic, *arguments, *IN_FLIGHT, "--seconds", str(self.scale.blast_s))
+        units = ("mb_per_s", "cpu_s_per_gb")
+        if name.startswith(ONE_RECORD):
+            units = ("requests_per_s", "cpu_us_per_request")
+        self._note(f"blast, {name}", column, made, *units)
+
+    def _half_rate(self, nodes: list[Node]) -> None:
+        if not self.java.has_load:
+            return
+        for size_bytes, text in SIZES:
+            row = f"1 producer, acks=all, {text}"
+            most = [self.results.median(row, "mb_per_s", node.name) or 0.0 for node in nodes]
+            rate = int(min(most) * 1e6 / size_bytes / 2)
+            for node in nodes:
+                say(f"{node.name}: {rate} records of {text} a second, with a consumer")
+                made = self.java.load(
+                    node,
+                    f"half-{size_bytes}",
+                    producers=1,
+                    size_bytes=size_bytes,
+                    acks="all",
+                    rate=rate,
+                    warmup_s=min(10, self.scale.rate_seconds),
+                    seconds=self.scale.rate_seconds,
+                    tail=True,
+                )
+                units = ("p50_ms", "p99_ms", "tail_p99_ms", "cpu_s_per_gb")
+                self._note(f"half of the maximum, {text}", node, made, *units)
+
+    def _cost_of_walking(self) -> None:
+        """What checking every record costs: the same loads on two fresh nodes of ours."""
+        walking = {"kraftbox.produce.validate.records": "true"}
+        nodes = {
+            KRAFTBOX: Kraftbox(self.place / "plain"),
+            VALIDATING: Kraftbox(self.place / "walking", walking),
+        }
+        try:
+            for node in nodes.values():
+                node.start()
+            for number in range(self.scale.rounds):
+                for column, node in nodes.items():
+                    say(f"{column}: what walking costs, round {number + 1}")
+                    for size_bytes, text in SIZES:
+                        records = self.scale.records // 3
+                        made = produce(
+                            node, f"walk-{size_bytes}-{number}", records, size_bytes, "all"
+                        )
+                        self._note(f"walk: 1 producer, acks=all, {text}", column, made)
+                    for name, arguments in (BLASTS[0], BLASTS[2]):
+                        self._blast(node, column, f"walk: {name}", arguments, f"walk-{number}")
+        finally:
+            for node in nodes.values():
+                node.stop()
 
 
-def _round(node: Node, figures: Figures, topic: str, records: int, size_bytes: int) -> None:
-    say(f"{node.name}: {records} records of {size_bytes} B")
-    for name, acks in (("acks=all", "all"), ("acks=1", "1")):
-        made = produce(node, f"{topic}-{acks}", records, size_bytes, acks)
-        figures.produce.setdefault(f"Java {name} {size_bytes} B", []).append(made)
-    made = produce_librdkafka(node, f"{topic}-rd", records, size_bytes)
-    figures.produce.setdefault(f"librdkafka acks=all {size_bytes} B", []).append(made)
-    read = consume(node, f"{topic}-all", records)
-    figures.consume.setdefault(f"Java {size_bytes} B", []).append(read)
+# --- the report -----------------------------------------------------------------------------------
 
 
-def table(results: dict[str, Figures]) -> str:
-    """The figures as Markdown, with the ratio ours / Kafka's."""
-    ours, theirs = results["kraftbox"], results["kafka"]
-    rows = [
-        ("start to ready, s", _median(ours.ready_s), _median(theirs.ready_s)),
-        ("resident, idle, MB", ours.resident_mb_fresh, theirs.resident_mb_fresh),
-        ("resident, after load, MB", ours.resident_mb_after, theirs.resident_mb_after),
-        ("idle, % of a core", ours.idle_core_percent, theirs.idle_core_percent),
-    ]
-    for key in ours.produce:
-        for what, unit in (
-            ("mb_per_s", "MB/s"),
-            ("p99_ms", "p99 ms"),
-            ("cpu_s_per_gb", "broker CPU s/GB"),
-        ):
-            mine = _median([one[what] for one in ours.produce[key]])
-            other = _median([one[what] for one in theirs.produce[key]])
-            rows.append((f"produce {key}, {unit}", mine, other))
-    for key in ours.consume:
-        rows.append(
-            (f"consume {key}, MB/s", _median(ours.consume[key]), _median(theirs.consume[key]))
-        )
-    lines = ["| | Kraftbox | Kafka 4.3.1 | ratio |", "|---|---|---|---|"]
-    for name, mine, other in rows:
+def table(results: Results, ours: str, theirs: str, heads: tuple[str, str], walk: bool) -> str:
+    """The rows of two columns and their ratio, as Markdown."""
+    lines = [f"| | {heads[0]} | {heads[1]} | ratio |", "|---|---|---|---|"]
+    for row, unit in results.rows:
+        if ("walk: " in row) is not walk:
+            continue
+        mine = results.median(row, unit, ours)
+        other = results.median(row, unit, theirs)
+        if mine is None or other is None:
+            continue
         ratio = f"{mine / other:.2f}" if other else "-"
-        lines.append(f"| {name} | {mine:.2f} | {other:.2f} | {ratio} |")
+        name = row.replace("walk: ", "")
+        lines.append(f"| {name}: {UNITS[unit]} | {_shown(mine)} | {_shown(other)} | {ratio} |")
     return "\n".join(lines)
 
 
-def _median(values: list[float]) -> float:
-    return statistics.median(values) if values else 0.0
+def _shown(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def report(results: Results) -> str:
+    """Both tables."""
+    first = table(results, KRAFTBOX, KAFKA, ("Kraftbox", "Kafka 4.3.1"), walk=False)
+    second = table(results, VALIDATING, KRAFTBOX, ("every record checked", "default"), walk=True)
+    return f"{first}\n\nWith `kraftbox.produce.validate.records=true`:\n\n{second}"
+
+
+def put_into(path: Path, text: str) -> None:
+    """Replace what stands between the marks of a Markdown file. ValueError without marks."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no marks {BEGIN} and {END}")
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 def say(text: str) -> None:
@@ -263,22 +318,27 @@ def say(text: str) -> None:
 def main() -> None:
     """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=700, help="of 1 KB records, per step")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the raw figures there")
+    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--json", type=Path, help="write every figure there")
+    parser.add_argument("--markdown", type=Path, help="put the tables between the marks in there")
     options = parser.parse_args()
+    scale = QUICK if options.quick else Scale()
+    if options.rounds:
+        scale = Scale(**{**scale.__dict__, "rounds": options.rounds})
     place = Path(tempfile.mkdtemp(prefix="kraftbox-bench-"))
-    nodes: list[Node] = [Kraftbox(place), Kafka(place, free_port())]
+    run = Run(place, scale)
     try:
-        results = measure(nodes, options.megabytes, options.rounds)
+        run.compare()
     finally:
-        for node in nodes:
-            node.stop()
         shutil.rmtree(place, ignore_errors=True)
-    print(table(results))
-    if options.json:
-        raw = {name: figures.__dict__ for name, figures in results.items()}
-        options.json.write_text(json.dumps(raw, indent=1))
+        if options.json:
+            raw = {f"{row}: {UNITS[unit]}": by for (row, unit), by in run.results.rows.items()}
+            options.json.write_text(json.dumps(raw, indent=1))
+    text = report(run.results)
+    print(text)
+    if options.markdown:
+        put_into(options.markdown, text)
 
 
 if __name__ == "__main__":

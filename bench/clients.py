@@ -1,0 +1,159 @@
+"""Loads for one node, each run to its end: Kafka's own tools, our Java load, librdkafka, a blast.
+
+All figures are of the whole run unless they say otherwise. Megabytes are 10^6 bytes of record
+values; CPU seconds are the broker's, user and system, per 10^9 of these bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.nodes import Node, cpu_seconds
+from tests.support.nodes import kafka_class_path
+
+Figures = dict[str, float]
+
+TIMEOUT_S = 900
+MIB = 1.048576
+_PRODUCED = re.compile(
+    r"(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\).* (\d+) ms 99th,"
+)
+# Batches as a producer with some load makes them, the same for every client.
+PRODUCER_SETTINGS = ("batch.size=65536", "linger.ms=5")
+
+
+class Java:
+    """Kafka's tools and our load program, compiled once."""
+
+    def __init__(self, place: Path) -> None:
+        self._load: Path | None = None
+        if shutil.which("javac"):
+            classes = place / "classes"
+            source = Path(__file__).with_name("java") / "Load.java"
+            _run("javac", "-cp", kafka_class_path(), "-d", str(classes), str(source))
+            self._load = classes
+
+    @property
+    def has_load(self) -> bool:
+        """Whether there is a compiler for the load program."""
+        return self._load is not None
+
+    def load(
+        self,
+        node: Node,
+        topic: str,
+        *,
+        producers: int,
+        size_bytes: int,
+        acks: str,
+        rate: float = 0,
+        warmup_s: int = 4,
+        seconds: int = 10,
+        tail: bool = False,
+    ) -> Figures:
+        """Our load program: `mb_per_s`, `p50_ms`, `p99_ms`, `p999_ms` of acknowledgements (with
+        `tail` also `tail_...` of what a consumer read), without the warm-up; `cpu_s_per_gb`."""
+        before = cpu_seconds(node.pid)
+        options = {
+            "bootstrap": node.bootstrap,
+            "topic": topic,
+            "producers": producers,
+            "size": size_bytes,
+            "acks": acks,
+            "rate": rate,
+            "warmup": warmup_s,
+            "seconds": seconds,
+            "tail": str(tail).lower(),
+        }
+        output = _run(
+            *("java", "-Xmx1g", "-cp", kafka_class_path(self._load) if self._load else "", "Load"),
+            *(f"{key}={value}" for key, value in options.items()),
+        )
+        figures: Figures = json.loads(output.strip().splitlines()[-1])
+        figures["cpu_s_per_gb"] = (cpu_seconds(node.pid) - before) / figures["gb_in_all"]
+        return figures
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
+    return done.stdout
+
+
+def _tool(name: str, *arguments: str) -> str:
+    return _run("java", "-Xmx512m", "-cp", kafka_class_path(), name, *arguments)
+
+
+def produce(node: Node, topic: str, records: int, size_bytes: int, acks: str) -> Figures:
+    """kafka-producer-perf-test: `mb_per_s`, `p99_ms`, `cpu_s_per_gb`."""
+    before = cpu_seconds(node.pid)
+    output = _tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--record-size", str(size_bytes)),
+        *("--throughput", "-1", "--bootstrap-server", node.bootstrap),
+        *("--command-property", f"acks={acks}", *PRODUCER_SETTINGS),
+    )
+    found = _PRODUCED.findall(output)
+    if not found:
+        raise RuntimeError(output)
+    cpu = cpu_seconds(node.pid) - before
+    return {
+        "mb_per_s": float(found[-1][2]) * MIB,
+        "p99_ms": float(found[-1][3]),
+        "cpu_s_per_gb": cpu / (records * size_bytes / 1e9),
+    }
+
+
+def produce_librdkafka(node: Node, topic: str, records: int, size_bytes: int) -> Figures:
+    """The same through confluent-kafka with acks=all, in a process of its own."""
+    before = cpu_seconds(node.pid)
+    script = Path(__file__).with_name("librdkafka_producer.py")
+    output = _run(
+        *(sys.executable, str(script), node.bootstrap, topic, str(records), str(size_bytes))
+    )
+    figures: Figures = json.loads(output)
+    figures["mb_per_s"] *= MIB
+    cpu = cpu_seconds(node.pid) - before
+    figures["cpu_s_per_gb"] = cpu / (records * size_bytes / 1e9)
+    return figures
+
+
+def consume(node: Node, topic: str, records: int, size_bytes: int) -> Figures:
+    """kafka-consumer-perf-test from the start of a topic: `mb_per_s` while it fetches,
+    `cpu_s_per_gb`."""
+    before = cpu_seconds(node.pid)
+    output = _tool(
+        "org.apache.kafka.tools.ConsumerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--bootstrap-server", node.bootstrap),
+    )
+    cpu = cpu_seconds(node.pid) - before
+    return {
+        "mb_per_s": float(output.strip().splitlines()[-1].split(",")[8]) * MIB,
+        "cpu_s_per_gb": cpu / (records * size_bytes / 1e9),
+    }
+
+
+def blast(node: Node, topic: str, *arguments: str) -> Figures:
+    """`bench.blast`: `mb_per_s`, `requests_per_s`, `cpu_s_per_gb`, `cpu_us_per_request`."""
+    output = _run(
+        *(sys.executable, "-m", "bench.blast", node.bootstrap, topic),
+        *("--pid", str(node.pid), *arguments),
+    )
+    figures: Figures = json.loads(output)
+    return figures
+
+
+def create_topic(node: Node, topic: str, partitions: int = 1, **configs: str) -> None:
+    """Make a topic, with Kafka's own tool so that both nodes hear the same."""
+    extra = [part for key, value in configs.items() for part in ("--config", f"{key}={value}")]
+    _tool(
+        "org.apache.kafka.tools.TopicCommand",
+        *("--bootstrap-server", node.bootstrap, "--create", "--topic", topic),
+        *("--partitions", str(partitions), *extra),
+    )

@@ -1,0 +1,119 @@
+"""The nodes that a benchmark compares: one of ours and one of Apache Kafka's, each a process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.nodes import ApacheKafkaNode, KraftboxNode, free_port
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system seconds that the process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    """Resident set in MiB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(pid)
+
+
+def keep_bytecode(place: Path) -> None:
+    """Let our processes keep their compiled modules below `place`, as an installed package has
+    them, whatever the environment says."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(place / "bytecode")
+
+
+class Kraftbox:
+    """Our node under measurement."""
+
+    name = "kraftbox"
+
+    def __init__(self, place: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.node = KraftboxNode(place, settings=settings)
+        self.data = place / "data"
+
+    def start(self) -> float:
+        """Start; returns seconds from the command to ready."""
+        begin = time.monotonic()
+        self.node.start()
+        return time.monotonic() - begin
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.node.bootstrap
+
+    @property
+    def pid(self) -> int:
+        return self.node.pid
+
+
+class Kafka:
+    """Apache Kafka 4.3.1, one combined node with the settings that `kraftbox up` makes."""
+
+    name = "kafka"
+
+    def __init__(self, place: Path) -> None:
+        port = free_port()
+        controller = free_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.data = place / "data"
+        self.node = ApacheKafkaNode(
+            place,
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+                "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+                "controller.listener.names": "CONTROLLER",
+                "log.dirs": str(self.data),
+                "offsets.topic.replication.factor": "1",
+                "transaction.state.log.replication.factor": "1",
+                "transaction.state.log.min.isr": "1",
+                "share.coordinator.state.topic.replication.factor": "1",
+                "share.coordinator.state.topic.min.isr": "1",
+                "group.initial.rebalance.delay.ms": "0",
+            },
+            heap="1g",
+        )
+        self.node.format(CLUSTER_ID)
+
+    def start(self) -> float:
+        """Start; returns seconds from the command to ready."""
+        begin = time.monotonic()
+        self.node.start()
+        return time.monotonic() - begin
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    @property
+    def pid(self) -> int:
+        return self.node.pid
+
+
+Node = Kraftbox | Kafka
+
+
+def make_cold(node: Node, topic: str) -> None:
+    """Drop a topic's data from the page cache, so that reading it needs the disk."""
+    for path in node.data.glob(f"{topic}-*/*.log"):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
