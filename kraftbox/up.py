@@ -105,6 +105,7 @@ def report(place: Place, node: Node, config: NodeConfig, begun: float) -> None:
     if differing:
         lines.append("  not as in Kafka's defaults:")
         lines += [f"    {line}" for line in differing]
+    lines += [f"  warning: {warning}" for warning in config.warnings]
     if out.isatty():
         lines.append("Ctrl-C stops it; the same command resumes it.")
     out.write("".join(f"{line}\n" for line in lines))

@@ -130,6 +130,22 @@ def test_up_resumes_its_directory_and_address_and_refuses_a_running_one(tmp_path
     assert node.stop() == 0
 
 
+def test_up_warns_of_unknown_keys_and_refuses_bad_values(tmp_path: Path) -> None:
+    directory = str(tmp_path / "up")
+    command = [sys.executable, "-m", "kraftbox", "up", "--dir", directory, "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--set", "no.such.key=1"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert next(line for line in lines if "no.such.key" in line).startswith("  warning: ")
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
+    refused = kraftbox("up", "--dir", directory, "--set", "num.partitions=none")
+    assert refused.returncode == 1
+    assert "num.partitions=none: must be an integer of at least 1" in refused.stderr
+
+
 def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
     node = KraftboxNode(tmp_path / "up").start()
     assert node._end(signal.SIGINT) == 0
