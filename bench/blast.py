@@ -29,6 +29,7 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 VERSION = 11
 RECORD_BYTES = 1024
 RECORD_OVERHEAD_BYTES = 9
+_JOINED_BYTES = 4096
 _CORRELATION_AT = 8  # size, api key, api version
 
 
@@ -47,28 +48,35 @@ class Blaster(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         transport.set_write_buffer_limits(high=1 << 30)
-        for _ in range(self._in_flight):
-            self._send()
+        self._send(self._in_flight)
 
-    def _send(self) -> None:
-        self._sent += 1
-        struct.pack_into(">i", self._frame, _CORRELATION_AT, self._sent)
-        self._transport.write(bytes(self._frame))
+    def _send(self, count: int) -> None:
+        frames = []
+        for _ in range(count):
+            self._sent += 1
+            struct.pack_into(">i", self._frame, _CORRELATION_AT, self._sent)
+            frames.append(bytes(self._frame))
+        # One call for small ones, as a client with requests at hand makes it.
+        if len(self._frame) < _JOINED_BYTES:
+            self._transport.write(b"".join(frames))
+        else:
+            self._transport.writelines(frames)
 
     def data_received(self, data: bytes) -> None:
         data = self._left + data if self._left else data
-        at = 0
+        at = count = 0
         while len(data) - at >= 4:
             end = at + 4 + int.from_bytes(data[at : at + 4], "big")
             if end > len(data):
                 break
-            if self.replies == 0:
+            if self.replies == count == 0:
                 check(data[at + 4 : end])
-            self.replies += 1
-            if not self.stopping:
-                self._send()
+            count += 1
             at = end
         self._left = data[at:]
+        self.replies += count
+        if count and not self.stopping:
+            self._send(count)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.lost.done():

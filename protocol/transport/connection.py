@@ -5,8 +5,9 @@ The rules
   what is left of an incomplete frame moves to a buffer of the connection's own, which grows as that
   frame's bytes arrive. So a connection without a frame in progress holds no buffer, and an
   announced length costs nothing. `memory.py` says how much all of them may hold.
-- A reply that is ready when its turn comes is written at once. Replies that wait stand in
-  `_waiting` in the order of their requests; behind a waiting one the others wait too.
+- A reply that is ready when its turn comes is written at once, together with the others of the same
+  turn: a system call costs more than a small reply. Replies that wait stand in `_waiting` in the
+  order of their requests; behind a waiting one the others wait too.
 - The socket is not read while `max_inflight` replies wait, while the write buffer is over its
   limit, while buffered requests are being worked off in slices, while the client is throttled, or
   before the connection was admitted: `_blocked` says so, in one place. Nor is it read while the
@@ -59,6 +60,8 @@ GROWTH = 4
 """A full buffer grows by this factor up to the usual size, then it doubles."""
 FRAMES_PER_TURN = 64
 """Requests of one connection served before others get the loop."""
+REPLIES_TOGETHER_BYTES = 16_384
+"""Replies are collected up to this size; more are written as they come."""
 
 
 class _Slot:
@@ -105,12 +108,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_admitted",
         "_close_callbacks",
         "_closing",
+        "_collected",
+        "_collected_bytes",
         "_draining",
         "_end",
         "_lost",
         "_muted",
         "_own_bytes",
         "_reading",
+        "_sending_soon",
         "_server",
         "_start",
         "_starving",
@@ -149,6 +155,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._own_bytes = 0
         self._starving = False
         self._waiting: list[_Slot] = []
+        # Parts of replies that go into the next write.
+        self._collected: list[Buffer] = []
+        self._collected_bytes = 0
+        self._sending_soon = False
         self._close_callbacks: dict[Callable[[], None], None] = {}
         self._active_ms = 0.0
         self._admitted = False
@@ -218,6 +228,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._lost = self._closing = True
         self._server.forget(self, admitted=self._admitted)
         self._waiting.clear()
+        self._collected.clear()
         self._keep_rest()
         self._server.memory.settle(self)
         callbacks = list(self._close_callbacks)
@@ -371,6 +382,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._start = body + size
             self._serve(self._view[body : body + size], received_ms)
         self._working = False
+        if self._collected and not self._sending_soon:
+            self._send_collected()
         self._keep_rest()
         if turn < FRAMES_PER_TURN:
             self._server.memory.settle(self)
@@ -597,8 +610,30 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _write(self, size: int, parts: list[Buffer]) -> None:
         self._server.connection_stats.bytes_out += size
+        self._collected += parts
+        self._collected_bytes += size
+        if self._collected_bytes > REPLIES_TOGETHER_BYTES:
+            self._send_collected()
+        elif self._waiting and not self._working:
+            # What let this one go lets others go in the same turn, as a rule.
+            if not self._sending_soon:
+                self._sending_soon = True
+                asyncio.get_running_loop().call_soon(self._send_soon)
+        elif not self._working:
+            self._send_collected()
+
+    def _send_soon(self) -> None:
+        self._sending_soon = False
+        if self._collected:
+            self._send_collected()
+
+    def _send_collected(self) -> None:
+        parts, size = self._collected, self._collected_bytes
+        self._collected, self._collected_bytes = [], 0
         if len(parts) == 1:
             self._transport.write(parts[0])
+        elif size <= REPLIES_TOGETHER_BYTES:
+            self._transport.write(b"".join(parts))
         else:
             self._transport.writelines(parts)
 
@@ -617,6 +652,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once, dropping what was not sent."""
         self._closing = True
+        self._collected.clear()
         self._transport.abort()
 
     def quiet_ms(self, now_ms: float) -> float:
@@ -634,4 +670,6 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _shut(self) -> None:
         self._closing = True
+        if self._collected:
+            self._send_collected()
         self._transport.close()
