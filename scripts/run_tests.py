@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = ("unit", "property", "golden", "scenarios", "sim", "badinput")
 LAST = ("interop", "e2e")
+CHATTER = re.compile(r"%\d\|")
+"""librdkafka tells on standard error of each connection that a killed node refuses: thousands of
+lines that say FAIL and mean nothing."""
+REPEATED_LINES = 150
+"""So much of a failed group's report is printed again at the end, where it is looked for."""
 
 
 def groups() -> list[str]:
@@ -24,23 +31,43 @@ def test_files() -> list[Path]:
     return list((ROOT / "tests").glob("*/**/test_*.py"))
 
 
-def run(group: str, marker: str) -> tuple[int, list[str], float]:
-    """Exit code, lines about skipped tests, seconds."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    group: str
+    code: int
+    skipped: list[str]
+    report: list[str]
+    seconds: float
+
+
+def run(group: str, marker: str) -> Result:
+    """Run one group, passing its output on."""
     started = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", marker, f"tests/{group}"]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
     )
     assert process.stdout is not None
-    skipped = []
+    skipped: list[str] = []
+    report: list[str] = []
     for line in process.stdout:
+        if CHATTER.match(line):
+            continue
         sys.stdout.write(line)
         sys.stdout.flush()
         if line.startswith("SKIPPED"):
             skipped.append(line.strip())
+        if report or line.startswith(("=== ", "====")):
+            report.append(line)
     code = process.wait()
     nothing_selected = 5
-    return (0 if code == nothing_selected else code), skipped, time.monotonic() - started
+    code = 0 if code == nothing_selected else code
+    return Result(group, code, skipped, report if code else [], time.monotonic() - started)
 
 
 def main() -> int:
@@ -52,13 +79,18 @@ def main() -> int:
     results = []
     for group in options.groups or groups():
         print(f"== {group}", flush=True)
-        results.append((group, *run(group, marker)))
+        results.append(run(group, marker))
+    for result in results:
+        if result.code:
+            print(f"== what failed in {result.group}")
+            sys.stdout.writelines(result.report[-REPEATED_LINES:])
     print("== summary")
-    for group, code, skipped, seconds in results:
-        print(f"{'ok    ' if code == 0 else 'FAILED'} {group:10} {seconds:7.1f} s")
-        for line in skipped:
+    for result in results:
+        verdict = "ok    " if result.code == 0 else "FAILED"
+        print(f"{verdict} {result.group:10} {result.seconds:7.1f} s")
+        for line in result.skipped:
             print(f"         {line}")
-    return 1 if any(code for _, code, _, _ in results) else 0
+    return 1 if any(result.code for result in results) else 0
 
 
 if __name__ == "__main__":
