@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from controller.decision import ControllerView
+from controller.elections.cause import Cause
 from controller.placement import UsableBroker, place_replicas
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
 from metalog.image.values import BrokerImage, LeaderRecoveryState
@@ -95,7 +96,7 @@ def _is_cordoned(broker: BrokerImage) -> bool:
 
 
 def partition_record(
-    view: ControllerView, topic_id: bytes, index: int, replicas: tuple[int, ...]
+    view: ControllerView, topic_id: bytes, index: int, replicas: tuple[int, ...], cause: Cause
 ) -> PartitionRecord:
     """The first record of a partition. At least one of `replicas` must be active."""
     brokers = view.image.cluster.brokers
@@ -109,6 +110,7 @@ def partition_record(
         leader_recovery_state=int(LeaderRecoveryState.RECOVERED),
         leader_epoch=0,
         partition_epoch=0,
+        election_cause=cause.value,
     )
     if view.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
         record.directories = [_default_directory(brokers[r]) for r in replicas]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from controller.decision import ControllerView, Decision
+from controller.elections.cause import Cause
 from controller.elections.triggers import NONE, BrokerShift, records_for_shift
 from metalog.image.features import (
     CORDONED_DIRECTORIES_LEVEL,
@@ -140,7 +141,7 @@ def _leave_behind(
     here = frozenset({existing.id})
     clean = previous_epoch == existing.epoch or not view.elr_enabled
     shift = BrokerShift(leaving=here) if clean else BrokerShift(leaving=here, unclean=here)
-    return list(records_for_shift(view, shift))
+    return list(records_for_shift(view, shift, Cause.BROKER_REGISTERED))
 
 
 def _check_identity(
@@ -332,15 +333,19 @@ def _records_for_state(
         return unfence_records(view, broker) if broker.fenced else []
     if state is BrokerState.CONTROLLED_SHUTDOWN:
         return _shutdown_records(view, broker)
-    return [] if broker.fenced else fence_records(view, broker)
+    if broker.fenced:
+        return []
+    leaves = state is BrokerState.SHUTDOWN_NOW
+    return fence_records(view, broker, Cause.CONTROLLED_SHUTDOWN if leaves else Cause.BROKER_FENCED)
 
 
 def fence_records(
-    view: ControllerView, broker: BrokerImage, *, doomed: frozenset[int] = NONE
+    view: ControllerView, broker: BrokerImage, cause: Cause, *, doomed: frozenset[int] = NONE
 ) -> list[MetadataRecord]:
     """Take the broker out of its ISRs and leaderships, then fence it."""
+    shift = BrokerShift(leaving=frozenset({broker.id}), doomed=doomed)
     return [
-        *records_for_shift(view, BrokerShift(leaving=frozenset({broker.id}), doomed=doomed)),
+        *records_for_shift(view, shift, cause),
         _registration_change(broker, fenced=_FENCE),
     ]
 
@@ -349,12 +354,15 @@ def unfence_records(view: ControllerView, broker: BrokerImage) -> list[MetadataR
     """Unfence the broker, then let it lead what nobody leads."""
     return [
         _registration_change(broker, fenced=_UNFENCE),
-        *records_for_shift(view, BrokerShift(joining=frozenset({broker.id}))),
+        *records_for_shift(
+            view, BrokerShift(joining=frozenset({broker.id})), Cause.BROKER_UNFENCED
+        ),
     ]
 
 
 def _shutdown_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
-    changes = list(records_for_shift(view, BrokerShift(leaving=frozenset({broker.id}))))
+    shift = BrokerShift(leaving=frozenset({broker.id}))
+    changes = list(records_for_shift(view, shift, Cause.CONTROLLED_SHUTDOWN))
     if broker.in_controlled_shutdown:
         return changes
     return [_registration_change(broker, in_controlled_shutdown=_SHUTTING_DOWN), *changes]
@@ -386,7 +394,9 @@ def decide_fence_expired(view: ControllerView) -> Decision[int | None]:
     for broker_id in sorted(expired):
         broker = brokers.get(broker_id)
         if broker is not None and not broker.fenced:
-            return Decision(tuple(fence_records(view, broker, doomed=expired)), broker_id)
+            return Decision(
+                tuple(fence_records(view, broker, Cause.BROKER_FENCED, doomed=expired)), broker_id
+            )
     return Decision((), None)
 
 
@@ -397,6 +407,7 @@ def decide_unregister_broker(view: ControllerView, broker_id: int) -> Decision[N
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker is registered with id {broker_id}"
         )
-    changes = records_for_shift(view, BrokerShift(leaving=frozenset({broker_id})))
+    shift = BrokerShift(leaving=frozenset({broker_id}))
+    changes = records_for_shift(view, shift, Cause.BROKER_UNREGISTERED)
     removal = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
     return Decision((*changes, removal), None)

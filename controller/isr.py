@@ -15,9 +15,11 @@ from typing import NamedTuple, TypeAlias
 
 from controller.cluster import check_broker_epoch
 from controller.decision import ControllerView, Decision
+from controller.elections.cause import Cause
 from controller.elections.eligibility import Eligibility, Eligible, Ineligible, Reason
 from controller.elections.partition_change import Target, change_partition
 from controller.elections.triggers import NO_SHIFT, NONE, election_kind, eligibility_in, safety_of
+from controller.reassignments import is_reassigning
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import LeaderRecoveryState, PartitionImage, TopicImage
 from protocol.errors import ErrorCode
@@ -114,6 +116,7 @@ def _alter(
             recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
         ),
         election=election_kind(view, topic.name),
+        cause=Cause.REASSIGNMENT if is_reassigning(current) else Cause.ISR_CHANGE,
         safety=safety_of(
             view,
             topic,

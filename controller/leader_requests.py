@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from controller.decision import ControllerView, Decision, check_record_count
+from controller.elections.cause import Cause
 from controller.elections.election import ElectionKind
 from controller.elections.eligibility import EligibilityOf, explain
 from controller.elections.partition_change import Target, change_partition, is_preferred
@@ -122,6 +123,7 @@ def _elect_in(
         partition_id=index,
         target=Target(),
         election=ElectionKind.PREFERRED if preferred else ElectionKind.UNCLEAN,
+        cause=Cause.PREFERRED_REQUEST if preferred else Cause.OPERATOR_REQUEST,
         safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=NONE),
         touch=False,
     )

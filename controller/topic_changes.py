@@ -17,6 +17,7 @@ from controller.decision import (
     Decision,
     check_record_count,
 )
+from controller.elections.cause import Cause
 from metalog.image.values import TopicImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import ZERO_UUID, uuid_to_text
@@ -164,7 +165,7 @@ def _add_partitions(
             )
         )
     return [
-        partition_record(view, topic.id, current + index, replicas)
+        partition_record(view, topic.id, current + index, replicas, Cause.PARTITIONS_CREATED)
         for index, replicas in enumerate(replica_lists)
     ]
 

@@ -24,6 +24,7 @@ from controller.decision import (
     check_record_count,
 )
 from controller.described_configs import effective_topic
+from controller.elections.cause import Cause
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import random_uuid
@@ -153,7 +154,7 @@ def _create_topic(
         for key, value in sorted(overrides.items())
     )
     records += (
-        partition_record(view, topic_id, index, replicas)
+        partition_record(view, topic_id, index, replicas, Cause.TOPIC_CREATED)
         for index, replicas in enumerate(assignments)
     )
     created = CreatedTopic(

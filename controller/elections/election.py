@@ -17,7 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from controller.elections.eligibility import EligibilityOf, is_eligible
-from metalog.image.values import NO_LEADER
+from metalog.image.values import NO_LEADER, ElectedAs
 
 
 class ElectionKind(Enum):
@@ -32,11 +32,30 @@ class ElectionKind(Enum):
 
 
 class Elected(NamedTuple):
-    """`leader` is NO_LEADER when nobody may lead. `from_elr` counts as clean."""
+    """`leader` is NO_LEADER when nobody may lead. `from_elr` counts as clean, `last_known` is a way
+    of being `unclean`.
+
+    `preferred`: the first of the order was taken, though the leader could have stayed.
+    """
 
     leader: int
     unclean: bool = False
     from_elr: bool = False
+    last_known: bool = False
+    preferred: bool = False
+
+    @property
+    def elected_as(self) -> ElectedAs:
+        """The kind to note beside a leader that is new."""
+        if self.leader == NO_LEADER:
+            return ElectedAs.NONE
+        if self.last_known:
+            return ElectedAs.LAST_KNOWN_LEADER
+        if self.unclean:
+            return ElectedAs.UNCLEAN
+        if self.from_elr:
+            return ElectedAs.ELR
+        return ElectedAs.PREFERRED if self.preferred else ElectedAs.ISR
 
 
 class Candidates(NamedTuple):
@@ -58,7 +77,9 @@ def elect(candidates: Candidates, kind: ElectionKind, eligibility_of: Eligibilit
         preferred = candidates.ordered[:1]
         for clean in (candidates.isr, _electable_elr(candidates, eligibility_of)):
             if preferred and preferred[0] in clean and is_eligible(eligibility_of(preferred[0])):
-                return Elected(preferred[0], from_elr=clean is not candidates.isr)
+                from_elr = clean is not candidates.isr
+                gives_way = not from_elr and candidates.current_leader in candidates.isr
+                return Elected(preferred[0], from_elr=from_elr, preferred=gives_way)
     elected = _elect_clean(candidates, eligibility_of)
     if elected is NOBODY and kind is ElectionKind.UNCLEAN:
         elected = _first_eligible(candidates.ordered, eligibility_of, unclean=True)
@@ -90,7 +111,8 @@ def _elect_last_known(candidates: Candidates, eligibility_of: EligibilityOf) -> 
     if candidates.isr or candidates.elr or len(candidates.last_known_elr) != 1:
         return NOBODY
     last_known = tuple(r for r in candidates.ordered if r in candidates.last_known_elr)
-    return _first_eligible(last_known, eligibility_of, unclean=True)
+    elected = _first_eligible(last_known, eligibility_of, unclean=True)
+    return NOBODY if elected is NOBODY else elected._replace(last_known=True)
 
 
 def _first_eligible(

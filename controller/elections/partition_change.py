@@ -28,11 +28,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from controller.elections.cause import Cause
 from controller.elections.election import Candidates, Elected, ElectionKind, elect
 from controller.elections.eligibility import ElectionOrder, EligibilityOf
 from metalog.image.features import LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL
 from metalog.image.values import NO_LEADER, LeaderRecoveryState, PartitionImage
 from protocol.metadata.partition_change_record import PartitionChangeRecord
+
+_LEADER_UNCHANGED = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +129,13 @@ def change_partition(
     partition_id: int,
     target: Target,
     election: ElectionKind,
+    cause: Cause,
     safety: Safety,
     touch: bool,
 ) -> PartitionChange | None:
     """The record that takes `partition` to `target`, with the election that it brings about.
+
+    A record that names a leader says what kind of election made it one, and the cause.
 
     None when nothing changes, unless `touch` is set: then the record says the same ISR again, and
     its replay moves the partition epoch and nothing else.
@@ -155,6 +161,10 @@ def change_partition(
         if not touch:
             return None
         record = PartitionChangeRecord(isr=list(draft.isr))
+    elif record.leader != _LEADER_UNCHANGED:
+        record.election_cause = cause.value
+        if record.leader != partition.leader:
+            record.election_kind = elected.elected_as.value
     record.topic_id = topic_id
     record.partition_id = partition_id
     return PartitionChange(record, elected)

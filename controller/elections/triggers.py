@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from controller.decision import ControllerView
+from controller.elections.cause import Cause
 from controller.elections.election import ElectionKind
 from controller.elections.eligibility import (
     ElectionOrder,
@@ -78,7 +79,9 @@ def safety_of(
     )
 
 
-def records_for_shift(view: ControllerView, shift: BrokerShift) -> Iterator[MetadataRecord]:
+def records_for_shift(
+    view: ControllerView, shift: BrokerShift, cause: Cause
+) -> Iterator[MetadataRecord]:
     """Partition changes that follow from `shift`, in the order of topic names and partitions."""
     eligibility_of = eligibility_in(view, shift)
     by_name = view.image.topics.by_name
@@ -102,6 +105,7 @@ def records_for_shift(view: ControllerView, shift: BrokerShift) -> Iterator[Meta
                 partition_id=index,
                 target=_target(partition, shift),
                 election=kind,
+                cause=cause,
                 safety=safety,
                 touch=False,
             )

@@ -40,6 +40,20 @@ class LeaderRecoveryState(IntEnum):
     RECOVERING = 1
 
 
+class ElectedAs(IntEnum):
+    """What kind of election gave a partition its leader, as our controllers note it in the record.
+
+    PREFERRED: the old leader stays in the ISR and gives way to the first of the election order.
+    """
+
+    NONE = 0
+    ISR = 1
+    PREFERRED = 2
+    ELR = 3
+    LAST_KNOWN_LEADER = 4
+    UNCLEAN = 5
+
+
 UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]
 """Tagged fields of a newer schema, by tag: kept and written back, never read."""
 

@@ -1,9 +1,12 @@
-"""PartitionRecord (record type 3), versions 0-2."""
+"""PartitionRecord (record type 3), versions 0-2.
+
+The last two fields are ours, as in PartitionChangeRecord: private tags that Kafka reads past.
+"""
 
 from __future__ import annotations
 
 from protocol.ids import ZERO_UUID
-from protocol.schema import FRESH, MetadataRecord, array, field, int8, int32, uuid
+from protocol.schema import FRESH, MetadataRecord, array, field, int8, int32, string, uuid
 
 
 class PartitionRecord(MetadataRecord, record_type=3, versions="0-2", flexible="0+"):
@@ -22,3 +25,5 @@ class PartitionRecord(MetadataRecord, record_type=3, versions="0-2", flexible="0
         array(int32), "2+", nullable="2+", tag=1, default=None
     )
     last_known_elr: list[int] | None = field(array(int32), "2+", nullable="2+", tag=2, default=None)
+    election_kind: int = field(int8, "0+", tag=10000, default=0)
+    election_cause: str = field(string, "0+", tag=10001, default="")

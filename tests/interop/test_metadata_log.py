@@ -32,7 +32,7 @@ from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
 from protocol.ids import DirectoryId
 from protocol.json_form import to_json
-from protocol.metadata import PartitionRecord, TopicRecord
+from protocol.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord
 from runtime.clock import SystemClock
 from storage.files import RealFiles
 from storage.log.directory import check_meta
@@ -106,6 +106,43 @@ async def test_kafkas_tool_shows_what_our_log_and_snapshots_hold(tmp_path: Path)
     ]
     assert payloads(Path(checkpoint)) == [
         as_kafka_shows(record, version) for record, version in image_to_records(image)
+    ]
+
+
+async def test_kafkas_tool_reads_past_our_private_tags(tmp_path: Path) -> None:
+    """How and why a leader was elected stands in tags 10000 and 10001 of the record."""
+    topic_id = bytes(15) + b"\x01"
+    topic = TopicRecord(name="t", topic_id=topic_id)
+    created = PartitionRecord(
+        partition_id=0,
+        topic_id=topic_id,
+        replicas=[1, 2],
+        isr=[1, 2],
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[topic_id] * 2,
+        election_cause="topic-created",
+    )
+    changed = PartitionChangeRecord(
+        partition_id=0,
+        topic_id=topic_id,
+        isr=[2],
+        leader=2,
+        election_kind=1,
+        election_cause="broker-fenced",
+    )
+    async with RunningQuorum(RealFiles(), str(tmp_path)) as q:
+        await q.commit(topic, created, changed)
+        partition = q.loader.image.topics.by_name["t"].partitions[0]
+        end_offset, log = q.node.log.end_offset, q.node.log
+        read = [r for b in read_batches(log.read(0, 1 << 20)) for r in b.records]
+    assert read[-3:] == [topic, created, changed] and end_offset >= 3
+    assert (partition.leader, partition.unknown_tags) == (2, ())
+    without = [record.replace(election_kind=0, election_cause="") for record in (created, changed)]
+    folder = tmp_path / DIRECTORY_NAME
+    assert payloads(folder / f"{0:020d}.log")[-2:] == [
+        as_kafka_shows(record, record_version(type(record).__name__, 30)) for record in without
     ]
 
 

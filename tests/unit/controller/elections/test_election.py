@@ -38,7 +38,16 @@ def slow_elect(candidates: Candidates, kind: ElectionKind, alive: set[int]) -> E
         return NOBODY
     leader = min(scores, key=lambda r: scores[r])
     step = scores[leader][0]
-    return Elected(leader, unclean=step > 2, from_elr=step == 2)
+    return Elected(
+        leader,
+        unclean=step > 2,
+        from_elr=step == 2,
+        last_known=step == 4,
+        preferred=kind is ElectionKind.PREFERRED
+        and step == 1
+        and leader == candidates.ordered[0]
+        and candidates.current_leader in candidates.isr,
+    )
 
 
 def subsets(values: tuple[int, ...]) -> list[tuple[int, ...]]:

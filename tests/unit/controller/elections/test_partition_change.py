@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.elections.cause import Cause
 from controller.elections.election import ElectionKind
 from controller.elections.eligibility import (
     ELIGIBLE,
@@ -24,7 +25,7 @@ from controller.elections.partition_change import (
     is_preferred,
 )
 from metalog.image.replay import merge_partition_change
-from metalog.image.values import PartitionImage
+from metalog.image.values import ElectedAs, PartitionImage
 
 TOPIC_ID = b"t" * 16
 LISTS = ("replicas", "isr", "elr", "last_known_elr", "adding", "removing")
@@ -97,6 +98,7 @@ def change(before: PartitionImage, line: str) -> PartitionChange | None:
         partition_id=7,
         target=target,
         election=ElectionKind(given.get("elect", "online")),
+        cause=Cause.BROKER_FENCED,
         safety=safety(given),
         touch="touch" in given,
     )
@@ -165,6 +167,7 @@ def test_the_election_has_an_order_of_its_own() -> None:
         partition_id=0,
         target=Target(),
         election=ElectionKind.PREFERRED,
+        cause=Cause.PREFERRED_REQUEST,
         safety=safety({}, order=reversed_order, now_ms=99),
         touch=False,
     )
@@ -192,3 +195,33 @@ def test_directories_follow_their_replicas() -> None:
     assert changed is not None
     after = merge_partition_change(before, changed.record)
     assert after.directories == tuple(bytes([r]) * 16 for r in after.replicas)
+
+
+@pytest.mark.parametrize(
+    ("before", "what", "kind"),
+    [
+        ("replicas=1,2,3", "isr=2,3 dead=1", ElectedAs.ISR),
+        ("replicas=1,2,3 isr=1", "isr= dead=1", ElectedAs.NONE),
+        ("replicas=1,2,3 leader=2", "elect=preferred", ElectedAs.PREFERRED),
+        # nobody led, so nobody gave way
+        ("replicas=1,2,3 isr=1,2 leader=-1", "elect=preferred", ElectedAs.ISR),
+        ("replicas=1,2,3 isr= elr=3,2 lk=3 leader=-1", "dead=1,3 min=2 elr_on", ElectedAs.ELR),
+        ("replicas=1,2,3 isr= lk=3 leader=-1", "dead=1,2 elr_on", ElectedAs.LAST_KNOWN_LEADER),
+        ("replicas=1,2,3 isr=1", "elect=unclean dead=1", ElectedAs.UNCLEAN),
+        # the leader stays and gets a new epoch: there was no election
+        ("replicas=1,2,3,4 adding=4 isr=1,2,3", "replicas=1,2,3 adding=", ElectedAs.NONE),
+    ],
+)
+def test_a_record_that_names_a_leader_says_how_and_why(
+    before: str, what: str, kind: ElectedAs
+) -> None:
+    changed = change(partition(before), what)
+    assert changed is not None and changed.record.leader != -2
+    assert changed.record.election_kind == kind
+    assert changed.record.election_cause == "broker-fenced"
+
+
+def test_a_record_without_a_leader_says_nothing_about_elections() -> None:
+    changed = change(partition("replicas=1,2,3 leader=2"), "isr=2,3 dead=1")
+    assert changed is not None and changed.record.isr == [2, 3]
+    assert (changed.record.election_kind, changed.record.election_cause) == (0, "")

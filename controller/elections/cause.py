@@ -1,0 +1,28 @@
+"""Why a partition got another leader: one word in the record, for whoever reads the log later.
+
+The words are written to disk and read by the audit; one that was ever written keeps its meaning.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Cause(Enum):
+    """What set a partition change off."""
+
+    TOPIC_CREATED = "topic-created"
+    PARTITIONS_CREATED = "partitions-created"
+    BROKER_FENCED = "broker-fenced"
+    CONNECTION_LOST = "connection-lost"
+    CONTROLLED_SHUTDOWN = "controlled-shutdown"
+    BROKER_UNFENCED = "broker-unfenced"
+    BROKER_REGISTERED = "broker-registered"
+    BROKER_UNREGISTERED = "broker-unregistered"
+    ISR_CHANGE = "isr-change"
+    PREFERRED_REQUEST = "preferred-request"
+    PREFERRED_REBALANCE = "preferred-rebalance"
+    OPERATOR_REQUEST = "operator-request"
+    UNCLEAN_CONFIG = "unclean-config"
+    REASSIGNMENT = "reassignment"
+    MIN_ISR = "min-isr"
