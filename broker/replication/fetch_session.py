@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from protocol.errors import ApiError, ErrorCode
 
@@ -44,13 +44,15 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class CachedPartition(Generic[Request]):
-    """One partition of a session: the client's latest wish and the facts last sent."""
+    """One partition of a session: the client's latest wish and the facts last sent. `quiet` is
+    what the reader keeps to see that there is nothing new; without it the reader must look."""
 
-    __slots__ = ("request", "sent")
+    __slots__ = ("quiet", "request", "sent")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.sent: tuple[object, ...] | None = None
+        self.quiet: Any = None
 
 
 class FetchSession(Generic[Request]):
@@ -105,7 +107,14 @@ class FetchSession(Generic[Request]):
         if cached is not None:
             self.partitions[key] = cached
 
-    def news(self, key: PartitionKey, facts: tuple[object, ...], *, force: bool) -> bool:
+    def news(
+        self,
+        key: PartitionKey,
+        facts: tuple[object, ...],
+        *,
+        force: bool,
+        quiet: Any = None,
+    ) -> bool:
         """True when `facts` must go into an incremental response; remembers them as sent.
 
         `force` is set for records and for anything the client must react to (errors, divergence):
@@ -114,6 +123,7 @@ class FetchSession(Generic[Request]):
         cached = self.partitions.get(key)
         if cached is None:
             return True
+        cached.quiet = quiet
         if force:
             cached.sent = facts
             return True

@@ -92,6 +92,14 @@ class ReplicaManager:
         partitions = self._by_name.get(topic)
         return None if partitions is None else partitions.get(index)
 
+    def known(self, topic: str | bytes, index: int) -> Partition | None:
+        """The replica on this broker by the topic's name or id, None if there is none."""
+        if isinstance(topic, bytes):
+            partitions = self._by_id.get(topic)
+        else:
+            partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
     def find(self, topic: str, index: int) -> Partition:
         """The replica on this broker.
 

@@ -67,7 +67,7 @@ class FetchWait(Wait):
     `places` are the partitions that it is registered with, for `Partition.remove_fetch_wait`.
     """
 
-    __slots__ = ("_missing_bytes", "_ready", "over", "places", "timed_out")
+    __slots__ = ("_missing_bytes", "_ready", "over", "places", "timed_out", "touched")
 
     def __init__(self, missing_bytes: int, ready: Callable[[FetchWait], None]) -> None:
         super().__init__()
@@ -75,16 +75,19 @@ class FetchWait(Wait):
         self._ready = ready
         self.places: list[Any] = []
         self.timed_out = False
+        self.touched = False  # something happened in one of the partitions
         self.over = False  # the connection is gone
 
     def more_bytes(self, size_bytes: int) -> None:
         """`size_bytes` more became readable in one of the partitions."""
+        self.touched = True
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
             self._ready(self)
 
     def interrupt(self) -> None:
         """Something else happened that the client must hear of (leadership, deletion)."""
+        self.touched = True
         self._ready(self)
 
     def expired(self, now_ms: float) -> None:

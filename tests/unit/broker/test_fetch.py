@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -338,6 +339,95 @@ async def test_a_moved_log_start_is_news() -> None:
     h.partition().log.advance_log_start(1, "test")
     news = h.call(FetchRequest(session_id=opened.session_id, session_epoch=1), 12)
     assert news.responses[0].partitions[0].log_start_offset == 1
+
+
+class SessionClient:
+    """A consumer of three partitions: what its session has told it, and where it reads on."""
+
+    def __init__(self, h: Harness) -> None:
+        self.h = h
+        self.isolation = 0
+        self.offsets = [0, 0, 0]
+        self.told: dict[int, Any] = {}
+        self.moved = [0, 1, 2]
+        self.session_id = 0
+        self.epoch = 0
+
+    def ask(self, session_id: int, epoch: int, indexes: list[int]) -> Any:
+        """(session id, answers by partition)."""
+        wanted = [
+            FetchRequest.FetchPartition(
+                partition=index, fetch_offset=self.offsets[index], partition_max_bytes=1 << 20
+            )
+            for index in indexes
+        ]
+        topics = [FetchRequest.FetchTopic(topic="t", partitions=wanted)] if wanted else []
+        request = FetchRequest(
+            session_id=session_id,
+            session_epoch=epoch,
+            isolation_level=self.isolation,
+            topics=topics,
+        )
+        answer = self.h.call(request, 12)
+        return answer.session_id, [data for topic in answer.responses for data in topic.partitions]
+
+    def step(self) -> None:
+        self.session_id, answers = self.ask(self.session_id, self.epoch, self.moved)
+        self.epoch += 1
+        self.moved = []
+        for data in answers:
+            index = data.partition_index
+            self.told[index] = data.replace(records=None)
+            if data.records:
+                self.offsets[index] = data.high_watermark
+                self.moved.append(index)
+            elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.offsets[index] = self.h.partition("t", index).log.log_start_offset
+                self.moved.append(index)
+
+    def check(self) -> None:
+        """A fetch without a session tells nothing else of partitions that did not move."""
+        _, answers = self.ask(0, -1, [index for index in range(3) if index not in self.moved])
+        for data in answers:
+            assert not data.records
+            assert self.told[data.partition_index] == data.replace(records=None)
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_a_session_and_a_client_that_asks_for_all_know_the_same(seed: int) -> None:
+    """Whatever happens to the partitions: what an incremental fetch leaves out is what a full one
+    would say as the last answer did, and no records are left out."""
+    rng = random.Random(seed)
+    h = Harness()
+    h.create_topic(partitions=3, replicas=[NODE, OTHER], isr=[NODE])
+    client = SessionClient(h)
+    for _ in range(80):
+        index = rng.randrange(3)
+        log = h.partition("t", index).log
+        action = rng.choice(["produce", "start", "lead", "isolation", "nothing", "nothing"])
+        if action == "produce":
+            h.produce(batch(b"a", b"b"), index=index, acks=1)
+        elif action == "start" and log.high_watermark > log.log_start_offset:
+            log.advance_log_start(rng.randint(log.log_start_offset, log.high_watermark), "test")
+        elif action == "lead":
+            h.change(index=index, leader=rng.choice([NODE, NODE, OTHER]))
+        elif action == "isolation":
+            client.isolation = 1 - client.isolation
+        client.step()
+        client.check()
+
+
+async def test_a_wait_in_which_nothing_happens_is_not_read_again() -> None:
+    h = Harness()
+    h.create_topic()
+    fill(h, batch(b"a"))
+    waiting = h.fetch(1, max_wait_ms=500)
+    fetches = h.partition().counters.fetches
+    h.clock.advance(505)
+    h.waits.purgatory.expire(h.clock.monotonic_ms())
+    data = (await waiting).responses[0].partitions[0]
+    assert (data.error_code, data.high_watermark, data.records) == (0, 1, b"")
+    assert h.partition().counters.fetches == fetches
 
 
 async def test_session_errors_stand_at_the_top() -> None:
