@@ -306,7 +306,7 @@ class _Fetch:
         """The partitions to look at. A consumer's session leaves those out that it has read to the
         end and knows all facts of: of a thousand partitions nearly all, nearly always."""
         plan = self._plan
-        if plan.session is None or not plan.incremental:
+        if plan.session is None or not plan.incremental or self._replica_id >= 0:
             return plan.partitions
         cached = plan.session.partitions
         committed = self._request.isolation_level == READ_COMMITTED
