@@ -30,8 +30,11 @@ from broker.metadata_cache import MetadataCache
 from broker.quotas import ClientQuotas
 from broker.quotas_driver import QuotaEnforcer
 from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.fetcher import FetcherSettings
+from broker.replication.fetcher_driver import FetcherContext, Fetchers
 from broker.replication.flush_driver import Flusher
 from broker.replication.late_append_driver import LateAppends
+from broker.replication.offset_reset_driver import ListOffsetsReset
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
@@ -137,6 +140,7 @@ class BrokerServer:
         self.context: BrokerContext | None = None
         self._enforcer: QuotaEnforcer | None = None
         self.coordinator: GroupCoordinator | None = None
+        self.fetchers: Fetchers | None = None
         self._driver: LifecycleDriver | None = None
         self._heartbeats: ControllerChannel | None = None
         self._maintenance: list[asyncio.Task[None]] = []
@@ -169,6 +173,8 @@ class BrokerServer:
         context = self.context = self._build_context()
         self.replicas.on_backlog(self._advance_soon)
         self.replicas.on_flush_due(context.flusher.want)
+        self.fetchers = self._build_fetchers(context)
+        self.replicas.on_follow(self.fetchers)
         self._loader.add_publisher(self._publish)
         creator = TopicCreator(
             config=self.config,
@@ -226,6 +232,8 @@ class BrokerServer:
         if self._maintenance:
             await asyncio.wait(self._maintenance)
         await self.cleaner.close()
+        if self.fetchers is not None:
+            self.fetchers.close()
         if self.context is not None:
             self.context.waits.close()
             await self.context.controller.close()
@@ -297,6 +305,35 @@ class BrokerServer:
             quotas=self.quotas,
         )
 
+    def _build_fetchers(self, context: BrokerContext) -> Fetchers:
+        config = self.config
+        listener = config.inter_broker_listener_name
+
+        def endpoint(broker_id: int) -> tuple[str, int] | None:
+            broker = self.metadata.image.cluster.brokers.get(broker_id)
+            found = None if broker is None else broker.endpoint(listener)
+            return None if found is None else (found.host, found.port)
+
+        shared = FetcherContext(
+            node_id=config.node_id,
+            endpoint=endpoint,
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+            clock=self._clock,
+            supervisor=self._supervisor,
+            flusher=context.flusher,
+            resets=ListOffsetsReset(config.node_id),
+            storage_failed=self.replicas.storage_failed,
+            timeout_ms=config["replica.socket.timeout.ms"],
+        )
+        settings = FetcherSettings(
+            wait_max_ms=config["replica.fetch.wait.max.ms"],
+            min_bytes=config["replica.fetch.min.bytes"],
+            response_max_bytes=config["replica.fetch.response.max.bytes"],
+            max_bytes=config["replica.fetch.max.bytes"],
+            backoff_ms=config["replica.fetch.backoff.ms"],
+        )
+        return Fetchers(shared, settings, config["num.replica.fetchers"])
+
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.metadata.publish(delta, image)
         if self.coordinator is not None and (gone := delta.deleted_topics):
@@ -316,10 +353,18 @@ class BrokerServer:
             self.replicas.apply(delta, image)
         elif ours:
             self._catch_up(image)
+        if self.fetchers is not None:
+            self._point_fetchers(self.fetchers, delta)
         if self._driver is not None:
             self._driver.metadata_replayed(
                 image.provenance.offset, registered.epoch if registered and ours else None
             )
+
+    def _point_fetchers(self, fetchers: Fetchers, delta: MetadataDelta) -> None:
+        fetchers.resize(self.settings.effective_node["num.replica.fetchers"])
+        for broker_id in sorted(delta.brokers):
+            fetchers.leader_registered(broker_id)
+        fetchers.close_idle()
 
     def _catch_up(self, image: MetadataImage) -> None:
         """The own registration is the newest thing in the log that this broker can wait for: all

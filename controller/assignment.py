@@ -22,28 +22,16 @@ if TYPE_CHECKING:
     from random import Random
 
 
-def check_replication_factor(view: ControllerView, replication_factor: int) -> None:
-    """Refuse what this build or this cluster cannot hold."""
-    most = view.settings.replication_factor_max
-    if replication_factor > most:
-        raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is not possible: replication between "
-            f"brokers is not built yet, the replication factor can be {most} at most",
-        )
-
-
 def check_manual_assignment(
     view: ControllerView, broker_ids: Sequence[int], *, replication_factor: int | None
 ) -> tuple[int, ...]:
     """A replica list given by hand. `replication_factor` is that of the other partitions.
 
-    Raises INVALID_REPLICA_ASSIGNMENT or INVALID_REPLICATION_FACTOR.
+    Raises INVALID_REPLICA_ASSIGNMENT.
     """
     problem = _assignment_problem(view, broker_ids, replication_factor)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-    check_replication_factor(view, len(broker_ids))
     return tuple(broker_ids)
 
 
@@ -71,7 +59,6 @@ def placed_assignments(
     view: ControllerView, *, partition_count: int, replication_factor: int, rng: Random
 ) -> Iterator[tuple[int, ...]]:
     """Replica lists by the placement rules. Raises INVALID_REPLICATION_FACTOR."""
-    check_replication_factor(view, replication_factor)
     usable = [
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in view.image.cluster.brokers.values()

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from metalog.image.values import VersionRange
 from runtime.config import NodeConfig
 
-REPLICATION_FACTOR_MAX = 1
-"""Replication between brokers is not built: a second replica would never get a record."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
@@ -18,7 +15,6 @@ class ControllerSettings:
 
     features: what every node of this build supports, by feature name, as it is advertised.
     incarnation_id: this process; its broker, if it has one, registers with the same.
-    replication_factor_max: how many replicas a partition may have in this build.
     config: the whole static configuration, for what topics fall back to.
     """
 
@@ -32,7 +28,6 @@ class ControllerSettings:
     delete_topic_enable: bool
     min_insync_replicas: int
     unclean_election: bool
-    replication_factor_max: int
     max_idle_interval_ms: int
     config: NodeConfig
 
@@ -44,7 +39,6 @@ class ControllerSettings:
         cluster_id: str,
         incarnation_id: bytes,
         features: Mapping[str, VersionRange],
-        replication_factor_max: int = REPLICATION_FACTOR_MAX,
     ) -> ControllerSettings:
         """The settings that a node's configuration gives."""
         return cls(
@@ -58,7 +52,6 @@ class ControllerSettings:
             delete_topic_enable=config["delete.topic.enable"],
             min_insync_replicas=config["min.insync.replicas"],
             unclean_election=config["unclean.leader.election.enable"],
-            replication_factor_max=replication_factor_max,
             max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
             config=config,
         )

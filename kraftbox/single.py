@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kraftbox.cluster.place import PortChooser, read_properties
-from kraftbox.cluster.plan import HOST, LOCAL_SETTINGS, PORT_DEFAULT
+from kraftbox.cluster.plan import HOST, PORT_DEFAULT, local_settings
 from runtime.config.properties import format_properties
 from runtime.errors import StartupRefused
 
@@ -58,7 +58,7 @@ def properties(place: Place, port: int | None, settings: Mapping[str, str]) -> d
         "controller.quorum.voters": f"{NODE_ID}@{HOST}:0",
         "log.dirs": str(place.data),
         "kraftbox.http.listener": f"{HOST}:0",
-        **LOCAL_SETTINGS,
+        **local_settings(brokers=1),
     }
     remembered = place.remembered()
     # The directory may have been moved since.

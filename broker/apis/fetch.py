@@ -133,6 +133,7 @@ class _Fetch:
     __slots__ = (
         "_answered",
         "_api",
+        "_arriving",
         "_broker",
         "_broker_epoch",
         "_bytes",
@@ -176,6 +177,7 @@ class _Fetch:
         self._future: asyncio.Future[Body] | None = None
         self._wait: FetchWait | None = None
         self._queued = False
+        self._arriving = True
         self._prefetched: dict[PartitionKey, tuple[Partition, bytes]] = {}
         self._reads: list[_Read] = []
         self._bytes = 0
@@ -251,6 +253,7 @@ class _Fetch:
     # --- waiting ------------------------------------------------------------------------------
 
     def _hold(self) -> None:
+        self._arriving = False
         if self._bytes:
             self._reads = []
         wait = FetchWait(self._bytes_min - self._bytes, self._ready)
@@ -377,10 +380,11 @@ class _Fetch:
             ).data
         if records and self._context.api_version < ZSTD_SINCE:
             _refuse_zstd(records)
-        data = self._facts(partition, records, _NO_DIVERGENCE)
-        if follower:
+        if follower and self._arriving:
+            # What a fetch proves it proved when it came; a read after a wait adds nothing.
             self._follower_fetched(partition, wanted)
-        elif self._request.isolation_level == READ_COMMITTED:
+        data = self._facts(partition, records, _NO_DIVERGENCE)
+        if not follower and self._request.isolation_level == READ_COMMITTED:
             # Up to `end`, which may be more than was read: a reader skips what it does not meet.
             data.aborted_transactions = [
                 FetchResponse.AbortedTransaction(

@@ -106,6 +106,7 @@ class PartitionCounters:
         "fetches",
         "messages_in",
         "produces",
+        "replication_bytes_in",
         "replication_bytes_out",
     )
 
@@ -118,6 +119,7 @@ class PartitionCounters:
         self.fetches = 0
         self.messages_in = 0
         self.produces = 0
+        self.replication_bytes_in = 0
         self.replication_bytes_out = 0
 
     def add(self, other: PartitionCounters) -> None:
@@ -130,6 +132,7 @@ class PartitionCounters:
         self.fetches += other.fetches
         self.messages_in += other.messages_in
         self.produces += other.produces
+        self.replication_bytes_in += other.replication_bytes_in
         self.replication_bytes_out += other.replication_bytes_out
 
     def copy(self) -> PartitionCounters:
@@ -164,6 +167,7 @@ class Partition:
         "rules",
         "topic",
         "topic_id",
+        "truncations_below_high_watermark",
     )
 
     def __init__(
@@ -195,6 +199,7 @@ class Partition:
         self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
+        self.truncations_below_high_watermark = 0
         self._flush_wanted = flush_wanted
         self._commit_waits: deque[tuple[int, CommitWaiter, Any]] = deque()
         # Dictionaries as ordered sets, for a reproducible order.
@@ -231,6 +236,12 @@ class Partition:
     @property
     def under_replicated(self) -> bool:
         return self.is_leader and len(self.isr) < len(self.replicas)
+
+    @property
+    def flush_due(self) -> bool:
+        """Whether what was appended has reached `flush.messages`."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
     @property
     def high_watermark_settled(self) -> bool:
@@ -332,6 +343,8 @@ class Partition:
         self.isr = self.maximal_isr = frozenset(isr)
         self.remote = {}
         if changed:
+            # An epoch that began here without a record is no history: nobody else knows it.
+            self.log.truncate_to(self.log.log_end_offset)
             self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return changed
 
@@ -402,6 +415,17 @@ class Partition:
         if self._fetch_waits:
             for wait in list(self._fetch_waits):
                 wait.more_bytes(size_bytes)
+
+    # --- following ----------------------------------------------------------------------------
+
+    def follower_appended(self, size_bytes: int) -> None:
+        """The leader's records were taken over up to the log end."""
+        self._uncommitted.append((self.log.log_end_offset, size_bytes))
+
+    def follow_high_watermark(self, high_watermark: int) -> None:
+        """The leader's high watermark, as far as the own log reaches; wakes consumers here."""
+        self.log.update_high_watermark(high_watermark)
+        self._high_watermark_moved(high_watermark)
 
     # --- followers' fetches -------------------------------------------------------------------
 

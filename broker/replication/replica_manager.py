@@ -51,6 +51,26 @@ class LeadershipListener(Protocol):
         """It leads no longer; None: the replica is gone."""
 
 
+class FetcherPort(Protocol):
+    """Whoever fetches from leaders. The partition knows whom it follows."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch it from its leader, from the log end on."""
+
+    def unfollow(self, partition: Partition) -> None:
+        """Fetch it no longer; a partition that is not fetched is fine."""
+
+
+class _NoFetchers:
+    """Fetches nothing."""
+
+    def follow(self, partition: Partition) -> None:
+        return
+
+    def unfollow(self, partition: Partition) -> None:
+        return
+
+
 class ReplicaManager:
     """The partitions of one broker."""
 
@@ -80,6 +100,7 @@ class ReplicaManager:
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
         self._flush: Callable[[Partition], None] = lambda partition: None
+        self._fetchers: FetcherPort = _NoFetchers()
 
     # --- finding ------------------------------------------------------------------------------
 
@@ -241,6 +262,7 @@ class ReplicaManager:
             partition=partition.index,
             error=str(error),
         )
+        self._fetchers.unfollow(partition)
         if partition.role is not Role.DELETED:
             partition.become_offline()
         self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
@@ -254,6 +276,10 @@ class ReplicaManager:
     def on_flush_due(self, flush: Callable[[Partition], None]) -> None:
         """`flush` is called for a leader that can commit no more before it is flushed."""
         self._flush = flush
+
+    def on_follow(self, fetchers: FetcherPort) -> None:
+        """`fetchers` is told which partitions to fetch."""
+        self._fetchers = fetchers
 
     def add_leadership_listener(self, topic: str, listener: LeadershipListener) -> None:
         """Tells `listener` of roles in `topic`, at once of those held already."""
@@ -398,17 +424,22 @@ class ReplicaManager:
                 now_ms=self._clock.monotonic_ms(),
             )
             if new_epoch:
+                self._fetchers.unfollow(partition)
                 if led:
                     self._tell_resigned(partition, wanted.leader_epoch)
                 self._tell_elected(partition)
             return
-        partition.become_follower(
+        changed = partition.become_follower(
             leader_id=wanted.leader,
             leader_epoch=wanted.leader_epoch,
             partition_epoch=wanted.partition_epoch,
             replicas=wanted.replicas,
             isr=wanted.isr,
         )
+        if changed:
+            self._fetchers.unfollow(partition)
+            if wanted.leader >= 0:
+                self._fetchers.follow(partition)
         if led and epoch >= 0:
             self._tell_resigned(partition, wanted.leader_epoch)
 
@@ -417,6 +448,7 @@ class ReplicaManager:
         if partition.role is Role.DELETED:
             return
         led = partition.is_leader
+        self._fetchers.unfollow(partition)
         partition.become_deleted()
         if led:
             self._tell_resigned(partition, None)

@@ -15,16 +15,27 @@ CONTROLLER_ID_FIRST = 101
 BROKERS_MAX = CONTROLLER_ID_FIRST - 1
 CONTROLLERS_MAX = 99
 
-# Partitions are not replicated yet, so internal topics get one replica however many brokers run;
-# and in a cluster that one person starts there is nobody to wait for.
-LOCAL_SETTINGS = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
-}
+REPLICATION_FACTOR = 3
+"""Of internal topics, where there are brokers for it; Kafka's default."""
+
+
+def local_settings(brokers: int) -> dict[str, str]:
+    """What a cluster of so many brokers that one person starts needs beside Kafka's defaults.
+
+    Internal topics have as many replicas as there can be; and there is nobody to wait for.
+    """
+    factor = min(REPLICATION_FACTOR, brokers)
+    min_isr = max(1, factor - 1)
+    return {
+        "offsets.topic.replication.factor": str(factor),
+        "transaction.state.log.replication.factor": str(factor),
+        "transaction.state.log.min.isr": str(min_isr),
+        "share.coordinator.state.topic.replication.factor": str(factor),
+        "share.coordinator.state.topic.min.isr": str(min_isr),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
 # All voters are on one machine and start together: the first election need not wait a second for
 # votes that are on their way. How soon a dead leader is noticed is another setting, left alone.
 QUORUM_SETTINGS = {"controller.quorum.election.timeout.ms": "150"}
@@ -190,7 +201,7 @@ def node_plans(
     common = {
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
-        **LOCAL_SETTINGS,
+        **local_settings(sum(member.is_broker for member in nodes)),
         **(QUORUM_SETTINGS if several else {}),
         **settings,
     }

@@ -49,7 +49,6 @@ def settings(**properties: str) -> ControllerSettings:
         cluster_id=CLUSTER_ID,
         incarnation_id=OWN_INCARNATION,
         features=FEATURES,
-        replication_factor_max=32767,
     )
 
 

@@ -215,14 +215,3 @@ def test_shutting_down_and_cordoned_brokers_get_no_replicas(cluster: Cluster) ->
         r for p in cluster.image.topics.by_name["u"].partitions.values() for r in p.replicas
     }
     assert replicas == {2, 3}
-
-
-def test_without_replication_more_than_one_replica_is_refused_with_a_reason() -> None:
-    cluster = Cluster()
-    cluster.set(replication_factor_max=1)
-    cluster.start(1, 2, 3)
-    for wanted in (topic(replicas=2), assigned((0, [1, 2]))):
-        (outcome,) = create(cluster, wanted)
-        assert code_of(outcome) is ErrorCode.INVALID_REPLICATION_FACTOR
-        assert "not built" in str(outcome.result)
-    assert code_of(create(cluster, topic(replicas=1))[0]) is ErrorCode.NONE

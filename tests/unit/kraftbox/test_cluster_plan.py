@@ -67,7 +67,8 @@ def test_properties_are_good_configurations_that_agree_on_the_voters():
     assert configs[3].listeners[0].port == 21101
     assert {config.log_dir for config in configs} == {f"/d/node-{m.node_id}/data" for m in nodes}
     assert all(config["num.partitions"] == 4 for config in configs)
-    assert all(config["offsets.topic.replication.factor"] == 1 for config in configs)
+    assert all(config["offsets.topic.replication.factor"] == 3 for config in configs)
+    assert all(config["transaction.state.log.min.isr"] == 2 for config in configs)
 
 
 def test_a_combined_node_has_both_listeners():

@@ -1,0 +1,445 @@
+"""Which partitions a follower fetches from one leader, from where, and what the answers do.
+
+One fetcher serves all partitions that this broker follows at one leader (or its share of them, with
+`num.replica.fetchers`). It speaks in incremental fetch sessions: a request names only partitions
+that changed since the last, so that thousands of idle ones cost nothing.
+
+- A partition whose answer was an error leaves the session until its pause is over: the first
+  pauses are short, because after an election leader and follower learn of it at different moments;
+  they grow up to `replica.fetch.backoff.ms`.
+- Every request has a serial number, and a partition remembers the first that speaks for its present
+  state. An older answer says nothing about it any more (KAFKA-13207).
+- One request is in flight. A second is sent when partitions were added meanwhile: the first may be
+  waiting for bytes at the leader, and a new leader must hear of its followers at once.
+- OFFSET_OUT_OF_RANGE and OFFSET_MOVED_TO_TIERED_STORAGE are handed out as `Reset`: what to do about
+  them is another's step and may take requests of its own.
+- A topic that flushes (`flush.messages`) is fetched on only when what came is on the disk: the next
+  fetch tells the leader that this replica has it.
+
+Nothing here does I/O but the partitions' logs; the driver is `fetcher_driver`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from broker.replication.follower import append_fetched, truncate_to_common
+from broker.replication.partition import Partition, Role
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from runtime.log import get_logger
+from storage.log.errors import CorruptLog, LogFailed
+
+IN_FLIGHT_MAX: Final = 2
+BACK_OFF_FIRST_MS: Final = 10.0
+NO_SESSION: Final = 0
+FIRST_EPOCH: Final = 0
+EPOCH_MAX: Final = 2**31 - 1
+
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+_RESET_ERRORS: Final = frozenset(
+    {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE}
+)
+
+_log = get_logger("broker.fetcher")
+
+PartitionId = tuple[bytes, int]
+_Data = FetchResponse.PartitionData
+_Wish = FetchRequest.FetchPartition
+
+
+class FetcherSettings(NamedTuple):
+    """Names and units are those of `replica.fetch.*`."""
+
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    response_max_bytes: int = 10_485_760
+    max_bytes: int = 1_048_576
+    backoff_ms: float = 1_000.0
+
+
+class Reset(NamedTuple):
+    """The leader does not have the offset that was asked for."""
+
+    partition: Partition
+    error: ErrorCode
+    leader_epoch: int
+
+
+class Flush(NamedTuple):
+    """What this partition has must be on the disk before it is fetched further."""
+
+    partition: Partition
+
+
+class StorageFailed(NamedTuple):
+    """The partition's log takes no appends any more."""
+
+    partition: Partition
+    cause: BaseException
+
+
+Effect = Reset | Flush | StorageFailed
+
+
+class Followed:
+    """One partition that is fetched, and its place in the session."""
+
+    __slots__ = ("failures", "in_session", "partition", "paused", "serial")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.serial = 0  # of the first request that speaks for its present state
+        self.in_session = False
+        self.paused = False  # for a pause, a flush or a reset: in no request
+        self.failures = 0
+
+
+class FetcherCounters:
+    """Plain integers that a scrape reads."""
+
+    __slots__ = ("bytes", "failed_requests", "partition_errors", "requests")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.requests = 0
+        self.failed_requests = 0
+        self.partition_errors = 0
+
+
+class Fetcher:
+    """The state of one fetcher. See the module."""
+
+    def __init__(self, leader_id: int, node_id: int, settings: FetcherSettings) -> None:
+        self.leader_id = leader_id
+        self.settings = settings
+        self.counters = FetcherCounters()
+        self._node_id = node_id
+        self._followed: dict[PartitionId, Followed] = {}
+        # Dictionaries as ordered sets: what the next request names, and what it takes back.
+        self._changed: dict[PartitionId, None] = {}
+        self._forgotten: dict[PartitionId, None] = {}
+        self._pauses: list[tuple[float, PartitionId, Followed]] = []
+        self._session_id = NO_SESSION
+        self._session_epoch = FIRST_EPOCH
+        self._in_session = 0
+        self._serial = 0
+        self._in_flight: deque[int] = deque()
+        self._urgent = False
+        self._failures = 0
+        self._pause_until_ms = 0.0
+
+    # --- which partitions ---------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return (followed.partition for followed in self._followed.values())
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+        return len(self._in_flight)
+
+    @property
+    def failed_partitions(self) -> int:
+        """Partitions that pause after an error."""
+        return sum(followed.failures > 0 for followed in self._followed.values())
+
+    def follow(self, partition: Partition) -> None:
+        """Fetches `partition` from now on, or under its new leader epoch."""
+        key = (partition.topic_id, partition.index)
+        followed = self._followed.get(key)
+        if followed is None or followed.partition is not partition:
+            fresh = Followed(partition)
+            if followed is not None:
+                fresh.in_session = followed.in_session
+            followed = self._followed[key] = fresh
+        followed.paused = False
+        followed.failures = 0
+        self._name(key, followed)
+        self._urgent = True
+
+    def unfollow(self, partition: Partition) -> bool:
+        """Fetches it no longer; False if it was not fetched."""
+        key = (partition.topic_id, partition.index)
+        followed = self._followed.get(key)
+        if followed is None or followed.partition is not partition:
+            return False
+        self._leave_session(key, followed)
+        del self._followed[key]
+        return True
+
+    def resume(self, partition: Partition) -> None:
+        """A flush or a reset of `partition` is over."""
+        key = (partition.topic_id, partition.index)
+        followed = self._followed.get(key)
+        if followed is not None and followed.partition is partition and followed.paused:
+            followed.paused = False
+            self._name(key, followed)
+
+    def retry_later(self, partition: Partition, now_ms: float) -> None:
+        """A reset of `partition` failed."""
+        key = (partition.topic_id, partition.index)
+        followed = self._followed.get(key)
+        if followed is not None and followed.partition is partition:
+            self._pause(key, followed, now_ms)
+
+    def _name(self, key: PartitionId, followed: Followed) -> None:
+        self._forgotten.pop(key, None)
+        self._changed[key] = None
+        followed.serial = self._serial + 1
+
+    def _leave_session(self, key: PartitionId, followed: Followed) -> None:
+        self._changed.pop(key, None)
+        followed.serial = self._serial + 1
+        if followed.in_session:
+            followed.in_session = False
+            self._in_session -= 1
+            self._forgotten[key] = None
+
+    def _hold(self, key: PartitionId, followed: Followed) -> None:
+        followed.paused = True
+        self._leave_session(key, followed)
+
+    def _pause(self, key: PartitionId, followed: Followed, now_ms: float) -> None:
+        followed.failures = min(followed.failures + 1, 16)
+        pause_ms = min(BACK_OFF_FIRST_MS * 2.0 ** (followed.failures - 1), self.settings.backoff_ms)
+        self._hold(key, followed)
+        heapq.heappush(self._pauses, (now_ms + pause_ms, key, followed))
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def due_ms(self, now_ms: float) -> float | None:
+        """When `next_request` may have one at the earliest, None until something else happens."""
+        self._end_pauses(now_ms)
+        if self._in_flight and not self._may_pipeline():
+            return None
+        if self._changed or self._in_session:
+            return self._pause_until_ms
+        return None
+
+    def wake_ms(self) -> float | None:
+        """When the pause of a partition ends next; None when none runs."""
+        return self._pauses[0][0] if self._pauses else None
+
+    def _may_pipeline(self) -> bool:
+        return (
+            self._urgent and self._session_id != NO_SESSION and len(self._in_flight) < IN_FLIGHT_MAX
+        )
+
+    def next_request(self, broker_epoch: int, now_ms: float) -> FetchRequest | None:
+        """The request to send now, if any (after `due_ms`); `answered` or `lost` must follow."""
+        if now_ms < self._pause_until_ms or (self._in_flight and not self._may_pipeline()):
+            return None
+        if self._session_id == NO_SESSION:
+            self._forgotten.clear()
+            named: Iterable[PartitionId] = [
+                key for key, followed in self._followed.items() if not followed.paused
+            ]
+            if not named:
+                return None
+            self._in_session = 0
+            for followed in self._followed.values():
+                followed.in_session = False
+        else:
+            if not (self._changed or self._in_session):
+                return None
+            named = self._changed
+        self._serial += 1
+        request = FetchRequest(
+            replica_state=FetchRequest.ReplicaState(
+                replica_id=self._node_id, replica_epoch=broker_epoch
+            ),
+            max_wait_ms=self.settings.wait_max_ms,
+            min_bytes=self.settings.min_bytes,
+            max_bytes=self.settings.response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=self._topics(named),
+            forgotten_topics_data=self._forgotten_topics(),
+        )
+        self._changed = {}
+        self._urgent = False
+        self._in_flight.append(self._serial)
+        self.counters.requests += 1
+        if self._session_id != NO_SESSION:
+            self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
+        return request
+
+    def _end_pauses(self, now_ms: float) -> None:
+        pauses = self._pauses
+        while pauses and pauses[0][0] <= now_ms:
+            _, key, followed = heapq.heappop(pauses)
+            if self._followed.get(key) is followed and followed.paused:
+                followed.paused = False
+                self._name(key, followed)
+                self._urgent = True
+
+    def _topics(self, named: Iterable[PartitionId]) -> list[FetchRequest.FetchTopic]:
+        topics: dict[bytes, FetchRequest.FetchTopic] = {}
+        max_bytes = self.settings.max_bytes
+        for key in named:
+            followed = self._followed[key]
+            if not followed.in_session:
+                followed.in_session = True
+                self._in_session += 1
+            partition = followed.partition
+            log = partition.log
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchRequest.FetchTopic(
+                    topic=partition.topic, topic_id=key[0]
+                )
+            topic.partitions.append(
+                _Wish(
+                    partition=partition.index,
+                    current_leader_epoch=partition.leader_epoch,
+                    fetch_offset=log.log_end_offset,
+                    last_fetched_epoch=log.latest_epoch,
+                    log_start_offset=log.log_start_offset,
+                    partition_max_bytes=max_bytes,
+                )
+            )
+        return list(topics.values())
+
+    def _forgotten_topics(self) -> list[FetchRequest.ForgottenTopic]:
+        topics: dict[bytes, FetchRequest.ForgottenTopic] = {}
+        for topic_id, index in self._forgotten:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchRequest.ForgottenTopic(topic_id=topic_id)
+            topic.partitions.append(index)
+        self._forgotten = {}
+        return list(topics.values())
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def lost(self, now_ms: float) -> None:
+        """The connection is gone, or could not be made: begin again after a pause."""
+        self.counters.failed_requests += 1
+        self._in_flight.clear()
+        self._end_session()
+        self._failures = min(self._failures + 1, 16)
+        pause_ms = BACK_OFF_FIRST_MS * 2.0 ** (self._failures - 1)
+        self._pause_until_ms = now_ms + min(pause_ms, self.settings.backoff_ms)
+
+    def hurry(self) -> None:
+        """The leader may be reached again: no pause."""
+        self._pause_until_ms = 0.0
+
+    def answered(self, response: FetchResponse, now_ms: float) -> list[Effect]:
+        """Takes over the oldest outstanding answer; says what else must be done."""
+        serial = self._in_flight.popleft()
+        if response.error_code:
+            error = ErrorCode(response.error_code)
+            if error not in _SESSION_ERRORS:
+                self._failures = min(self._failures + 1, 16)
+                pause_ms = BACK_OFF_FIRST_MS * 2.0 ** (self._failures - 1)
+                self._pause_until_ms = now_ms + min(pause_ms, self.settings.backoff_ms)
+            self._end_session()
+            return []
+        self._failures = 0
+        if self._session_id == NO_SESSION:
+            self._session_id = response.session_id
+            self._session_epoch = 1 if response.session_id != NO_SESSION else FIRST_EPOCH
+        effects: list[Effect] = []
+        for topic in response.responses:
+            topic_id = topic.topic_id
+            for data in topic.partitions:
+                key = (topic_id, data.partition_index)
+                followed = self._followed.get(key)
+                if followed is None or serial < followed.serial or followed.paused:
+                    continue
+                self._apply(key, followed, data, now_ms, effects)
+        return effects
+
+    def _end_session(self) -> None:
+        """All partitions are named in the next request, and older answers mean nothing."""
+        self._session_id = NO_SESSION
+        self._session_epoch = FIRST_EPOCH
+        self._forgotten.clear()
+        self._in_session = 0
+        for key, followed in self._followed.items():
+            followed.in_session = False
+            if not followed.paused:
+                self._name(key, followed)
+
+    def _apply(
+        self,
+        key: PartitionId,
+        followed: Followed,
+        data: _Data,
+        now_ms: float,
+        effects: list[Effect],
+    ) -> None:
+        partition = followed.partition
+        if partition.role is not Role.FOLLOWER:
+            return
+        if data.error_code:
+            self._refused(key, followed, ErrorCode(data.error_code), now_ms, effects)
+            return
+        try:
+            if data.diverging_epoch.epoch >= 0:
+                diverging = data.diverging_epoch
+                truncate_to_common(partition, diverging.epoch, diverging.end_offset)
+                self._name(key, followed)
+                return
+            records = data.records
+            assert not isinstance(records, list)
+            appended = append_fetched(
+                partition,
+                records,
+                leader_high_watermark=data.high_watermark,
+                leader_log_start=data.log_start_offset,
+            )
+        except LogFailed as error:
+            self._hold(key, followed)
+            effects.append(StorageFailed(partition, error.cause))
+            return
+        except CorruptLog as error:
+            _log.warning(
+                "the leader sent what cannot follow the own log",
+                topic=partition.topic,
+                partition=partition.index,
+                leader=self.leader_id,
+                error=str(error),
+            )
+            self.counters.partition_errors += 1
+            self._pause(key, followed, now_ms)
+            return
+        followed.failures = 0
+        if appended.record_count:
+            self.counters.bytes += appended.size_bytes
+            partition.counters.replication_bytes_in += appended.size_bytes
+            if partition.flush_due:
+                self._hold(key, followed)
+                effects.append(Flush(partition))
+                return
+        if appended.record_count or appended.log_start_moved:
+            self._name(key, followed)
+
+    def _refused(
+        self,
+        key: PartitionId,
+        followed: Followed,
+        error: ErrorCode,
+        now_ms: float,
+        effects: list[Effect],
+    ) -> None:
+        self.counters.partition_errors += 1
+        if error in _RESET_ERRORS:
+            self._hold(key, followed)
+            effects.append(Reset(followed.partition, error, followed.partition.leader_epoch))
+        else:
+            self._pause(key, followed, now_ms)

@@ -1,0 +1,122 @@
+"""What a follower does with its leader's answers: append, cut off, move the high watermark.
+
+- Truncation comes before anything else (KAFKA-14704): an answer that says where the logs part
+  moves no high watermark and brings no records.
+- The point to cut at is the earlier of the two ends of the epoch that leader and follower share
+  (KIP-279). Where the follower does not know that epoch, the next answer says how to go on.
+- A log is not cut below its own high watermark by a leader that was elected cleanly. If it has to
+  be, acknowledged records are lost: it is done, counted, and said.
+- The high watermark is the leader's, as far as the own log reaches, and never goes back.
+
+Plain functions over a partition; nothing waits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.replication.partition import Partition
+from protocol.batch.header import Buffer
+from runtime.log import get_logger
+
+_log = get_logger("broker.replicas")
+
+
+class Appended(NamedTuple):
+    """What an answer has changed in the follower's log."""
+
+    size_bytes: int
+    record_count: int
+    log_start_moved: bool
+
+
+def append_fetched(
+    partition: Partition,
+    records: Buffer | None,
+    *,
+    leader_high_watermark: int,
+    leader_log_start: int,
+) -> Appended:
+    """Takes over what the leader sent for the own log end.
+
+    Raises:
+        CorruptLog: the bytes cannot follow the own log.
+        LogFailed: the disk refused.
+    """
+    log = partition.log
+    before = log.log_end_offset
+    size = len(records) if records else 0
+    if records:
+        log.append_as_follower(records, max_epoch=partition.leader_epoch)
+        partition.follower_appended(size)
+    high_watermark = min(leader_high_watermark, log.log_end_offset)
+    if high_watermark > log.high_watermark:
+        partition.follow_high_watermark(high_watermark)
+    moved = leader_log_start > log.log_start_offset and log.advance_log_start(
+        min(leader_log_start, log.high_watermark), "the leader's log begins there"
+    )
+    return Appended(size if log.log_end_offset > before else 0, log.log_end_offset - before, moved)
+
+
+def truncate_to_common(partition: Partition, epoch: int, end_offset: int) -> bool:
+    """Cuts the log where it leaves the leader's, which has `epoch` end at `end_offset`.
+
+    True if records went. Raises LogFailed.
+    """
+    log = partition.log
+    own_epoch, own_end = log.end_offset_for_epoch(epoch)
+    target = end_offset if own_epoch < 0 else min(own_end, end_offset)
+    return truncate(partition, max(target, log.log_start_offset))
+
+
+def truncate(partition: Partition, offset: int) -> bool:
+    """Cuts the log at `offset`; True if records went. Raises LogFailed."""
+    log = partition.log
+    if offset < log.high_watermark:
+        partition.truncations_below_high_watermark += 1
+        _log.warning(
+            "committed records are cut off: the leader does not have them",
+            topic=partition.topic,
+            partition=partition.index,
+            leader=partition.leader_id,
+            leader_epoch=partition.leader_epoch,
+            high_watermark=log.high_watermark,
+            offset=offset,
+        )
+    before = log.log_end_offset
+    cut = log.truncate_to(offset)
+    if cut:
+        _log.info(
+            "log truncated",
+            topic=partition.topic,
+            partition=partition.index,
+            leader_epoch=partition.leader_epoch,
+            log_end_before=before,
+            log_end=log.log_end_offset,
+        )
+    return cut
+
+
+def start_at(partition: Partition, offset: int) -> None:
+    """Empties the log: the leader's begins only at `offset`. Raises LogFailed."""
+    _log.warning(
+        "log begins anew where the leader's does",
+        topic=partition.topic,
+        partition=partition.index,
+        log_end_before=partition.log.log_end_offset,
+        log_start=offset,
+    )
+    partition.log.truncate_fully_and_start_at(offset)
+
+
+def reset_to(partition: Partition, leader_start: int, leader_end: int) -> None:
+    """Brings the log inside the leader's bounds, which the offset asked for was not.
+
+    Behind the leader's log start: the log is emptied and begins there. Beyond its log end, which
+    only an unclean election can bring about: it is cut to that end. Raises LogFailed.
+    """
+    log = partition.log
+    if leader_end < log.log_end_offset:
+        truncate(partition, max(leader_end, log.log_start_offset))
+    if log.log_end_offset < leader_start or leader_end < log.log_start_offset:
+        start_at(partition, leader_start)
