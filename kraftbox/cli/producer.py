@@ -1,7 +1,8 @@
-"""A plain producer for `kraftbox produce`: one batch in flight, errors end the command."""
+"""A plain producer for `kraftbox produce`: errors end the command, retries write nothing twice."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from kraftbox.cli.output import CommandFailed
 from protocol.batch.records import Record, build_batch
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
+from protocol.transport.cluster import Produced
+from protocol.transport.producer import IdempotentProducer, NotProduced
 
 TIMEOUT_MS = 30_000
 
@@ -36,6 +39,7 @@ class Producer:
         self._partition = partition
         self._partitions = 0
         self._turn = 0
+        self._idempotent: IdempotentProducer | None = None
 
     async def start(self) -> None:
         """Find the topic, creating it where the cluster does that. Raises CommandFailed."""
@@ -43,6 +47,18 @@ class Producer:
         self._partitions = len(topic.partitions)
         if self._partition is not None and self._partition >= self._partitions:
             check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{self._partition}")
+        if self._acks != 0:
+            self._idempotent = IdempotentProducer(
+                self._client.cluster,
+                acks=self._acks,
+                delivery_timeout_ms=TIMEOUT_MS,
+                compression=self._codec,
+            )
+            await self._idempotent.start(TIMEOUT_MS)
+
+    async def close(self) -> None:
+        if self._idempotent is not None:
+            await self._idempotent.close()
 
     async def send(self, lines: Sequence[Line]) -> None:
         """Write the lines and wait for the acknowledgement."""
@@ -52,9 +68,14 @@ class Producer:
             record = Record(0, now_ms, line.key, line.value)
             by_partition[self._choose(line.key)].append(record)
         self._turn += 1
-        for index, records in by_partition.items():
-            await self._send_batch(index, records)
-            self.sent += len(records)
+        sent = {index: self._send_batch(index, records) for index, records in by_partition.items()}
+        results = await asyncio.gather(*sent.values(), return_exceptions=True)
+        for index, result in zip(sent, results, strict=True):
+            if isinstance(result, ApiError | NotProduced):
+                raise CommandFailed(f"{self._topic}-{index}: {result}") from None
+            if isinstance(result, BaseException):
+                raise result
+            self.sent += len(by_partition[index])
 
     def _choose(self, key: bytes | None) -> int:
         if self._partition is not None:
@@ -63,14 +84,13 @@ class Producer:
             return self._turn % self._partitions
         return (murmur2(key) & 0x7FFFFFFF) % self._partitions
 
-    async def _send_batch(self, index: int, records: list[Record]) -> None:
+    async def _send_batch(self, index: int, records: list[Record]) -> Produced:
+        if self._idempotent is not None:
+            return await self._idempotent.send(self._topic, index, records)
         batch = build_batch(records, compression=self._codec)
-        try:
-            await self._client.cluster.produce(
-                self._topic, index, batch, acks=self._acks, timeout_ms=TIMEOUT_MS
-            )
-        except ApiError as error:
-            raise CommandFailed(f"{self._topic}-{index}: {error}") from None
+        return await self._client.cluster.produce(
+            self._topic, index, batch, acks=self._acks, timeout_ms=TIMEOUT_MS
+        )
 
 
 def murmur2(data: bytes) -> int:

@@ -72,6 +72,7 @@ def produce(
                     await producer.send(batch)
                     batch, size = [], 0
             await producer.send(batch)
+        await producer.close()
         return producer.sent
 
     sent = run(bootstrap, work)

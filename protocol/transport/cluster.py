@@ -2,8 +2,8 @@
 
 It knows brokers and leaders from Metadata, sends each request to the leader it concerns, and tries
 again after retriable errors until the caller's time is over. It has no groups, no transactions, no
-batching: callers bring whole batches. A produce that is tried again after a lost connection may be
-written twice.
+batching: callers bring whole batches. A `produce` that is tried again after a lost connection may
+be written twice; `producer.py` has one whose retries write nothing twice.
 
 Leaders are cached with their epoch. A newer answer is one with a higher epoch, not one that arrived
 later: brokers learn of elections at different times, and following an older answer would send the
@@ -124,6 +124,7 @@ class ClusterClient:
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._connections: dict[Address, asyncio.Task[Connection]] = {}
+        self._failures: dict[Address, float] = {}
         self._loop = asyncio.get_running_loop()
 
     @classmethod
@@ -194,6 +195,7 @@ class ClusterClient:
                 try:
                     return await self._request(address, message, left_ms, version)
                 except OSError as error:
+                    self._failures[address] = self._loop.time()
                     failure = error
             raise failure if failure is not None else ConnectionLost("no bootstrap address")
 
@@ -231,34 +233,57 @@ class ClusterClient:
         """
 
         async def attempt(left_ms: float) -> Produced:
-            request = ProduceRequest(
-                transactional_id=transactional_id,
-                acks=acks,
-                timeout_ms=max(1, int(left_ms)),
-                topic_data=[
-                    ProduceRequest.TopicProduceData(
-                        name=topic,
-                        topic_id=self.cache.topic_ids.get(topic, ZERO_UUID),
-                        partition_data=[
-                            ProduceRequest.PartitionProduceData(index=partition, records=batch)
-                        ],
-                    )
-                ],
+            connection = await self.leader(topic, partition, left_ms)
+            request, version = self.produce_request(
+                connection, topic, partition, batch, acks, left_ms, transactional_id
             )
-            connection = await self._leader(topic, partition, left_ms)
-            version = connection.version_for(ProduceRequest)
-            if version >= 13 and topic not in self.cache.topic_ids:
-                version = 12
             if acks == 0:
                 connection.send_unanswered(request, version)
                 return Produced(-1, -1, -1)
             answer = await connection.request(request, left_ms, version)
-            one = answer.responses[0].partition_responses[0]
-            self._take_hint((topic, partition), one.current_leader, answer.node_endpoints)
-            _raise_for(one.error_code, one.error_message)
-            return Produced(one.base_offset, one.log_append_time_ms, one.log_start_offset)
+            return self.produced(topic, partition, answer)
 
         return await self._until(timeout_ms, self._on_leader(topic, partition, attempt))
+
+    def produce_request(
+        self,
+        connection: Connection,
+        topic: str,
+        partition: int,
+        batch: Buffer,
+        acks: int,
+        wait_ms: float,
+        transactional_id: str | None = None,
+    ) -> tuple[ProduceRequest, int]:
+        """A request with one batch, and the version to send it in on this connection."""
+        request = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=max(1, int(wait_ms)),
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    name=topic,
+                    topic_id=self.cache.topic_ids.get(topic, ZERO_UUID),
+                    partition_data=[
+                        ProduceRequest.PartitionProduceData(index=partition, records=batch)
+                    ],
+                )
+            ],
+        )
+        version = connection.version_for(ProduceRequest)
+        if version >= 13 and topic not in self.cache.topic_ids:
+            version = 12
+        return request, version
+
+    def produced(self, topic: str, partition: int, answer: ProduceResponse) -> Produced:
+        """What the answer to `produce_request` says; takes its hint about the leader (KIP-951).
+
+        Raises ApiError.
+        """
+        one = answer.responses[0].partition_responses[0]
+        self._take_hint((topic, partition), one.current_leader, answer.node_endpoints)
+        _raise_for(one.error_code, one.error_message)
+        return Produced(one.base_offset, one.log_append_time_ms, one.log_start_offset)
 
     async def fetch(
         self,
@@ -275,7 +300,7 @@ class ClusterClient:
         """Read from `offset` on. Raises ApiError as `produce` does."""
 
         async def attempt(left_ms: float) -> Fetched:
-            connection = await self._leader(topic, partition, left_ms)
+            connection = await self.leader(topic, partition, left_ms)
             version = connection.version_for(FetchRequest)
             if version >= 13 and topic not in self.cache.topic_ids:
                 version = 12
@@ -320,7 +345,7 @@ class ClusterClient:
         """The offset for a timestamp or a special one (EARLIEST, LATEST, ...)."""
 
         async def attempt(left_ms: float) -> FoundOffset:
-            connection = await self._leader(topic, partition, left_ms)
+            connection = await self.leader(topic, partition, left_ms)
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(read_committed),
@@ -346,13 +371,15 @@ class ClusterClient:
     # --- inside --------------------------------------------------------------------------------
 
     def _addresses(self) -> list[Address]:
-        """Live connections first, then known brokers, then the bootstrap list."""
+        """Live connections first, then known brokers, then the bootstrap list; those that failed
+        last, the longest ago first: a node that hangs must not be asked first every time."""
         live = [
             address
             for address, task in self._connections.items()
             if task.done() and not task.cancelled() and task.exception() is None
         ]
-        return list(dict.fromkeys([*live, *self.cache.brokers.values(), *self._bootstrap]))
+        known = dict.fromkeys([*live, *self.cache.brokers.values(), *self._bootstrap])
+        return sorted(known, key=lambda address: self._failures.get(address, 0.0))
 
     async def _connection(self, address: Address, timeout_ms: float) -> Connection:
         """The connection to an address; callers that come while it is made share it."""
@@ -375,7 +402,7 @@ class ClusterClient:
         connection = await self._connection(address, left_ms)
         return await connection.request(message, min(left_ms, REQUEST_TIMEOUT_MS), version)
 
-    async def _leader(self, topic: str, partition: int, left_ms: float) -> Connection:
+    async def leader(self, topic: str, partition: int, left_ms: float) -> Connection:
         """A connection to the partition's leader. Raises ApiError (retriable) without one."""
         leader = self.cache.leaders.get((topic, partition))
         address = self.cache.brokers.get(leader.node_id) if leader is not None else None

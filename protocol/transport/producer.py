@@ -1,0 +1,339 @@
+"""A producer whose retries write nothing twice (KIP-98 without transactions).
+
+Every partition has a lane: up to five batches on their way, in order, each with the producer's id,
+an epoch and a sequence. After a failure the lane waits until nothing is on its way, finds the
+leader anew and sends what is unresolved again, as it was: the broker knows what it has. Only the
+lane's own order matters to the broker, so that lanes do not wait for each other.
+
+A batch whose time is over leaves a gap that the broker would refuse for ever. The lane then goes on
+in a new epoch, from sequence 0; what may have arrived under the old one is given up as unknown,
+because under the new one it would be written twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from protocol.batch.records import Producer, Record, build_batch
+from protocol.compression import Codec
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.produce import ProduceResponse
+from protocol.transport.client import DEFAULT_TIMEOUT_MS, Connection
+from protocol.transport.cluster import ClusterClient, Partition, Produced
+
+INFLIGHT_MAX = 5
+"""How many of a producer's last batches a broker remembers."""
+RETRY_WAIT_MS = 50.0
+REQUEST_TIMEOUT_MS = 10_000.0
+ANSWER_GRACE_MS = 1_000.0
+LOOK_AGAIN_MS_MAX = 2_000.0
+EPOCH_MAX = 2**15 - 1
+SEQUENCES = 2**31
+
+BEFORE_APPEND = frozenset(
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors of a request that was judged before anything was written. NOT_LEADER_OR_FOLLOWER is none:
+a leader that was deposed while acks=all waited answers it, too."""
+_START_OVER = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+
+class NotProduced(Exception):
+    """A batch was given up. `certain`: it is in no log; otherwise nobody knows."""
+
+    def __init__(self, cause: Exception, *, certain: bool) -> None:
+        super().__init__(f"{cause}" or type(cause).__name__)
+        self.cause = cause
+        self.certain = certain
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the last error, or what became of the connection."""
+        if isinstance(self.cause, ApiError):
+            return self.cause.code.name
+        return type(self.cause).__name__
+
+
+class _Batch:
+    """Records on their way. `data` is None before it has a place in the lane's sequence."""
+
+    __slots__ = ("certain", "data", "deadline_s", "error", "future", "records")
+
+    def __init__(
+        self, records: Sequence[Record], deadline_s: float, future: asyncio.Future[Produced]
+    ) -> None:
+        self.records = records
+        self.deadline_s = deadline_s
+        self.future = future
+        self.data: bytes | None = None
+        self.certain = True
+        self.error: Exception = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+
+    def give_up(self) -> None:
+        if not self.future.done():
+            self.future.set_exception(NotProduced(self.error, certain=self.certain))
+
+
+class _Lane:
+    """One partition. `window` has sequences and no answer yet; `waiting` has neither."""
+
+    def __init__(self, partition: Partition, producer_id: int, epoch: int) -> None:
+        self.partition = partition
+        self.producer = Producer(producer_id, epoch, 0)
+        self.window: deque[_Batch] = deque()
+        self.waiting: deque[_Batch] = deque()
+        self.task: asyncio.Task[None] | None = None
+
+    def take(self, compression: Codec) -> _Batch | None:
+        """The next batch that has no sequence yet, with one."""
+        if not self.waiting or len(self.window) >= INFLIGHT_MAX:
+            return None
+        batch = self.waiting.popleft()
+        batch.data = build_batch(batch.records, compression=compression, producer=self.producer)
+        sequence = (self.producer.sequence + len(batch.records)) % SEQUENCES
+        self.producer = self.producer._replace(sequence=sequence)
+        self.window.append(batch)
+        return batch
+
+    def start_over(self) -> None:
+        """Go on in a new epoch: give up what may have been written, keep what certainly was not."""
+        self.producer = self.producer._replace(epoch=self.producer.epoch + 1, sequence=0)
+        for batch in reversed(self.window):
+            if batch.future.done():
+                continue
+            if batch.certain:
+                batch.data = None
+                self.waiting.appendleft(batch)
+            else:
+                batch.give_up()
+        self.window.clear()
+
+    def expire(self, now_s: float) -> None:
+        """Give up batches whose time is over."""
+        if any(batch.deadline_s <= now_s for batch in self.window):
+            for batch in self.window:
+                if batch.deadline_s <= now_s:
+                    batch.give_up()
+            self.start_over()
+        for batch in self.waiting:
+            if batch.deadline_s <= now_s:
+                batch.give_up()
+        self.waiting = deque(batch for batch in self.waiting if not batch.future.done())
+
+
+class IdempotentProducer:
+    """Sends batches through a ClusterClient. `start` first, `close` at the end.
+
+    Args:
+        acks: -1 (all) or 1; without an answer there is nothing to retry on.
+        delivery_timeout_ms: how long a batch is tried.
+        request_timeout_ms: how long one answer is waited for; also the broker's limit for acks=all.
+    """
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        *,
+        acks: int = -1,
+        delivery_timeout_ms: float = 120_000.0,
+        request_timeout_ms: float = REQUEST_TIMEOUT_MS,
+        compression: Codec = Codec.NONE,
+    ) -> None:
+        if acks not in (-1, 1):
+            raise ValueError(f"acks {acks}: an idempotent producer has -1 or 1")
+        self.client = client
+        self.producer_id = -1
+        self.starts_over = 0
+        """How often a broker did not know what it had acknowledged, or a batch was refused."""
+        self._epoch = 0
+        self._acks = acks
+        self._delivery_s = delivery_timeout_ms / 1000.0
+        self._request_ms = request_timeout_ms
+        self._compression = compression
+        self._lanes: dict[Partition, _Lane] = {}
+        self._loop = asyncio.get_running_loop()
+
+    async def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        """Get a producer id. Raises ApiError, OSError."""
+        deadline_s = self._loop.time() + timeout_ms / 1000.0
+        while True:
+            left_ms = max(1.0, (deadline_s - self._loop.time()) * 1000.0)
+            answer = await self.client.request_any(
+                InitProducerIdRequest(transactional_id=None), left_ms
+            )
+            code = ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE:
+                self.producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+                return
+            if not code.retriable or left_ms <= RETRY_WAIT_MS:
+                raise ApiError(code)
+            await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
+
+    def send(
+        self, topic: str, partition: int, records: Sequence[Record]
+    ) -> asyncio.Future[Produced]:
+        """Append one batch. The future has its place, or NotProduced; a batch that the broker knows
+        from an earlier try, and whose place it has forgotten, has base offset -1."""
+        future: asyncio.Future[Produced] = self._loop.create_future()
+        lane = self._lanes.get((topic, partition))
+        if lane is None:
+            lane = _Lane((topic, partition), self.producer_id, self._epoch)
+            self._lanes[topic, partition] = lane
+        lane.waiting.append(_Batch(records, self._loop.time() + self._delivery_s, future))
+        if lane.task is None or lane.task.done():
+            lane.task = self._loop.create_task(self._drive(lane), name=f"send-{topic}-{partition}")
+        return future
+
+    async def close(self) -> None:
+        """Stop; what is unresolved is given up. The ClusterClient stays open."""
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for lane in self._lanes.values():
+            for batch in [*lane.window, *lane.waiting]:
+                batch.give_up()
+
+    # --- one lane ------------------------------------------------------------------------------
+
+    async def _drive(self, lane: _Lane) -> None:
+        """Until nothing is left to send."""
+        topic, partition = lane.partition
+        while lane.window or lane.waiting:
+            if lane.producer.epoch > EPOCH_MAX:
+                await self._fresh_id(lane)
+                continue
+            before = self.client.cache.leaders.get(lane.partition)
+            try:
+                if before is None:
+                    await self.client.metadata([topic], self._request_ms)
+                connection = await self.client.leader(topic, partition, self._request_ms)
+            except (ApiError, OSError, ProtocolError) as error:
+                failure: Exception | None = error
+            else:
+                failure = await self._pump(lane, connection)
+            if failure is None:
+                continue
+            for batch in lane.window or lane.waiting:
+                if batch.data is None:
+                    batch.error = failure
+            if self.client.cache.leaders.get(lane.partition) == before:
+                await self._look_again(topic)
+            lane.expire(self._loop.time())
+
+    async def _look_again(self, topic: str) -> None:
+        """After a failure that named no newer leader: wait, and ask who leads."""
+        await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
+        try:
+            await self.client.metadata([topic], min(self._request_ms, LOOK_AGAIN_MS_MAX))
+        except (ApiError, OSError, ProtocolError):
+            # Nobody answers now; the lane tries again, or its batches' time runs out.
+            return
+
+    async def _fresh_id(self, lane: _Lane) -> None:
+        """The epochs of this producer id are used up."""
+        try:
+            await self.start(self._request_ms)
+        except (ApiError, OSError, ProtocolError):
+            await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
+            lane.expire(self._loop.time())
+        else:
+            lane.producer = Producer(self.producer_id, self._epoch, 0)
+
+    async def _pump(self, lane: _Lane, connection: Connection) -> Exception | None:
+        """Send and take answers until all is done (None) or something failed and nothing is on its
+        way any more."""
+        failure: Exception | None = None
+        place_lost = False
+        again = deque(lane.window)
+        flying: deque[tuple[_Batch, asyncio.Future[ProduceResponse]]] = deque()
+        while True:
+            while failure is None and len(flying) < INFLIGHT_MAX:
+                batch = again.popleft() if again else lane.take(self._compression)
+                if batch is None:
+                    break
+                try:
+                    flying.append((batch, self._send(lane, connection, batch)))
+                except (ApiError, OSError) as error:
+                    failure = error
+            if not flying:
+                break
+            batch, future = flying.popleft()
+            refused = await self._answer(lane, batch, future)
+            if refused is not None and failure is None:
+                failure = refused
+                place_lost = self._is_place_lost(batch, refused)
+        if place_lost:
+            self.starts_over += 1
+            lane.start_over()
+        return failure
+
+    def _send(
+        self, lane: _Lane, connection: Connection, batch: _Batch
+    ) -> asyncio.Future[ProduceResponse]:
+        assert batch.data is not None
+        request, version = self.client.produce_request(
+            connection, *lane.partition, batch.data, self._acks, self._request_ms
+        )
+        # The broker gives up first, so that its answer is the one that counts.
+        return connection.send(request, self._request_ms + ANSWER_GRACE_MS, version)
+
+    async def _answer(
+        self, lane: _Lane, batch: _Batch, future: asyncio.Future[ProduceResponse]
+    ) -> Exception | None:
+        """Take the answer to one batch; the error if it is not resolved."""
+        try:
+            produced = self.client.produced(*lane.partition, await future)
+        except ApiError as error:
+            if error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                batch.certain = batch.certain and error.code in BEFORE_APPEND
+                batch.error = error
+                return error
+            produced = Produced(-1, -1, -1)
+        except (OSError, ProtocolError) as error:
+            batch.certain = False
+            batch.error = error
+            return error
+        lane.window.remove(batch)
+        if not batch.future.done():
+            batch.future.set_result(produced)
+        return None
+
+    def _is_place_lost(self, batch: _Batch, error: Exception) -> bool:
+        """Whether the lane cannot go on in its epoch, judged from the first failure of a pump.
+
+        Everything before that batch is resolved, so that an error about its place does not come
+        from another one's being late: the broker does not know what it acknowledged. A batch that
+        is refused for what it is leaves a gap.
+        """
+        if not isinstance(error, ApiError) or error.code.retriable:
+            return False
+        if error.code not in _START_OVER:
+            batch.give_up()
+        return True
