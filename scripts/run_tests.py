@@ -6,6 +6,7 @@ import argparse
 import re
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = ("unit", "property", "golden", "scenarios", "sim", "badinput")
 LAST = ("interop", "e2e")
+PARTS = {"sim": 2}
+"""Groups that run in several processes: those that compute all the time and wait for nothing."""
 CHATTER = re.compile(r"%\d\|")
 """librdkafka tells on standard error of each connection that a killed node refuses: thousands of
 lines that say FAIL and mean nothing."""
@@ -40,34 +43,39 @@ class Result:
     seconds: float
 
 
-def run(group: str, marker: str) -> Result:
-    """Run one group, passing its output on."""
+def run(group: str, marker: str) -> tuple[int, list[str], float]:
+    """Exit code, lines about skipped tests, seconds."""
     started = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", marker, f"tests/{group}"]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    assert process.stdout is not None
+    parts = PARTS.get(group, 1)
+    options = [["--shard", f"{part + 1}/{parts}"] for part in range(parts)] if parts > 1 else [[]]
+    processes = [
+        subprocess.Popen(
+            [*command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for more in options
+    ]
+    lock = threading.Lock()
     skipped: list[str] = []
-    report: list[str] = []
-    for line in process.stdout:
-        if CHATTER.match(line):
-            continue
-        sys.stdout.write(line)
-        sys.stdout.flush()
-        if line.startswith("SKIPPED"):
-            skipped.append(line.strip())
-        if report or line.startswith(("=== ", "====")):
-            report.append(line)
-    code = process.wait()
+
+    def follow(process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            with lock:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+                if line.startswith("SKIPPED"):
+                    skipped.append(line.strip())
+
+    readers = [threading.Thread(target=follow, args=(process,)) for process in processes]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
     nothing_selected = 5
-    code = 0 if code == nothing_selected else code
-    return Result(group, code, skipped, report if code else [], time.monotonic() - started)
+    codes = [process.wait() for process in processes]
+    code = next((code for code in codes if code not in (0, nothing_selected)), 0)
+    return code, skipped, time.monotonic() - started
 
 
 def main() -> int:

@@ -12,6 +12,22 @@ MAY_BE_MISSING = "docs/gaps.md"
 """A test that is skipped because a tool is missing says where that is listed."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shard", metavar="K/N", help="run only the K-th of N parts of the tests")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every N-th test, whatever order they are run in."""
+    shard = config.getoption("--shard")
+    if shard is None:
+        return
+    part, parts = map(int, shard.split("/"))
+    mine = set(sorted(item.nodeid for item in items)[part - 1 :: parts])
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in mine])
+    items[:] = [item for item in items if item.nodeid in mine]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """On CI every tool must be there: what would be skipped for want of one fails."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.sim.world.life import CURRENT_LIFE, Life
 from tests.sim.world.loop import Deadlock, VirtualLoop
 from tests.sim.world.network import CURRENT_HOST, Network
 
@@ -149,4 +150,53 @@ def test_a_cut_link_delays_and_then_delivers() -> None:
         return healed_s
 
     assert 5 <= loop.run_world(scenario()) < 6
+    loop.close()
+
+
+def test_a_paused_life_misses_time_and_then_gets_all_at_once() -> None:
+    loop = _world(1)
+    life = Life("server", 1)
+    seen: list[tuple[str, float]] = []
+
+    def note(what: str) -> None:
+        seen.append((what, loop.time()))
+
+    async def story() -> None:
+        token = CURRENT_LIFE.set(life)
+        for due_s, what in ((1, "one"), (2, "two"), (9, "nine")):
+            loop.call_later(due_s, note, what)
+        loop.call_soon(note, "soon")
+        CURRENT_LIFE.reset(token)
+        loop.pause_life(life)
+        await asyncio.sleep(5)
+        assert seen == []
+        loop.resume_life(life)
+        await asyncio.sleep(5)
+        loop.pause_life(life)
+
+    loop.run_world(story())
+    assert [what for what, _ in seen] == ["soon", "one", "two", "nine"]
+    assert [at for _, at in seen] == pytest.approx([5, 5, 5, 9])
+    loop.close()
+
+
+def test_a_connection_to_a_paused_life_is_accepted_and_served_when_it_goes_on() -> None:
+    loop = _world(1)
+    life = Life("server", 1)
+
+    async def story() -> float:
+        host, mine = CURRENT_HOST.set("server"), CURRENT_LIFE.set(life)
+        server = await loop.create_server(_Echo, "server", 1000)
+        CURRENT_HOST.reset(host)
+        CURRENT_LIFE.reset(mine)
+        loop.pause_life(life)
+        reader, writer = await asyncio.open_connection("server", 1000)
+        writer.write(b"hello.")
+        loop.call_later(3, loop.resume_life, life)
+        assert await reader.readuntil(b".") == b"hello."
+        writer.close()
+        server.close()
+        return loop.time()
+
+    assert 3 < loop.run_world(story()) < 3.1
     loop.close()

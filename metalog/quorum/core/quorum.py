@@ -51,7 +51,7 @@ from metalog.quorum.core.roles import (
     Role,
     Unattached,
 )
-from runtime.errors import invariant
+from runtime.errors import InvariantViolated, invariant
 
 
 class QuorumCore(ElectingReplica):
@@ -80,7 +80,9 @@ class QuorumCore(ElectingReplica):
         """Raises `InvariantViolated` unless state and role agree (M2, M16)."""
         state = self._state
         current = QuorumState(self._epoch, self._leader_id, self._voted)
-        invariant(self._persisted == current, f"persisted {self._persisted}, in memory {current}")
+        # The text costs more than the comparison, and simulations ask after every event.
+        if self._persisted != current:
+            raise InvariantViolated(f"persisted {self._persisted}, in memory {current}")
         if isinstance(state, Leading):
             invariant(self._leader_id == self.node.id, "a leader that follows another")
         elif isinstance(state, Following):

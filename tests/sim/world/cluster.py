@@ -184,6 +184,19 @@ class Machine:
         self.cluster.trace.add(f"{life} is ready after {life.operations} operations")
         life.ready.set_result(None)
 
+    # --- pauses -------------------------------------------------------------------------------
+
+    def pause(self, life: NodeLife) -> None:
+        """As SIGSTOP: the process stands still; its connections stay, its files too."""
+        self.cluster.trace.add(f"{life} is paused")
+        self.cluster.loop.pause_life(life)
+
+    def resume(self, life: NodeLife) -> None:
+        """As SIGCONT; nothing if the life has ended meanwhile."""
+        if life.alive:
+            self.cluster.trace.add(f"{life} goes on")
+            self.cluster.loop.resume_life(life)
+
     # --- death --------------------------------------------------------------------------------
 
     def _operation(self, life: NodeLife, kind: str, path: str) -> None:

@@ -2,11 +2,13 @@
 
 A life is one boot of one host. It travels in a context variable, so every task, callback and timer
 that the node's code makes belongs to the life it was made in, and the loop can drop them all at
-once: a machine without power runs no `finally`, sends no goodbye and answers nobody.
+once: a machine without power runs no `finally`, sends no goodbye and answers nobody. A life can be
+paused, too: time passes, and what would have run meanwhile runs when it goes on, all at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 
 
@@ -24,6 +26,8 @@ class Life:
         self.host = host
         self.number = number
         self.alive = True
+        self.parked: list[asyncio.Handle] | None = None
+        """While the process is paused: what would have run meanwhile, in order."""
 
     def __repr__(self) -> str:
         return f"{self.host}#{self.number}"
@@ -34,7 +38,12 @@ CURRENT_LIFE: contextvars.ContextVar[Life | None] = contextvars.ContextVar(
 )
 
 
+def life_of(context: contextvars.Context | None) -> Life | None:
+    """The life that what runs in `context` (None: the current one) belongs to."""
+    return CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
+
+
 def is_dead(context: contextvars.Context | None) -> bool:
     """Whether what runs in `context` (None: the current one) belongs to a life that is over."""
-    life = CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
+    life = life_of(context)
     return life is not None and not life.alive

@@ -12,7 +12,8 @@ library's own), with three things replaced:
 * the network and the executor: `create_server` and `create_connection` come from
   `world.network.Network`, `run_in_executor` calls the function in line, one turn later.
 
-What belongs to a life (`world.life`) that is over is dropped, now and in future. Garbage is not
+What belongs to a life (`world.life`) that is over is dropped, now and in future; what belongs to
+one that is paused is kept until it goes on. Garbage is not
 collected while a world runs: when a cycle is found depends on everything the process did before,
 and finding one can run code.
 """
@@ -27,7 +28,7 @@ import heapq
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from tests.sim.world.life import CURRENT_LIFE, Life, PowerCut, is_dead
+from tests.sim.world.life import CURRENT_LIFE, Life, PowerCut, life_of
 from tests.sim.world.network import Network
 
 _T = TypeVar("_T")
@@ -37,11 +38,34 @@ class Deadlock(RuntimeError):
     """Nothing is ready and no timer is set: the world can never move again."""
 
 
+class _Soon(asyncio.Handle):
+    """A callback that knows its life."""
+
+    __slots__ = ("_life",)
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+        life: Life | None,
+    ) -> None:
+        super().__init__(callback, args, loop, context)
+        self._life = life
+
+    def _run(self) -> None:
+        if self._life is not None and self._life.parked is not None:
+            self._life.parked.append(self)
+        else:
+            super()._run()  # type: ignore[misc]
+
+
 class _Timer(asyncio.TimerHandle):
     """Timers that are due at the same instant run in the order they were set. Real clocks hardly
     ever make two equal; virtual time stands still while a whole turn of the loop runs."""
 
-    __slots__ = ("_number",)
+    __slots__ = ("_life", "_number")
 
     def __init__(
         self,
@@ -51,12 +75,22 @@ class _Timer(asyncio.TimerHandle):
         args: tuple[Any, ...],
         loop: asyncio.AbstractEventLoop,
         context: contextvars.Context | None,
+        life: Life | None,
     ) -> None:
         super().__init__(when, callback, args, loop, context)
         self._number = number
+        self._life = life
 
     def __lt__(self, other: Any) -> bool:
-        return (self._when, self._number) < (other._when, other._number)
+        if self._when == other._when:
+            return bool(self._number < other._number)
+        return bool(self._when < other._when)
+
+    def _run(self) -> None:
+        if self._life is not None and self._life.parked is not None:
+            self._life.parked.append(self)
+        else:
+            super()._run()  # type: ignore[misc]
 
 
 class _VirtualSelector:
@@ -120,9 +154,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # --- lives --------------------------------------------------------------------------------
 
     def _call_soon(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
-        if is_dead(context):
-            return self._never(callback, args, context)
-        handle: asyncio.Handle = super()._call_soon(callback, args, context)
+        life = life_of(context)
+        handle = _Soon(callback, args, self, context, life)
+        if life is not None and not life.alive:
+            handle.cancel()
+        else:
+            self._ready.append(handle)
         return handle
 
     def call_at(
@@ -134,25 +171,32 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """As asyncio's, for the living."""
         self._timers += 1
-        timer = _Timer(when, self._timers, callback, args, self, context)
-        if is_dead(context):
+        life = life_of(context)
+        timer = _Timer(when, self._timers, callback, args, self, context, life)
+        if life is not None and not life.alive:
             timer.cancel()
         else:
             heapq.heappush(self._scheduled, timer)
             timer._scheduled = True
         return timer
 
-    def _never(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        handle.cancel()
-        return handle
-
     def end_life(self, life: Life) -> None:
         """Nothing that was started in this life runs any more. The caller's own stack goes on."""
         life.alive = False
-        for handle in [*self._ready, *self._scheduled]:
-            if handle._context.get(CURRENT_LIFE) is life:
+        for handle in [*self._ready, *self._scheduled, *(life.parked or ())]:
+            if handle._life is life:
                 handle.cancel()
+        life.parked = None
+
+    def pause_life(self, life: Life) -> None:
+        """Nothing of this life runs until `resume_life`; its time passes all the same."""
+        assert life.alive and life.parked is None
+        life.parked = []
+
+    def resume_life(self, life: Life) -> None:
+        """What was due meanwhile runs now, in the order in which it was due."""
+        parked, life.parked = life.parked, None
+        self._ready.extend(parked or ())
 
     def create_future(self) -> asyncio.Future[Any]:
         """As asyncio's; a future knows the life it was made in."""
@@ -163,9 +207,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         """As asyncio's; tasks are held, in the order they were made, until they are done."""
         task: asyncio.Task[Any] = super().create_task(coro, **options)
-        context: contextvars.Context | None = options.get("context")
-        life = CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
-        task.life = life
+        task.life = life_of(options.get("context"))
         self._tasks.append(task)
         if len(self._tasks) > 2 * self._tasks_checked + 1000:
             self._tasks = [one for one in self._tasks if not one.done()]

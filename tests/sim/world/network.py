@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sim.world.life import life_of
+
 CURRENT_HOST: contextvars.ContextVar[str] = contextvars.ContextVar("current_host", default="client")
 
 HIGH_WATER_BYTES = 64 * 1024
@@ -271,12 +273,22 @@ class Network:
         remote = _End(server.host, server.address, server.context)
         self._connections[self._next_connection] = (client, remote)
         self._next_connection += 1
-        client.protocol, remote.protocol = factory(), server.context.run(server.factory)
+        client.protocol = factory()
         client.transport = MemoryTransport(self, client, remote)
         remote.transport = MemoryTransport(self, remote, client)
-        server.context.copy().run(remote.protocol.connection_made, remote.transport)
+        life = life_of(server.context)
+        if life is not None and life.parked is not None:
+            # The kernel accepts for a process that is paused; it hears of it when it goes on.
+            self.loop.call_soon(self._accept, server, remote, context=server.context.copy())
+        else:
+            self._accept(server, remote)
         client.protocol.connection_made(client.transport)
         return client.transport, client.protocol
+
+    def _accept(self, server: MemoryServer, remote: _End) -> None:
+        if not remote.lost:
+            remote.protocol = server.context.run(server.factory)
+            server.context.copy().run(remote.protocol.connection_made, remote.transport)
 
     def _only_listener(self, port: int) -> MemoryServer | None:
         """A client that says localhost means whoever listens on that port in this world."""
@@ -359,7 +371,8 @@ class Network:
         end.lost = True
         if end.transport is not None:
             end.transport._closing = True
-        end.protocol.connection_lost(error)
+        if end.protocol is not None:
+            end.protocol.connection_lost(error)
 
 
 def _feed(protocol: Any, chunk: bytes, end: _End) -> None:
