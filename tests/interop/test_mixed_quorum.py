@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from metalog.image.features import FEATURES
@@ -88,8 +89,17 @@ def leader_id(cluster: ProcessCluster) -> int:
 
 
 def create(cluster: ProcessCluster, name: str) -> None:
+    """Create a topic of a name nobody used before.
+
+    A broker asks the next controller when the answer of a dying one was lost. If the first had
+    committed the topic, the second says so: for a fresh name that is a success.
+    """
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    try:
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 def batches(node: NodeProcess) -> dict[int, bytes]:
