@@ -49,6 +49,7 @@ FORWARDED: Final = (
     Forwarded(ApiKey.DELETE_TOPICS),
     Forwarded(ApiKey.CREATE_PARTITIONS),
     Forwarded(ApiKey.ELECT_LEADERS),
+    Forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS),
     Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
     Forwarded(ApiKey.DESCRIBE_QUORUM),
     Forwarded(ApiKey.UPDATE_FEATURES),

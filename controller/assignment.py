@@ -29,15 +29,24 @@ def check_manual_assignment(
 
     Raises INVALID_REPLICA_ASSIGNMENT.
     """
-    problem = _assignment_problem(view, broker_ids, replication_factor)
+    problem = _list_problem(view, broker_ids) or _set_problem(view, broker_ids, replication_factor)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     return tuple(broker_ids)
 
 
-def _assignment_problem(
-    view: ControllerView, broker_ids: Sequence[int], replication_factor: int | None
-) -> str | None:
+def check_replica_list(view: ControllerView, broker_ids: Sequence[int]) -> None:
+    """What a partition is to be moved to; the brokers may be down for now.
+
+    Raises INVALID_REPLICA_ASSIGNMENT or INVALID_REPLICATION_FACTOR.
+    """
+    problem = _list_problem(view, broker_ids)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    check_replication_factor(view, len(broker_ids))
+
+
+def _list_problem(view: ControllerView, broker_ids: Sequence[int]) -> str | None:
     if not broker_ids:
         return "the assignment has an empty replica list"
     if len(set(broker_ids)) != len(broker_ids):
@@ -45,6 +54,12 @@ def _assignment_problem(
     unknown = [b for b in broker_ids if b not in view.image.cluster.brokers]
     if unknown:
         return f"the assignment names broker {unknown[0]}, which is not registered"
+    return None
+
+
+def _set_problem(
+    view: ControllerView, broker_ids: Sequence[int], replication_factor: int | None
+) -> str | None:
     if replication_factor is not None and len(broker_ids) != replication_factor:
         return (
             f"the assignment has a partition with {len(broker_ids)} replicas, "
@@ -100,11 +115,11 @@ def partition_record(
         election_cause=cause.value,
     )
     if view.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
-        record.directories = [_default_directory(brokers[r]) for r in replicas]
+        record.directories = [default_directory(brokers[r]) for r in replicas]
     return record
 
 
-def _default_directory(broker: BrokerImage) -> bytes:
+def default_directory(broker: BrokerImage) -> bytes:
     """A broker with one directory puts the replica there; with more it says later where."""
     if not broker.directories:
         return DIRECTORY_MIGRATING

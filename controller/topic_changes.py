@@ -152,7 +152,9 @@ def _add_partitions(
         )
     if additional > RECORDS_PER_OPERATION_MAX:
         check_record_count(additional)
-    replication_factor = len(topic.partitions[min(topic.partitions)].replicas)
+    first = topic.partitions[min(topic.partitions)]
+    # A partition that is being moved counts as what it will be.
+    replication_factor = sum(replica not in first.removing for replica in first.replicas)
     if wanted.assignments:
         replica_lists = _manual(view, wanted, additional, replication_factor)
     else:

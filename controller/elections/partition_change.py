@@ -31,7 +31,10 @@ from typing import NamedTuple
 from controller.elections.cause import Cause
 from controller.elections.election import Candidates, Elected, ElectionKind, elect
 from controller.elections.eligibility import ElectionOrder, EligibilityOf
-from metalog.image.features import LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL
+from metalog.image.features import (
+    DIRECTORY_ASSIGNMENT_LEVEL,
+    LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL,
+)
 from metalog.image.values import NO_LEADER, LeaderRecoveryState, PartitionImage
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 
@@ -224,13 +227,19 @@ def _without_leader(before: PartitionImage, draft: _Draft, safety: Safety) -> No
         if before.leader != NO_LEADER and not draft.last_known_elr:
             draft.last_known_elr = (before.leader,)
     elif not draft.isr and before.isr:
-        draft.isr = (before.leader if before.leader in before.isr else before.isr[0],)
+        stays = [r for r in before.isr if r in draft.replicas] or [draft.replicas[0]]
+        draft.isr = (before.leader if before.leader in stays else stays[0],)
 
 
 def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionChangeRecord | None:
     """The differences as a record without its key, None if there are none."""
     record = PartitionChangeRecord()
-    changed = _set_assignment(record, before, after)
+    changed = _set_assignment(
+        record,
+        before,
+        after,
+        with_directories=safety.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL,
+    )
     if after.isr != before.isr:
         record.isr, changed = list(after.isr), True
     if after.elr != before.elr:
@@ -244,11 +253,13 @@ def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionC
     return record if changed else None
 
 
-def _set_assignment(record: PartitionChangeRecord, before: PartitionImage, after: _Draft) -> bool:
+def _set_assignment(
+    record: PartitionChangeRecord, before: PartitionImage, after: _Draft, *, with_directories: bool
+) -> bool:
     changed = False
     if after.replicas != before.replicas:
         record.replicas, changed = list(after.replicas), True
-    if after.directories != before.directories:
+    if with_directories and after.directories != before.directories:
         record.directories, changed = list(after.directories), True
     if after.removing != before.removing:
         record.removing_replicas, changed = list(after.removing), True
