@@ -400,6 +400,14 @@ def decide_fence_expired(view: ControllerView) -> Decision[int | None]:
     return Decision((), None)
 
 
+def _silence(view: ControllerView, broker_id: int) -> Cause:
+    """Why an expired broker is fenced: its session is over, or before that its connection went."""
+    timeout_ms = view.settings.session_timeout_ms
+    if view.heartbeats.has_session(broker_id, view.monotonic_ms, timeout_ms):
+        return Cause.CONNECTION_LOST
+    return Cause.BROKER_FENCED
+
+
 def decide_unregister_broker(view: ControllerView, broker_id: int) -> Decision[None]:
     """Forget a broker. Raises BROKER_ID_NOT_REGISTERED."""
     broker = view.image.cluster.brokers.get(broker_id)

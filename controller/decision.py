@@ -67,8 +67,8 @@ class ControllerView:
         return self.image.features.get(ELR_VERSION, 0) > 0
 
     def expired_brokers(self) -> frozenset[int]:
-        """Unfenced brokers that have not been heard of within the session timeout."""
-        return self.heartbeats.expired(self.monotonic_ms, self.settings.session_timeout_ms)
+        """Unfenced brokers that have not been heard of for too long."""
+        return self.heartbeats.expired(self.monotonic_ms, self.settings.patience)
 
 
 def check_record_count(count: int) -> None:

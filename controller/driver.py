@@ -34,6 +34,8 @@ from controller.decision import ControllerView, Decision
 from controller.heartbeats import Heartbeats
 from controller.settings import ControllerSettings
 from controller.stats import ControllerStats
+from controller.topic_settings import UNCLEAN_ELECTION
+from controller.upkeep import decide_rebalance, decide_unclean_elections
 from metalog.image.features import MINIMUM_METADATA_VERSION
 from metalog.image.replay import Replayer, ReplayError, replay
 from metalog.image.snapshot import image_from_records
@@ -41,8 +43,9 @@ from metalog.image.values import MetadataImage, Provenance
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.driver import NotLeader
 from protocol.errors import ApiError, ErrorCode
-from protocol.metadata import AbortTransactionRecord, NoOpRecord
+from protocol.metadata import AbortTransactionRecord, ConfigRecord, NoOpRecord
 from protocol.schema import MetadataRecord
+from protocol.transport.dispatch import Connection
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
@@ -93,6 +96,28 @@ class _Early(NamedTuple):
     fail: Callable[[ApiError], Any] | None
 
 
+class _Upkeep:
+    """A decision that is made again every interval, and at once while it says there is more."""
+
+    __slots__ = ("decide", "interval_ms", "timer")
+
+    def __init__(
+        self, decide: Callable[[ControllerView], Decision[bool]], interval_ms: float
+    ) -> None:
+        self.decide = decide
+        self.interval_ms = interval_ms
+        self.timer: asyncio.TimerHandle | None = None
+
+    def arm(self, wait_ms: float, fire: Callable[[_Upkeep], None]) -> None:
+        self.cancel()
+        self.timer = asyncio.get_running_loop().call_later(wait_ms / 1000.0, fire, self)
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
 @dataclass(slots=True, eq=False)
 class _Append:
     """One batch on its way to being committed, and who waits for it."""
@@ -133,6 +158,10 @@ class Controller:
         self._early: list[_Early] = []
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._unclean = _Upkeep(decide_unclean_elections, settings.unclean_election_interval_ms)
+        self._upkeep = [self._unclean]
+        if settings.rebalance:
+            self._upkeep.append(_Upkeep(decide_rebalance, settings.rebalance_interval_ms))
         self._last_append_ms = 0.0
         self._stopped = False
         self._image_listeners: list[Callable[[MetadataImage], None]] = []
@@ -264,15 +293,37 @@ class Controller:
         )
         waiter.future.add_done_callback(lambda _: timer.cancel())
 
-    def touch(self, broker_id: int, *, epoch: int, metadata_offset: int) -> None:
+    def touch(
+        self,
+        broker_id: int,
+        *,
+        epoch: int,
+        metadata_offset: int,
+        connection: Connection | None = None,
+    ) -> None:
         """A broker's sign of life: soft state, kept by the active controller only."""
-        if self.is_active:
-            self.heartbeats.touch(
-                broker_id,
-                epoch=epoch,
-                metadata_offset=metadata_offset,
-                monotonic_ms=self._clock.monotonic_ms(),
-            )
+        if not self.is_active:
+            return
+        is_new = self.heartbeats.touch(
+            broker_id,
+            epoch=epoch,
+            metadata_offset=metadata_offset,
+            monotonic_ms=self._clock.monotonic_ms(),
+            connection=connection,
+        )
+        if is_new and connection is not None and self.settings.connection_loss_fence_ms:
+            connection.add_close_callback(partial(self._connection_closed, broker_id, connection))
+
+    def _connection_closed(self, broker_id: int, connection: Connection) -> None:
+        if (
+            self.is_active
+            and connection.closed_by_peer
+            and self.heartbeats.connection_lost(broker_id, connection, self._clock.monotonic_ms())
+        ):
+            if self._expiry_timer is not None:
+                self._expiry_timer.cancel()
+                self._expiry_timer = None
+            self._arm_expiry()
 
     def begin_shutdown(self, broker_id: int) -> None:
         """The broker may leave once the others know everything that is in the log now."""
@@ -305,6 +356,8 @@ class Controller:
         if image.cluster.brokers is not brokers_before:
             self.heartbeats.follow(image.cluster.brokers.values(), self._last_append_ms)
             self._arm_expiry()
+        if any(type(r) is ConfigRecord and r.name == UNCLEAN_ELECTION for r in records):
+            self._unclean.arm(0.0, self._keep_up)
         # A quorum of one may have committed the batch while it was appended.
         self._settle_committed()
         return append if last_offset >= self._committed_next else None
@@ -437,6 +490,8 @@ class Controller:
             self._try_append(self._bootstrap())
         self._arm_expiry()
         self._arm_idle()
+        for upkeep in self._upkeep:
+            upkeep.arm(upkeep.interval_ms, self._keep_up)
         early, self._early = self._early, []
         for operation in early:
             _submit_early(operation)
@@ -456,6 +511,8 @@ class Controller:
             if timer is not None:
                 timer.cancel()
         self._expiry_timer = self._idle_timer = None
+        for upkeep in self._upkeep:
+            upkeep.cancel()
         _log.info("No longer the active controller", epoch=self._epoch, in_flight=len(pending))
         error = self._not_controller()
         for append in pending:
@@ -473,7 +530,7 @@ class Controller:
         """One timer for the next session that may expire; it looks again when it fires."""
         if self._expiry_timer is not None or not self.is_active:
             return
-        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.session_timeout_ms)
+        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.patience)
         if deadline_ms is None:
             return
         wait_ms = max(deadline_ms - self._clock.monotonic_ms(), 0.0)
@@ -510,6 +567,13 @@ class Controller:
         if idle_ms >= self.settings.max_idle_interval_ms and not self._pending:
             self._try_append([NoOpRecord()])
         self._arm_idle()
+
+    def _keep_up(self, upkeep: _Upkeep) -> None:
+        if not self.is_active:
+            return
+        decision = upkeep.decide(self.view())
+        if self._try_append(decision.records):
+            upkeep.arm(0.0 if decision.reply else upkeep.interval_ms, self._keep_up)
 
     def _try_append(self, records: Sequence[MetadataRecord]) -> bool:
         try:

@@ -3,34 +3,55 @@
 None of this is in the metadata log. A new active controller starts with every unfenced broker
 counted as heard of just now, so that a change of controllers fences nobody; a broker that is gone
 is fenced one session timeout later.
+
+Where `kraftbox.broker.connection.loss.fence.ms` is set, a broker's silence may end sooner: when its
+peer closes the connection that carried its last heartbeat, and no other carries one within that
+time. What counts is the heartbeat, not the connection: a port scanner keeps nobody alive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from metalog.image.values import BrokerImage
+
+
+class Patience(NamedTuple):
+    """How long a broker may be silent; `connection_loss_ms` 0: a lost connection says nothing."""
+
+    session_timeout_ms: float
+    connection_loss_ms: float = 0
 
 
 @dataclass(slots=True)
 class Contact:
     """One broker's last sign of life. `metadata_offset` is how far its image had come, -1 if not
-    known; `shutdown_offset` the log offset at which its controlled shutdown began, if it did."""
+    known; `shutdown_offset` the log offset at which its controlled shutdown began, if it did.
+    `connection` carried the last heartbeat; `lost_ms` is when its peer closed it."""
 
     epoch: int
     last_contact_ms: float
     fenced: bool
     metadata_offset: int = -1
     shutdown_offset: int | None = None
+    connection: object | None = None
+    lost_ms: float | None = None
+
+    def expires_ms(self, patience: Patience) -> float:
+        """When the broker is to be fenced if it stays silent."""
+        session_ends_ms = self.last_contact_ms + patience.session_timeout_ms
+        if self.lost_ms is None or not patience.connection_loss_ms:
+            return session_ends_ms
+        return min(session_ends_ms, self.lost_ms + patience.connection_loss_ms)
 
 
 class HeartbeatView(Protocol):
     """What decisions may read."""
 
-    def expired(self, monotonic_ms: float, session_timeout_ms: float) -> frozenset[int]:
-        """Unfenced brokers that were not heard of for `session_timeout_ms` or longer."""
+    def expired(self, monotonic_ms: float, patience: Patience) -> frozenset[int]:
+        """Unfenced brokers whose time is over."""
         ...
 
     def has_session(self, broker_id: int, monotonic_ms: float, session_timeout_ms: float) -> bool:
@@ -57,11 +78,11 @@ class Heartbeats:
 
     # --- read ---
 
-    def expired(self, monotonic_ms: float, session_timeout_ms: float) -> frozenset[int]:
+    def expired(self, monotonic_ms: float, patience: Patience) -> frozenset[int]:
         return frozenset(
             broker_id
             for broker_id, contact in self._contacts.items()
-            if not contact.fenced and monotonic_ms - contact.last_contact_ms >= session_timeout_ms
+            if not contact.fenced and monotonic_ms >= contact.expires_ms(patience)
         )
 
     def has_session(self, broker_id: int, monotonic_ms: float, session_timeout_ms: float) -> bool:
@@ -82,14 +103,10 @@ class Heartbeats:
             default=None,
         )
 
-    def next_expiry_ms(self, session_timeout_ms: float) -> float | None:
+    def next_expiry_ms(self, patience: Patience) -> float | None:
         """Monotonic time at which the next unfenced broker expires, None if there is none."""
         return min(
-            (
-                c.last_contact_ms + session_timeout_ms
-                for c in self._contacts.values()
-                if not c.fenced
-            ),
+            (c.expires_ms(patience) for c in self._contacts.values() if not c.fenced),
             default=None,
         )
 
@@ -121,14 +138,36 @@ class Heartbeats:
             del self._contacts[broker_id]
 
     def touch(
-        self, broker_id: int, *, epoch: int, metadata_offset: int, monotonic_ms: float
-    ) -> None:
-        """A heartbeat came in. One of an older registration is not a sign of life."""
+        self,
+        broker_id: int,
+        *,
+        epoch: int,
+        metadata_offset: int,
+        monotonic_ms: float,
+        connection: object | None = None,
+    ) -> bool:
+        """A heartbeat came in. One of an older registration is not a sign of life.
+
+        True when it came on another connection than the one before.
+        """
         contact = self._contacts.get(broker_id)
         if contact is None or contact.epoch != epoch:
-            return
+            return False
+        is_new = contact.connection is not connection
+        contact.connection = connection
+        contact.lost_ms = None
         contact.last_contact_ms = max(contact.last_contact_ms, monotonic_ms)
         contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
+        return is_new
+
+    def connection_lost(self, broker_id: int, connection: object, monotonic_ms: float) -> bool:
+        """The peer closed a connection; True when it carried the broker's last heartbeat."""
+        contact = self._contacts.get(broker_id)
+        if contact is None or contact.connection is not connection:
+            return False
+        contact.connection = None
+        contact.lost_ms = monotonic_ms
+        return True
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         """The broker's controlled shutdown begins at `offset`; a repeated call moves it on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from controller.heartbeats import Patience
 from metalog.image.values import VersionRange
 from runtime.config import NodeConfig
 
@@ -29,7 +30,16 @@ class ControllerSettings:
     min_insync_replicas: int
     unclean_election: bool
     max_idle_interval_ms: int
+    connection_loss_fence_ms: int
+    rebalance: bool
+    rebalance_interval_ms: int
+    unclean_election_interval_ms: int
     config: NodeConfig
+
+    @property
+    def patience(self) -> Patience:
+        """How long brokers may be silent."""
+        return Patience(self.session_timeout_ms, self.connection_loss_fence_ms)
 
     @classmethod
     def of(
@@ -53,5 +63,9 @@ class ControllerSettings:
             min_insync_replicas=config["min.insync.replicas"],
             unclean_election=config["unclean.leader.election.enable"],
             max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
+            connection_loss_fence_ms=config["kraftbox.broker.connection.loss.fence.ms"],
+            rebalance=config["auto.leader.rebalance.enable"],
+            rebalance_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
+            unclean_election_interval_ms=config["unclean.leader.election.interval.ms"],
             config=config,
         )

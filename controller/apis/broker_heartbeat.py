@@ -30,6 +30,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
             request.broker_id,
             epoch=request.broker_epoch,
             metadata_offset=request.current_metadata_offset,
+            connection=context.connection,
         )
 
         def respond(reply: HeartbeatReply) -> BrokerHeartbeatResponse:

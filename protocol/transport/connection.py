@@ -127,6 +127,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_working",
         "_write_paused",
         "client_id",
+        "closed_by_peer",
         "id",
         "listener",
         "peer_host",
@@ -170,6 +171,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._closing = False
         self._draining = False
         self._lost = False
+        self.closed_by_peer = False
 
     def __repr__(self) -> str:
         return f"ServerConnection({self.id}, {self.listener}, {self.peer_host}:{self.peer_port})"
@@ -225,6 +227,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._continue()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.closed_by_peer = not self._closing
         self._lost = self._closing = True
         self._server.forget(self, admitted=self._admitted)
         self._waiting.clear()

@@ -77,6 +77,11 @@ class Connection(Protocol):
     @property
     def peer_port(self) -> int: ...
 
+    @property
+    def closed_by_peer(self) -> bool:
+        """The connection is gone, and not because this side closed it."""
+        ...
+
     client_id: str | None
     software_name: str
     software_version: str

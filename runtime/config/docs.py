@@ -5,6 +5,8 @@ from __future__ import annotations
 DOCS: dict[str, str] = {
     "advertised.listeners": "Addresses that the broker tells clients and other brokers to use.",
     "auto.create.topics.enable": "Whether a metadata request for an unknown topic creates it.",
+    "auto.leader.rebalance.enable": "Whether the controller gives leadership back to preferred "
+    "leaders by itself.",
     "broker.heartbeat.interval.ms": "How often a broker tells the controller that it lives.",
     "broker.id": "Another name of node.id; the two must agree.",
     "broker.rack": "The rack of this broker, for spreading replicas.",
@@ -47,6 +49,9 @@ DOCS: dict[str, str] = {
     "inter.broker.listener.name": "The listener over which brokers talk to each other.",
     "internal.metadata.log.segment.bytes": "Size at which a segment of the metadata log is "
     "closed, without the usual least size.",
+    "kraftbox.broker.connection.loss.fence.ms": "On a controller: a broker whose heartbeat "
+    "connection its peer closes is fenced after this time, unless another carries a heartbeat "
+    "before; 0 leaves it to broker.session.timeout.ms.",
     "kraftbox.connection.max.inflight": "Requests of one connection that may wait for their reply "
     "before the socket is no longer read.",
     "kraftbox.fault.files": "`lossy` drops everything that was not flushed when the process dies, "
@@ -56,6 +61,8 @@ DOCS: dict[str, str] = {
     "kraftbox.files.open.max": "Files kept open at once; 0 takes a share of the process's limit.",
     "kraftbox.http.listener": "Where /healthz, /readyz and /metrics are served; empty for "
     "nowhere. When the default port is taken, the kernel chooses another.",
+    "kraftbox.leader.discovery.enable": "Whether a refused produce or fetch names the new leader "
+    "(KIP-951).",
     "kraftbox.log.format": "How log lines look.",
     "kraftbox.log.level": "The least level that is logged.",
     "kraftbox.metrics.dialect": "Whose names the metric series have.",
@@ -65,6 +72,8 @@ DOCS: dict[str, str] = {
     "kraftbox.produce.validate.records": "Whether every record of a produced batch is checked, as "
     "Kafka does, and not only the batch.",
     "listener.security.protocol.map": "The security protocol of each listener name.",
+    "leader.imbalance.check.interval.seconds": "How often leadership is given back to preferred "
+    "leaders.",
     "listeners": "Addresses to listen on, as NAME://host:port.",
     "local.retention.bytes": "Local size of a partition in tiered storage; -2 for retention.bytes.",
     "local.retention.ms": "Local age of segments in tiered storage; -2 for retention.ms.",
@@ -180,6 +189,8 @@ DOCS: dict[str, str] = {
     "transaction.state.log.min.isr": "In-sync replicas that writes to the transactions' topic "
     "need.",
     "transaction.state.log.replication.factor": "Replicas of the transactions' topic.",
+    "unclean.leader.election.interval.ms": "How often partitions without a leader are looked at "
+    "again; they are at once when unclean election becomes allowed.",
     "unclean.leader.election.enable": "Whether a replica that may miss records can lead when no "
     "other can.",
     "unstable.api.versions.enable": "Whether clients are offered versions that no Kafka release "

@@ -6,6 +6,7 @@ from runtime.config.schema import ConfigKey as Key
 from runtime.config.schema import Importance, Type, at_least, one_of
 
 KEYS: tuple[Key, ...] = (
+    Key("kraftbox.broker.connection.loss.fence.ms", Type.INT, 0, at_least(0)),
     Key("kraftbox.connection.max.inflight", Type.INT, 5, at_least(1)),
     Key(
         "kraftbox.fault.files",
@@ -18,6 +19,7 @@ KEYS: tuple[Key, ...] = (
     Key("kraftbox.fault.files.read.ms", Type.INT, 100, at_least(0), Importance.LOW),
     Key("kraftbox.files.open.max", Type.INT, 0, at_least(0)),
     Key("kraftbox.http.listener", Type.STRING, "localhost:9404"),
+    Key("kraftbox.leader.discovery.enable", Type.BOOLEAN, True),
     Key("kraftbox.log.format", Type.STRING, "console", one_of("console", "json")),
     Key("kraftbox.log.level", Type.STRING, "info", one_of("debug", "info", "warning", "error")),
     Key("kraftbox.metrics.dialect", Type.STRING, "strimzi", one_of("strimzi"), Importance.LOW),

@@ -79,6 +79,7 @@ class Peer:
     client_id: str | None = "test"
     software_name = ""
     software_version = ""
+    closed_by_peer = False
     listener = LISTENER
     peer_host = "127.0.0.1"
     peer_port = 1234

@@ -17,8 +17,10 @@ from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -200,7 +202,7 @@ class TestLeadership:
         world.quorum.commit()
         await future
         world.quorum.follow(7, 2)
-        world.lead(3)
+        world.lead(2)
         assert world.controller.is_active
         assert world.controller.epoch == 3
         assert 1 in world.controller.view().image.cluster.brokers
@@ -210,7 +212,7 @@ class TestLeadership:
         world.quorum.add(1, [BOOTSTRAP])
         world.quorum.add(1, [BeginTransactionRecord(name="t")])
         world.quorum.add(1, [TopicRecord(name="t", topic_id=b"t" * 16)])
-        world.lead(2)
+        world.lead(3)
         assert isinstance(world.quorum.records()[-1], AbortTransactionRecord)
         assert not world.controller.view().image.topics.by_name
         world.quorum.commit()
@@ -405,7 +407,188 @@ class TestTimers:
         run_in_virtual_time(main)
 
 
-async def heartbeat(world: World, broker_id: int, epoch: int) -> None:
+class FakeConnection:
+    """As much of a connection as the controller looks at."""
+
+    def __init__(self) -> None:
+        self.closed_by_peer = False
+        self.callbacks: list[Callable[[], None]] = []
+
+    def add_close_callback(self, fn: Callable[[], None]) -> None:
+        self.callbacks.append(fn)
+
+    def end(self, *, by_peer: bool = True) -> None:
+        self.closed_by_peer = by_peer
+        for fn in self.callbacks:
+            fn()
+
+
+class TestConnectionLoss:
+    """kraftbox.broker.connection.loss.fence.ms: silence that a closed connection shortens."""
+
+    FENCE = {"kraftbox_broker_connection_loss_fence_ms": "100"}
+
+    async def world(self, **properties: str) -> tuple[World, int, FakeConnection]:
+        """Broker 1 is unfenced, 2 leads nothing; both over a connection of their own."""
+        world = World(commit_at_once=True, **properties)
+        world.lead()
+        connection = FakeConnection()
+        for broker_id in (1, 2):
+            epoch = await world.register(broker_id)
+            carried = connection if broker_id == 1 else FakeConnection()
+            await heartbeat(world, broker_id, epoch, carried)
+        return world, world.controller.view().image.cluster.brokers[1].epoch, connection
+
+    def fenced(self, world: World) -> bool:
+        return world.controller.view().image.cluster.brokers[1].fenced
+
+    def test_the_peer_closes_and_nothing_follows(self) -> None:
+        async def main() -> None:
+            world, _, connection = await self.world(**self.FENCE)
+            connection.end()
+            await asyncio.sleep(0.099)
+            assert not self.fenced(world)
+            await asyncio.sleep(0.002)
+            assert self.fenced(world)
+            assert not world.controller.view().image.cluster.brokers[2].fenced
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_a_heartbeat_on_another_connection_in_time(self) -> None:
+        async def main() -> None:
+            world, epoch, connection = await self.world(**self.FENCE)
+            connection.end()
+            await asyncio.sleep(0.09)
+            await heartbeat(world, 1, epoch, FakeConnection())
+            await asyncio.sleep(1)
+            assert not self.fenced(world)
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_a_connection_that_we_close_says_nothing(self) -> None:
+        async def main() -> None:
+            world, _, connection = await self.world(**self.FENCE)
+            connection.end(by_peer=False)
+            await asyncio.sleep(1)
+            assert not self.fenced(world)
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_off_by_default(self) -> None:
+        async def main() -> None:
+            world, _, connection = await self.world()
+            assert connection.callbacks == []
+            connection.end()
+            await asyncio.sleep(8.9)
+            assert not self.fenced(world)
+            await asyncio.sleep(0.2)
+            assert self.fenced(world)
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_a_deposed_controller_fences_nobody(self) -> None:
+        async def main() -> None:
+            world, _, connection = await self.world(**self.FENCE)
+            world.quorum.follow(7, 2)
+            end = world.quorum.log_end_offset
+            connection.end()
+            await asyncio.sleep(20)
+            assert world.quorum.log_end_offset == end
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_a_loss_known_to_the_controller_before_is_not_held_against_the_broker(self) -> None:
+        """It steps down and up again: every broker has a whole session from then on."""
+
+        async def main() -> None:
+            world, _, connection = await self.world(**self.FENCE)
+            connection.end()
+            world.quorum.follow(7, 2)
+            world.lead(3)
+            await asyncio.sleep(1)
+            assert not self.fenced(world)
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+
+class TestUpkeep:
+    def test_unclean_election_begins_when_it_becomes_allowed(self) -> None:
+        async def main() -> None:
+            world = World(commit_at_once=True)
+            world.lead()
+            epochs = {b: await world.register(b) for b in (1, 2)}
+            for broker_id, epoch in epochs.items():
+                await heartbeat(world, broker_id, epoch)
+            topic_id = b"t" * 16
+            partition = PartitionRecord(
+                partition_id=0,
+                topic_id=topic_id,
+                replicas=[3, 2],
+                isr=[3],
+                leader=-1,
+                leader_epoch=4,
+                partition_epoch=4,
+                directories=[bytes(16), bytes(16)],
+            )
+            await world.write(TopicRecord(name="t", topic_id=topic_id), partition)
+            await world.write(
+                ConfigRecord(
+                    resource_type=2,
+                    resource_name="t",
+                    name="unclean.leader.election.enable",
+                    value="true",
+                )
+            )
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
+            after = world.controller.view().image.topics.by_name["t"].partitions[0]
+            assert (after.leader, after.isr) == (2, (2,))
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    @pytest.mark.parametrize("enabled", [True, False])
+    def test_leadership_goes_back_by_itself(self, enabled: bool) -> None:
+        async def main() -> None:
+            world = World(
+                commit_at_once=True,
+                leader_imbalance_check_interval_seconds="5",
+                auto_leader_rebalance_enable=str(enabled).lower(),
+                broker_session_timeout_ms="60000",
+            )
+            world.lead()
+            for broker_id in (1, 2):
+                await heartbeat(world, broker_id, await world.register(broker_id))
+            topic_id = b"t" * 16
+            partition = PartitionRecord(
+                partition_id=0,
+                topic_id=topic_id,
+                replicas=[1, 2],
+                isr=[2, 1],
+                leader=2,
+                leader_epoch=4,
+                partition_epoch=4,
+                directories=[bytes(16), bytes(16)],
+            )
+            await world.write(TopicRecord(name="t", topic_id=topic_id), partition)
+            await asyncio.sleep(4.9)
+            topics = world.controller.view().image.topics
+            assert topics.by_name["t"].partitions[0].leader == 2
+            await asyncio.sleep(0.2)
+            topics = world.controller.view().image.topics
+            assert topics.by_name["t"].partitions[0].leader == (1 if enabled else 2)
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+
+async def heartbeat(world: World, broker_id: int, epoch: int, connection: Any = None) -> None:
     from controller.cluster import decide_heartbeat
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
@@ -414,5 +597,10 @@ async def heartbeat(world: World, broker_id: int, epoch: int) -> None:
         broker_epoch=epoch,
         current_metadata_offset=world.quorum.log_end_offset - 1,
     )
-    world.controller.touch(broker_id, epoch=epoch, metadata_offset=request.current_metadata_offset)
+    world.controller.touch(
+        broker_id,
+        epoch=epoch,
+        metadata_offset=request.current_metadata_offset,
+        connection=connection,
+    )
     await world.controller.submit(lambda view: decide_heartbeat(view, request), same)

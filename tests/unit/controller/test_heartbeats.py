@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from immutables import Map
 
-from controller.heartbeats import Heartbeats
+from controller.heartbeats import Heartbeats, Patience
 from metalog.image.values import BrokerImage
 
 TIMEOUT_MS = 100.0
+PATIENCE = Patience(TIMEOUT_MS)
+IMPATIENT = Patience(TIMEOUT_MS, connection_loss_ms=10.0)
 
 
 def broker(broker_id: int, *, epoch: int = 1, fenced: bool = False, **fields: bool) -> BrokerImage:
@@ -25,13 +27,13 @@ def broker(broker_id: int, *, epoch: int = 1, fenced: bool = False, **fields: bo
 def test_expiry_and_the_next_one() -> None:
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1), broker(2), broker(3, fenced=True)], 1000.0)
-    assert heartbeats.next_expiry_ms(TIMEOUT_MS) == 1100.0
+    assert heartbeats.next_expiry_ms(PATIENCE) == 1100.0
     heartbeats.touch(2, epoch=1, metadata_offset=5, monotonic_ms=1050.0)
-    assert heartbeats.expired(1099.9, TIMEOUT_MS) == frozenset()
-    assert heartbeats.expired(1100.0, TIMEOUT_MS) == {1}
+    assert heartbeats.expired(1099.9, PATIENCE) == frozenset()
+    assert heartbeats.expired(1100.0, PATIENCE) == {1}
     heartbeats.follow([broker(1, fenced=True), broker(2)], 1100.0)
-    assert heartbeats.expired(1149.0, TIMEOUT_MS) == frozenset()
-    assert heartbeats.next_expiry_ms(TIMEOUT_MS) == 1150.0
+    assert heartbeats.expired(1149.0, PATIENCE) == frozenset()
+    assert heartbeats.next_expiry_ms(PATIENCE) == 1150.0
     assert heartbeats.last_contact_ms(3) is None
 
 
@@ -73,3 +75,59 @@ def test_shutdown_begins_where_its_last_record_stands() -> None:
         assert heartbeats.shutdown_offset(1) == expected
     heartbeats.begin_shutdown(9, 1)
     assert heartbeats.shutdown_offset(9) is None
+
+
+def contact_over(heartbeats: Heartbeats, connection: object, monotonic_ms: float) -> bool:
+    return heartbeats.touch(
+        1, epoch=1, metadata_offset=0, monotonic_ms=monotonic_ms, connection=connection
+    )
+
+
+def test_a_lost_connection_shortens_the_wait() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1), broker(2)], 0.0)
+    assert contact_over(heartbeats, "first", 50.0)
+    assert not contact_over(heartbeats, "first", 60.0), "known already"
+    heartbeats.touch(2, epoch=1, metadata_offset=0, monotonic_ms=60.0)
+    assert heartbeats.connection_lost(1, "first", 65.0)
+    assert heartbeats.next_expiry_ms(IMPATIENT) == 75.0
+    assert heartbeats.expired(74.9, IMPATIENT) == frozenset()
+    assert heartbeats.expired(75.0, IMPATIENT) == {1}
+    assert heartbeats.expired(75.0, PATIENCE) == frozenset(), "off by default"
+
+
+def test_a_heartbeat_over_a_new_connection_calls_it_off() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1)], 0.0)
+    contact_over(heartbeats, "first", 50.0)
+    heartbeats.connection_lost(1, "first", 55.0)
+    assert contact_over(heartbeats, "second", 60.0)
+    assert heartbeats.next_expiry_ms(IMPATIENT) == 160.0
+
+
+def test_the_end_of_an_older_connection_says_nothing() -> None:
+    """The broker has moved on to another before the first one was seen to close."""
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1)], 0.0)
+    contact_over(heartbeats, "first", 50.0)
+    contact_over(heartbeats, "second", 51.0)
+    assert not heartbeats.connection_lost(1, "first", 52.0)
+    assert not heartbeats.connection_lost(7, "first", 52.0)
+    assert heartbeats.next_expiry_ms(IMPATIENT) == 151.0
+
+
+def test_a_late_loss_does_not_lengthen_the_session() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1)], 0.0)
+    contact_over(heartbeats, "first", 0.0)
+    heartbeats.connection_lost(1, "first", 99.0)
+    assert heartbeats.next_expiry_ms(IMPATIENT) == 100.0
+
+
+def test_a_new_registration_forgets_the_lost_connection() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1)], 0.0)
+    contact_over(heartbeats, "first", 10.0)
+    heartbeats.connection_lost(1, "first", 11.0)
+    heartbeats.follow([broker(1, epoch=2)], 12.0)
+    assert heartbeats.next_expiry_ms(IMPATIENT) == 112.0

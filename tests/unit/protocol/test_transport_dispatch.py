@@ -351,6 +351,7 @@ class NoConnection:
     peer_port = 1
     client_id: str | None = None
     software_name = ""
+    closed_by_peer = False
     software_version = ""
 
     def add_close_callback(self, fn: object) -> None: ...
