@@ -38,12 +38,11 @@ def check_manual_assignment(
 def check_replica_list(view: ControllerView, broker_ids: Sequence[int]) -> None:
     """What a partition is to be moved to; the brokers may be down for now.
 
-    Raises INVALID_REPLICA_ASSIGNMENT or INVALID_REPLICATION_FACTOR.
+    Raises INVALID_REPLICA_ASSIGNMENT.
     """
     problem = _list_problem(view, broker_ids)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
-    check_replication_factor(view, len(broker_ids))
 
 
 def _list_problem(view: ControllerView, broker_ids: Sequence[int]) -> str | None:

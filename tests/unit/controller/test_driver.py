@@ -202,7 +202,7 @@ class TestLeadership:
         world.quorum.commit()
         await future
         world.quorum.follow(7, 2)
-        world.lead(2)
+        world.lead(3)
         assert world.controller.is_active
         assert world.controller.epoch == 3
         assert 1 in world.controller.view().image.cluster.brokers
@@ -212,7 +212,7 @@ class TestLeadership:
         world.quorum.add(1, [BOOTSTRAP])
         world.quorum.add(1, [BeginTransactionRecord(name="t")])
         world.quorum.add(1, [TopicRecord(name="t", topic_id=b"t" * 16)])
-        world.lead(3)
+        world.lead(2)
         assert isinstance(world.quorum.records()[-1], AbortTransactionRecord)
         assert not world.controller.view().image.topics.by_name
         world.quorum.commit()
