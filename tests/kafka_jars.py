@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import zlib
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def kafka_libs() -> Path | None:
         return Path(given)
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache_home / "kraftbox" / f"kafka-{KAFKA_VERSION}"
-    if (folder / "complete").exists():
+    if _complete(folder).exists():
         return folder
     return folder if _download(folder) else None
 
@@ -49,6 +50,11 @@ def java_program(source: Path, out: Path) -> list[str]:
     return ["java", "-cp", os.pathsep.join([str(out), class_path]), source.stem]
 
 
+def _complete(folder: Path) -> Path:
+    """The file that says that all is there that this list of jars asks for."""
+    return folder / f"complete-{zlib.crc32(POM.read_bytes()):08x}"
+
+
 def _download(folder: Path) -> bool:
     maven = shutil.which("mvn")
     if maven is None:
@@ -59,5 +65,5 @@ def _download(folder: Path) -> bool:
         [*command, f"-DoutputDirectory={folder}"], timeout=DOWNLOAD_SECONDS, check=False
     )
     if done.returncode == 0:
-        (folder / "complete").touch()
+        _complete(folder).touch()
     return done.returncode == 0

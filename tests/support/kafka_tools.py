@@ -54,6 +54,7 @@ class KafkaTools:
         given = {"log4j2.configurationFile": str(logging), **(properties or {})}
         java, *rest = java_program(source, folder)
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        options.append("--add-opens=java.base/java.lang=ALL-UNNAMED")
         options += [f"-D{name}={value}" for name, value in given.items()]
         self._errors = folder / "jvm.err"
         with open(self._errors, "wb") as errors:

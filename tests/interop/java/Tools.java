@@ -4,13 +4,22 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collections;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.jar.JarEntry;
+import java.util.jar.JarFile;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -40,6 +49,29 @@ public class Tools {
         @Override
         public String toString() {
             return "";
+        }
+    }
+
+    /** As a tool: prints the classes of each jar named that have a main. */
+    public static class Mains {
+        public static void main(String[] jars) throws Exception {
+            for (String name : jars)
+                try (JarFile jar = new JarFile(name)) {
+                    for (JarEntry entry : Collections.list(jar.entries()))
+                        if (entry.getName().endsWith(".class"))
+                            look(entry.getName().replace(".class", "").replace('/', '.'));
+                }
+        }
+
+        static void look(String name) throws Exception {
+            try {
+                Class<?> found = Class.forName(name, false, Mains.class.getClassLoader());
+                Method main = found.getDeclaredMethod("main", String[].class);
+                if (Modifier.isStatic(main.getModifiers()))
+                    System.out.println(name);
+            } catch (NoSuchMethodException | NoClassDefFoundError none) {
+                // Not a program, or one whose libraries are not here.
+            }
         }
     }
 
@@ -103,22 +135,40 @@ public class Tools {
             + " " + encoder.encodeToString(complained.toByteArray());
     }
 
-    static boolean runClass(long patienceMs, String name, String[] arguments) throws InterruptedException {
+    static boolean runClass(long patienceMs, String name, String[] arguments) throws Exception {
+        Map<Thread, Thread> jvmHooks = jvmHooks();
+        Set<Thread> before = new HashSet<>(jvmHooks.keySet());
         Thread main = new Thread(() -> callMain(name, arguments), "main of " + name);
         main.setDaemon(true);
+        Set<Thread> running = Thread.getAllStackTraces().keySet();
+        long deadlineMs = System.currentTimeMillis() + patienceMs;
         main.start();
         main.join(patienceMs);
+        // A JVM goes on until its last thread that is no daemon, or until it is told to end.
+        for (Thread thread : Thread.getAllStackTraces().keySet())
+            if (!thread.isDaemon() && !running.contains(thread) && exitCode == null)
+                thread.join(Math.max(1, deadlineMs - System.currentTimeMillis()));
         List<Runnable> due;
         synchronized (hooks) {
             due = new ArrayList<>(hooks);
         }
+        for (Thread hook : new ArrayList<>(jvmHooks.keySet()))
+            if (!before.contains(hook)) {
+                Runtime.getRuntime().removeShutdownHook(hook);
+                due.add(hook);
+            }
         for (Runnable hook : due) {
             Thread thread = new Thread(hook, "shutdown hook");
             thread.setDaemon(true);
             thread.start();
             thread.join(10_000);
         }
-        main.join(10_000);
+        main.join(due.isEmpty() ? 10_000 : 1_000);
+        if (main.isAlive() && !due.isEmpty()) {
+            // Its hooks have put everything in order; the JVM would end here.
+            main.interrupt();
+            main.join(10_000);
+        }
         if (main.isAlive()) {
             for (StackTraceElement frame : main.getStackTrace())
                 System.err.println("still at " + frame);
@@ -126,6 +176,14 @@ public class Tools {
             return false;
         }
         return true;
+    }
+
+    /** The hooks of tools that go to the JVM itself. */
+    @SuppressWarnings("unchecked")
+    static Map<Thread, Thread> jvmHooks() throws Exception {
+        Field field = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+        field.setAccessible(true);
+        return (Map<Thread, Thread>) field.get(null);
     }
 
     static void callMain(String name, String[] arguments) {
