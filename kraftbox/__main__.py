@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NODE_COMMANDS = ("up", "server")
-OWN_PROCESSES = ("_fork-server", "_node")
+OWN_PROCESSES = ("_fork-server", "_node", "_testing")
 """Started by other processes of ours, not by people."""
+KAFKA_TOOL_PREFIX = "kafka-"
 
 
 def use_own_packages() -> None:
@@ -34,6 +35,10 @@ def own_process(name: str, arguments: Sequence[str]) -> int:
         from kraftbox.cluster.node_process import main as node
 
         return node(3)
+    if name == "_testing":
+        from kraftbox.testing.helper import main as helper
+
+        return helper()
     from kraftbox.cluster.fork_server import main as fork_server
 
     return fork_server(list(arguments))
@@ -49,6 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return launch(given)
     if given and given[0] in OWN_PROCESSES:
         return own_process(given[0], given[1:])
+    if given and given[0] == "container":
+        from kraftbox.container import main as container
+
+        return container()
+    if given and given[0].startswith(KAFKA_TOOL_PREFIX):
+        from kraftbox.kafka_tools import main as kafka_tool
+
+        return kafka_tool(given[0], given[1:])
     from kraftbox.cli.main import main as cli
 
     return cli(given)

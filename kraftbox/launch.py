@@ -68,6 +68,8 @@ def _add_up(commands: Commands) -> None:
         "--detach", action="store_true", help="return when it is ready, and let it run on"
     )
     up.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
+    # A cluster that ends with its standard input: whoever holds the other end owns it.
+    up.add_argument("--lifeline", action="store_true", help=argparse.SUPPRESS)
     up.add_argument(
         "--set",
         dest="settings",
@@ -190,4 +192,5 @@ def _supervise(options: argparse.Namespace, several: bool) -> int:
         controllers = 1 if options.controllers is None else options.controllers
         shape = Shape(controllers, brokers, options.combined, options.racks)
     asked = start.Options(options.port, dict(options.settings), shape)
-    return start.run(early, asked, begun=begun, detached=options.detached)
+    lifeline = 0 if options.lifeline else None
+    return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)

@@ -15,9 +15,9 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-import uvloop
-
+from kraftbox.cluster.network import CuttableLoop
 from kraftbox.cluster.place import read_properties
 from kraftbox.node import Node, build_node
 from runtime import descriptors, log
@@ -33,6 +33,14 @@ ORPHAN_WAIT_MS = 2_000
 """How long a controller that lost its launcher serves on: brokers that did take their leave."""
 
 OnReady = Callable[[Node], None]
+
+
+class Lifeline(NamedTuple):
+    """What ties a node to the process that started it. When `fd` ends, that process is gone, and
+    the node stops; what arrives on it before is for `obey`."""
+
+    fd: int
+    obey: Callable[[CuttableLoop, bytes], None]
 
 
 def run_file(path: str | None, overrides: Mapping[str, str]) -> int:
@@ -59,19 +67,19 @@ def configure_log(config: NodeConfig, write: log.Write | None = None) -> None:
     )
 
 
-def run(config: NodeConfig, *, on_ready: OnReady | None = None, lifeline: int | None = None) -> int:
+def run(
+    config: NodeConfig, *, on_ready: OnReady | None = None, lifeline: Lifeline | None = None
+) -> int:
     """Run a node until a signal or a fatal failure; returns the exit code.
 
-    `lifeline` is a descriptor on which nothing ever arrives but its end: then the process that
-    started this one is gone, and the node stops. Raises StartupRefused when the node cannot start
-    for a reason the operator can remove.
+    Raises StartupRefused when the node cannot start for a reason the operator can remove.
     """
     # Cores know no other source of randomness than this one.
     rng = random.Random(random.SystemRandom().getrandbits(128))
     descriptors.raise_limit()
     files = RealFiles(config["kraftbox.files.open.max"] or None)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=CuttableLoop) as runner:
             return runner.run(_serve(config, rng, files, on_ready, lifeline))
     finally:
         files.close()
@@ -83,15 +91,16 @@ async def _serve(
     rng: random.Random,
     files: Files,
     on_ready: OnReady | None,
-    lifeline: int | None,
+    lifeline: Lifeline | None,
 ) -> int:
     loop = asyncio.get_running_loop()
+    assert isinstance(loop, CuttableLoop), "made by `run`"
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     if lifeline is not None:
         wait_ms = 0 if config.is_broker else ORPHAN_WAIT_MS
-        loop.add_reader(lifeline, _cut, loop, lifeline, stop, wait_ms)
+        loop.add_reader(lifeline.fd, _read_lifeline, loop, lifeline, stop, wait_ms)
     for warning in config.warnings:
         _log.warning(warning)
     node = build_node(config, clock=SystemClock(), rng=rng, files=files)
@@ -120,8 +129,14 @@ async def _serve(
     return 1
 
 
-def _cut(loop: asyncio.AbstractEventLoop, lifeline: int, stop: asyncio.Event, wait_ms: int) -> None:
-    loop.remove_reader(lifeline)
+def _read_lifeline(
+    loop: CuttableLoop, lifeline: Lifeline, stop: asyncio.Event, wait_ms: int
+) -> None:
+    data = os.read(lifeline.fd, 1 << 16)
+    if data:
+        lifeline.obey(loop, data)
+        return
+    loop.remove_reader(lifeline.fd)
     loop.call_later(wait_ms / 1000, stop.set)
 
 

@@ -58,6 +58,22 @@ def resume(ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOpt
     _act("resume", "resumed", ids, directory, timeout)
 
 
+@node_app.command("cut-off")
+def cut_off(
+    ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 10.0
+) -> None:
+    """Cut nodes off from the network: they run on, and nothing reaches them (Linux)."""
+    _act("cut-off", "cut off", ids, directory, timeout)
+
+
+@node_app.command("reconnect")
+def reconnect(
+    ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 10.0
+) -> None:
+    """Undo cut-off; connections of before are reset."""
+    _act("reconnect", "connected again", ids, directory, timeout)
+
+
 @node_app.command("start")
 def start(ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 30.0) -> None:
     """Start nodes that are down, at their old addresses, and wait until they serve."""

@@ -77,7 +77,7 @@ def describe(
     described, offsets, ends = run(bootstrap, work)
     if described.group_state == "Dead" and not offsets:
         raise CommandFailed(f"there is no group {group}")
-    owners = _owners(described.members)
+    owners = owners_of(described.members)
     lines = [
         {
             "topic": topic,
@@ -186,7 +186,7 @@ async def describe_group(client: Client, group: str) -> DescribeGroupsResponse.D
     return described
 
 
-def _owners(
+def owners_of(
     members: Iterable[DescribeGroupsResponse.DescribedGroupMember],
 ) -> dict[Partition, str]:
     owners = {}

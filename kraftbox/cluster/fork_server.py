@@ -10,7 +10,9 @@ Commands come as frames on standard input and events leave on standard output:
     {"do": "start", "id", "cluster_id",                    {"event": "hello", "pid"}
      "properties", "log", "last"}                          {"event": "started", "id", "pid"}
     {"do": "signal", "id", "number"}                       {"event": "ready", "id", ...}
-                                                           {"event": "refused", "id", "error"}
+    {"do": "tell", "id", "action"}                         {"event": "refused", "id", "error"}
+                                                           {"event": "network", "id", "cut_off",
+                                                            "error"}
                                                            {"event": "exited", "id", "code"}
 
 When the commands end, for whatever reason, all nodes are stopped and it ends; those marked `last`
@@ -111,6 +113,8 @@ class ForkServer:
         for command in self._decoder.feed(data):
             if command["do"] == "start":
                 self._start(command)
+            elif command["do"] == "tell":
+                self._pass_on(command["id"], command["action"])
             else:
                 self._signal(command["id"], command["number"])
 
@@ -119,6 +123,13 @@ class ForkServer:
         child = self._children.get(node_id)
         if child is not None:
             os.kill(child.pid, number)
+
+    def _pass_on(self, node_id: int, action: str) -> None:
+        child = self._children.get(node_id)
+        # One that has just ended is reported as such.
+        if child is not None:
+            with contextlib.suppress(OSError):
+                child.report.sendall(frames.encode({"do": action}))
 
     def _start(self, command: dict[str, Any]) -> None:
         node_id = command["id"]

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 from kraftbox import server, up
-from kraftbox.cluster import frames
+from kraftbox.cluster import frames, network
 from kraftbox.node import Node
 from runtime import log
 from runtime.config import ConfigError, NodeConfig
@@ -32,7 +32,8 @@ def run(command: dict[str, Any], report: socket.socket) -> int:
         config = NodeConfig.parse(command["properties"])
         server.configure_log(config, log.sink_for(1))
         up.format_if_new(config, command["cluster_id"])
-        return server.run(config, on_ready=ready, lifeline=report.fileno())
+        lifeline = server.Lifeline(report.fileno(), lambda loop, data: obey(report, loop, data))
+        return server.run(config, on_ready=ready, lifeline=lifeline)
     except (ConfigError, StartupRefused) as error:
         tell(report, {"event": "refused", "error": str(error)})
         log.get_logger("kraftbox").error("The node does not start", reason=str(error))
@@ -44,6 +45,21 @@ def tell(report: socket.socket, message: frames.Message) -> None:
     # The launcher may be gone; the node then stops by itself.
     with contextlib.suppress(OSError):
         report.sendall(frames.encode(message))
+
+
+def obey(report: socket.socket, loop: network.CuttableLoop, data: bytes) -> None:
+    """Carry out what the supervisor asks of a running node: that it be cut off, or not."""
+    for command in frames.Decoder().feed(data):
+        cut_off = command["do"] == "cut-off"
+        error = None
+        try:
+            if cut_off:
+                loop.cut_off()
+            else:
+                loop.reconnect()
+        except OSError as failure:
+            error = str(failure)
+        tell(report, {"event": "network", "cut_off": cut_off, "error": error})
 
 
 def name_process(node_id: int) -> None:

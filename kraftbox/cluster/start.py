@@ -40,11 +40,18 @@ class Prepared(NamedTuple):
     text: str
 
 
-def run(early: Early, options: Options, *, begun: float, detached: bool = False) -> int:
+def run(
+    early: Early,
+    options: Options,
+    *,
+    begun: float,
+    detached: bool = False,
+    lifeline: int | None = None,
+) -> int:
     """Start and supervise until it is down; raises ConfigError and StartupRefused.
 
     `begun` is the monotonic time of the command in seconds. `detached`: standard output and error
-    are given up once the cluster is ready.
+    are given up once the cluster is ready. `lifeline` is a descriptor whose end ends the cluster.
     """
     place = ClusterPlace(early.root)
     fork_server = ForkServerProcess(early.fork_server or _start_late(early, place))
@@ -63,7 +70,13 @@ def run(early: Early, options: Options, *, begun: float, detached: bool = False)
             os.dup2(early.log_fd, 2)
 
     supervisor = Supervisor(
-        place, fork_server, prepared.plans, prepared.cluster_id, on_ready=ready, say=_say
+        place,
+        fork_server,
+        prepared.plans,
+        prepared.cluster_id,
+        on_ready=ready,
+        say=_say,
+        lifeline=lifeline,
     )
     return supervisor.run()
 

@@ -27,7 +27,8 @@ class State(StrEnum):
 
 
 ALIVE = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})
-ACTIONS = ("kill", "stop", "pause", "resume", "start")
+ACTIONS = ("kill", "stop", "pause", "resume", "start", "cut-off", "reconnect")
+NETWORK_ACTIONS = ("cut-off", "reconnect")
 
 
 class Refused(Exception):
@@ -45,6 +46,13 @@ class Send(NamedTuple):
 
     node_id: int
     number: int
+
+
+class Tell(NamedTuple):
+    """Tell the node's process to do one of NETWORK_ACTIONS; it reports when it has."""
+
+    node_id: int
+    action: str
 
 
 class Answer(NamedTuple):
@@ -68,7 +76,7 @@ class AllEnded(NamedTuple):
     """No node is left, after `down`."""
 
 
-Effect: TypeAlias = Launch | Send | Answer | Say | AllReady | AllEnded
+Effect: TypeAlias = Launch | Send | Tell | Answer | Say | AllReady | AllEnded
 
 
 @dataclass
@@ -81,6 +89,7 @@ class Node:
     state: State = State.STOPPED
     pid: int | None = None
     ready: bool = False
+    cut_off: bool = False
     exit_code: int | None = None
     error: str | None = None
     starts: int = 0
@@ -124,6 +133,8 @@ class Cluster:
             return self._end(node, State.KILLED if action == "kill" else State.STOPPED)
         if action == "pause":
             return self._pause(node, token)
+        if action in NETWORK_ACTIONS:
+            return self._network(node, action, token)
         return self._resume(node, token)
 
     def _start(self, node: Node, token: int) -> list[Effect]:
@@ -143,6 +154,14 @@ class Cluster:
             raise Refused(f"node {node.node_id} is {node.state}, not paused")
         node.state = State.RUNNING if node.ready else State.STARTING
         return [Send(node.node_id, signal.SIGCONT), Answer(token)]
+
+    def _network(self, node: Node, action: str, token: int) -> list[Effect]:
+        if node.state is not State.RUNNING:
+            raise Refused(f"node {node.node_id} is {node.state}")
+        if node.cut_off == (action == "cut-off"):
+            raise Refused(f"node {node.node_id} is {'' if node.cut_off else 'not '}cut off")
+        self._wait(node, token, action)
+        return [Tell(node.node_id, action)]
 
     def give_up(self, token: int) -> None:
         """Whoever made the request waits no longer."""
@@ -196,6 +215,13 @@ class Cluster:
         """The node says why it will not start."""
         self.nodes[node_id].error = error
 
+    def network(self, node_id: int, cut_off: bool, error: str | None) -> list[Effect]:
+        """The node has cut itself off, or is back, or could not."""
+        node = self.nodes[node_id]
+        if error is None:
+            node.cut_off = cut_off
+        return self._answer(node, "cut-off" if cut_off else "reconnect", error)
+
     def exited(self, node_id: int, code: int) -> list[Effect]:
         """The process is gone."""
         node = self.nodes[node_id]
@@ -207,10 +233,11 @@ class Cluster:
             ending = f"signal {-code}" if code < 0 else f"exit code {code}"
             effects.append(Say(f"node {node_id} ended by itself: {node.error or ending}"))
         node.pid = None
-        node.ready = False
+        node.ready = node.cut_off = False
         node.exit_code = code
         effects += self._answer(node, "end", None)
-        effects += self._answer(node, "ready", node.error or f"node {node_id} is {node.state}")
+        for what in ("ready", *NETWORK_ACTIONS):
+            effects += self._answer(node, what, node.error or f"node {node_id} is {node.state}")
         if self.going_down:
             effects += self._go_down()
         return effects

@@ -34,6 +34,7 @@ from kraftbox.cluster.states import (
     Say,
     Send,
     State,
+    Tell,
 )
 from runtime.errors import StartupRefused
 
@@ -75,6 +76,9 @@ class ForkServerProcess:
 
     def signal(self, node_id: int, number: int) -> None:
         self._tell({"do": "signal", "id": node_id, "number": int(number)})
+
+    def tell(self, node_id: int, action: str) -> None:
+        self._tell({"do": "tell", "id": node_id, "action": action})
 
     def read(self) -> list[dict[str, Any]] | None:
         """Events that have arrived, waiting for one; None when it has ended."""
@@ -120,13 +124,16 @@ class Supervisor:
         *,
         on_ready: Callable[[Cluster], None],
         say: Callable[[str], None],
+        lifeline: int | None = None,
     ) -> None:
+        """`lifeline` is a descriptor whose end is a wish for `down`."""
         self._place = place
         self._fork_server = fork_server
         self._plans = {plan.member.node_id: plan for plan in plans}
         self._cluster_id = cluster_id
         self._on_ready = on_ready
         self._say = say
+        self._lifeline = lifeline
         self.cluster = Cluster(
             Node(m.node_id, is_broker=m.is_broker, is_controller=m.is_controller)
             for m in (plan.member for plan in plans)
@@ -153,6 +160,8 @@ class Supervisor:
             self._selector.register(wake_r, selectors.EVENT_READ, lambda: os.read(wake_r, 4096))
             self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
             self._selector.register(self._fork_server, selectors.EVENT_READ, self._read_events)
+            if self._lifeline is not None:
+                self._selector.register(self._lifeline, selectors.EVENT_READ, self._read_lifeline)
             self._do(self.cluster.start_all())
             while not self._done:
                 for key, _ in self._selector.select(self._timeout_s()):
@@ -200,6 +209,8 @@ class Supervisor:
                 self._fork_server.start(plan, self._cluster_id, log)
             elif isinstance(effect, Send):
                 self._fork_server.signal(effect.node_id, effect.number)
+            elif isinstance(effect, Tell):
+                self._fork_server.tell(effect.node_id, effect.action)
             elif isinstance(effect, Answer):
                 self._answer(effect.token, effect.error)
             elif isinstance(effect, Say):
@@ -227,6 +238,8 @@ class Supervisor:
             self._do(cluster.ready(event.pop("id"), event))
         elif kind == "refused":
             cluster.refused(event["id"], event["error"])
+        elif kind == "network":
+            self._do(cluster.network(event["id"], event["cut_off"], event["error"]))
         elif kind == "exited":
             self._do(cluster.exited(event["id"], event["code"]))
             node = cluster.nodes[event["id"]]
@@ -240,6 +253,12 @@ class Supervisor:
     def _on_signal(self, _number: int, _frame: object) -> None:
         # Nothing more than this between two arbitrary steps of the loop.
         self._down_wanted = True
+
+    def _read_lifeline(self) -> None:
+        assert self._lifeline is not None
+        if not os.read(self._lifeline, 4096):
+            self._selector.unregister(self._lifeline)
+            self._down_wanted = True
 
     def _down(self) -> None:
         if self._down_since is None:
@@ -343,6 +362,7 @@ class Supervisor:
                     "rack": plan.properties.get("broker.rack"),
                     "state": str(node.state),
                     "ready": node.ready,
+                    "cutOff": node.cut_off,
                     "pid": node.pid,
                     "exitCode": node.exit_code,
                     "error": node.error,

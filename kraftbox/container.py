@@ -1,0 +1,105 @@
+"""`kraftbox container`: what a container of the image runs.
+
+The rules are those of Apache Kafka's image: `KAFKA_*` variables are properties and win over
+/mnt/shared/config/server.properties; without either the image's own server.properties is used; the
+result is written to /opt/kafka/config, the log directories are formatted with `CLUSTER_ID` unless
+they are, and the node runs. `properties_for` decides, without touching anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from runtime.config.env import merge
+from runtime.config.properties import format_properties
+from runtime.errors import StartupRefused
+
+CLUSTER_ID_DEFAULT = "5L6g3nShT-eMCtK--X86sw"
+"""That of Apache Kafka's image."""
+HTTP_LISTENER = "kraftbox.http.listener"
+HTTP_LISTENER_DEFAULT = "0.0.0.0:9404"
+LOG_FORMAT = "kraftbox.log.format"
+
+
+class Places(NamedTuple):
+    """Where the image keeps things."""
+
+    bundled: Path = Path("/etc/kafka/docker")
+    mounted: Path = Path("/mnt/shared/config")
+    final: Path = Path("/opt/kafka/config")
+
+
+def check_environment(environ: Mapping[str, str]) -> None:
+    """Raises StartupRefused for what Kafka's image refuses."""
+    roles = environ.get("KAFKA_PROCESS_ROLES")
+    if roles and not environ.get("CLUSTER_ID"):
+        raise StartupRefused("CLUSTER_ID environment variable not set")
+    if roles == "controller" and environ.get("KAFKA_ADVERTISED_LISTENERS"):
+        raise StartupRefused("KAFKA_ADVERTISED_LISTENERS is not supported on a KRaft controller")
+
+
+def properties_for(
+    environ: Mapping[str, str], mounted: Mapping[str, str], bundled: Mapping[str, str]
+) -> dict[str, str]:
+    """The node's properties. Raises StartupRefused."""
+    check_environment(environ)
+    given = {key: value for key, value in environ.items() if value or key != "KAFKA_LISTENERS"}
+    advertised = given.get("KAFKA_ADVERTISED_LISTENERS")
+    if not advertised:
+        given.pop("KAFKA_ADVERTISED_LISTENERS", None)
+    elif "KAFKA_LISTENERS" not in given and given.get("KAFKA_PROCESS_ROLES") != "controller":
+        given["KAFKA_LISTENERS"] = re.sub(r"://[^:]*:", "://0.0.0.0:", advertised)
+    found = merge(defaults=bundled, mounted=mounted, environ=given)
+    # Kafka's way of naming a port for its remote management, which there is none of here.
+    found.pop("jmx.port", None)
+    found.setdefault(HTTP_LISTENER, HTTP_LISTENER_DEFAULT)
+    return found
+
+
+def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
+    """Decide and write server.properties; returns where. Raises StartupRefused."""
+    from kraftbox.cluster.place import read_properties
+
+    def read(directory: Path) -> dict[str, str]:
+        path = directory / "server.properties"
+        return read_properties(path) if path.exists() else {}
+
+    found = properties_for(environ, read(places.mounted), read(places.bundled))
+    path = places.final / "server.properties"
+    comment = "Written at every start of the container, from its environment."
+    try:
+        path.write_text(format_properties(found, comment), encoding="utf-8")
+    except OSError as error:
+        raise StartupRefused(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def run(environ: Mapping[str, str], places: Places | None = None) -> int:
+    """Configure, format, serve; returns the exit code. Raises ConfigError, StartupRefused."""
+    from kraftbox import server
+    from kraftbox.cluster.place import read_properties
+    from kraftbox.up import format_if_new
+    from runtime.config import NodeConfig
+
+    path = write_properties(places or Places(), environ)
+    props = read_properties(path)
+    config = NodeConfig.parse(props, hostname=server.host_name(props))
+    server.configure_log(config)
+    format_if_new(config, environ.get("CLUSTER_ID") or CLUSTER_ID_DEFAULT)
+    return server.run(config)
+
+
+def main() -> int:
+    from runtime.config import ConfigError
+
+    try:
+        return run(os.environ)
+    except (ConfigError, StartupRefused) as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"kraftbox: {line}\n")
+        return 1

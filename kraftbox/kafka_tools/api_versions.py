@@ -1,0 +1,53 @@
+"""kafka-broker-api-versions.sh: which APIs, in which versions, every broker serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kraftbox.cli.client import CLIENT_ID, CONNECT_MS_MAX, Client, run
+from kraftbox.cli.output import say
+from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, parser
+from protocol.api_keys import ApiKey
+from protocol.messages import request_class
+from protocol.schema import VersionRange
+from protocol.transport.client import Connection
+
+
+def main(name: str, arguments: Sequence[str]) -> int:
+    options = parser(name, __doc__ or "")
+    add_bootstrap(options)
+    run(bootstrap_of(options.parse_args(arguments)), _show)
+    return 0
+
+
+async def _show(client: Client) -> None:
+    for broker in sorted((await client.metadata([])).brokers, key=lambda b: b.node_id):
+        address = f"{broker.host}:{broker.port}"
+        connection = await Connection.connect(broker.host, broker.port, CLIENT_ID, CONNECT_MS_MAX)
+        try:
+            rack = broker.rack or "null"
+            lines = ",\n".join(f"\t{line}" for line in shown(connection.versions))
+        finally:
+            await connection.close()
+        say(f"{address} (id: {broker.node_id} rack: {rack} isFenced: false) -> (\n{lines}\n)")
+
+
+def shown(versions: Mapping[int, VersionRange]) -> list[str]:
+    """`Fetch(1): 4 to 18 [usable: 18]`, by number."""
+    lines = []
+    for key, offered in sorted(versions.items()):
+        try:
+            api = ApiKey(key)
+        except ValueError:
+            lines.append(f"UNKNOWN({key}): {offered.first} to {offered.last} [unusable]")
+            continue
+        name = "".join(part.capitalize() for part in api.name.split("_"))
+        span = (
+            f"{offered.first}"
+            if offered.first == offered.last
+            else (f"{offered.first} to {offered.last}")
+        )
+        common = request_class(api).VERSIONS.intersect(offered)
+        usable = f"usable: {common.last}" if common else "unusable"
+        lines.append(f"{name}({key}): {span} [{usable}]")
+    return lines

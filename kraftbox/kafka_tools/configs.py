@@ -1,0 +1,172 @@
+"""kafka-configs.sh: describe and alter configurations of topics, brokers, groups and loggers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from kraftbox.cli.client import Client, check, run
+from kraftbox.cli.output import CommandFailed, say
+from kraftbox.kafka_tools.options import (
+    add_bootstrap,
+    bootstrap_of,
+    file_properties,
+    parser,
+)
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+KINDS = {"topics": 2, "brokers": 4, "broker-loggers": 8, "client-metrics": 16, "groups": 32}
+SHORT = ("topic", "broker", "broker-logger", "client-metrics", "group")
+SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "CLIENT_METRICS_CONFIG",
+    8: "GROUP_CONFIG",
+}
+DYNAMIC = frozenset({1, 2, 3, 6, 7, 8})
+SET, DELETE = 0, 1
+
+
+def main(name: str, arguments: Sequence[str]) -> int:
+    options = parser(name, __doc__ or "")
+    add_bootstrap(options, controllers=True)
+    actions = options.add_mutually_exclusive_group(required=True)
+    actions.add_argument("--describe", action="store_true")
+    actions.add_argument("--alter", action="store_true")
+    options.add_argument("--entity-type", choices=sorted(KINDS))
+    options.add_argument("--entity-name")
+    options.add_argument("--entity-default", action="store_true")
+    for short in SHORT:
+        options.add_argument(f"--{short}")
+    options.add_argument("--broker-defaults", action="store_true")
+    options.add_argument("--add-config", metavar="K1=V1,K2=[V2,V3]")
+    options.add_argument("--add-config-file", metavar="FILE")
+    options.add_argument("--delete-config", metavar="K1,K2")
+    options.add_argument("--all", action="store_true", help="defaults too")
+    given = options.parse_args(arguments)
+    kind, entity = entity_of(given)
+    bootstrap = bootstrap_of(given)
+    if given.alter:
+        run(bootstrap, lambda client: _alter(client, given, kind, entity))
+    else:
+        run(bootstrap, lambda client: _describe(client, given, kind, entity))
+    return 0
+
+
+def entity_of(options: argparse.Namespace) -> tuple[str, str | None]:
+    """The type of the entity and its name, empty for the default, None for all of them.
+
+    Raises CommandFailed.
+    """
+    for short in SHORT:
+        value: str | None = getattr(options, short.replace("-", "_"))
+        if value is not None:
+            return short if short in KINDS else f"{short}s", value
+    if options.broker_defaults:
+        return "brokers", ""
+    if options.entity_type is None:
+        raise CommandFailed("--entity-type is missing")
+    return options.entity_type, "" if options.entity_default else options.entity_name
+
+
+def added(text: str) -> dict[str, str]:
+    """`a=b,c=[d,e]` as a mapping; brackets keep commas together. Raises CommandFailed."""
+    found: dict[str, str] = {}
+    rest = text
+    while rest:
+        key, equals, rest = rest.partition("=")
+        if not equals or not key.strip():
+            raise CommandFailed(f"--add-config {text!r} is not like a=b,c=[d,e]")
+        if rest.startswith("["):
+            value, bracket, rest = rest[1:].partition("]")
+            if not bracket:
+                raise CommandFailed(f"--add-config {text!r}: a bracket is not closed")
+            rest = rest.removeprefix(",")
+        else:
+            value, _, rest = rest.partition(",")
+        found[key.strip()] = value
+    return found
+
+
+async def _alter(
+    client: Client, options: argparse.Namespace, kind: str, entity: str | None
+) -> None:
+    if entity is None:
+        raise CommandFailed("--alter needs --entity-name or --entity-default")
+    wanted = file_properties(options.add_config_file) if options.add_config_file else {}
+    wanted |= added(options.add_config or "")
+    removed = [key.strip() for key in (options.delete_config or "").split(",") if key.strip()]
+    if not wanted and not removed:
+        raise CommandFailed("--alter needs --add-config, --add-config-file or --delete-config")
+    changes: list[tuple[str, int, str | None]] = [(k, SET, v) for k, v in wanted.items()]
+    changes += [(key, DELETE, None) for key in removed]
+    reply = await client.send(
+        IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    resource_type=KINDS[kind],
+                    resource_name=entity,
+                    configs=[
+                        IncrementalAlterConfigsRequest.AlterableConfig(
+                            name=key, config_operation=operation, value=value
+                        )
+                        for key, operation, value in changes
+                    ],
+                )
+            ]
+        ),
+        node=int(entity) if kind == "broker-loggers" and entity.isdigit() else None,
+    )
+    result = reply.responses[0]
+    check(result.error_code, entity, result.error_message)
+    which = f"{kind.removesuffix('s')} {entity}" if entity else f"default for {kind}"
+    say(f"Completed updating {'' if entity else 'the '}config for {which}.")
+
+
+async def _describe(
+    client: Client, options: argparse.Namespace, kind: str, entity: str | None
+) -> None:
+    for name in [entity] if entity is not None else await _entities(client, kind):
+        reply = await client.send(
+            DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsRequest.DescribeConfigsResource(
+                        resource_type=KINDS[kind], resource_name=name, configuration_keys=None
+                    )
+                ],
+                include_synonyms=True,
+            ),
+            node=int(name) if kind.startswith("broker") and name.isdigit() else None,
+        )
+        result = reply.results[0]
+        check(result.error_code, name, result.error_message)
+        which = f"{kind.removesuffix('s')} {name}" if name else f"the default {kind}"
+        say(f"{'All' if options.all else 'Dynamic'} configs for {which} are:")
+        for config in sorted(result.configs, key=lambda config: config.name):
+            if options.all or config.config_source in DYNAMIC:
+                say(f"  {_shown(config)}")
+
+
+def _shown(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str:
+    value = "null" if config.value is None else config.value
+    synonyms = ", ".join(
+        f"{SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={'null' if s.value is None else s.value}"
+        for s in config.synonyms
+    )
+    sensitive = str(config.is_sensitive).lower()
+    return f"{config.name}={value} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+async def _entities(client: Client, kind: str) -> list[str]:
+    """Names of everything of that type. Raises CommandFailed."""
+    metadata = await client.metadata()
+    if kind == "topics":
+        return sorted(topic.name or "" for topic in metadata.topics)
+    if kind == "brokers":
+        return [*(str(broker.node_id) for broker in metadata.brokers), ""]
+    raise CommandFailed(f"--describe of {kind} needs --entity-name")

@@ -1,0 +1,81 @@
+"""Options that Kafka's tools share: where the cluster is, client properties, `name=value` pairs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from kraftbox.cli.output import CommandFailed
+from kraftbox.cluster.place import read_properties
+from runtime.errors import StartupRefused
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with Kafka's exit code for wrong usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(1, f"{message}\n")
+
+
+def parser(name: str, what: str) -> Parser:
+    return Parser(prog=f"{name}.sh", description=what, allow_abbrev=False)
+
+
+def add_bootstrap(options: argparse.ArgumentParser, *, controllers: bool = False) -> None:
+    """`--bootstrap-server`, `--command-config`, and `--bootstrap-controller` if wanted."""
+    where = options.add_mutually_exclusive_group(required=True)
+    where.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="brokers to begin with")
+    if controllers:
+        where.add_argument("--bootstrap-controller", metavar="HOST:PORT,...")
+    options.add_argument("--command-config", metavar="FILE", help="client properties")
+
+
+def bootstrap_of(options: argparse.Namespace) -> str:
+    """Where the cluster is, once the client properties are found acceptable."""
+    for name in ("command_config", "producer_config", "consumer_config"):
+        path = getattr(options, name, None)
+        if path is not None:
+            check_client_properties(file_properties(path))
+    server: str | None = options.bootstrap_server
+    controller: str | None = getattr(options, "bootstrap_controller", None)
+    found = server or controller
+    assert found is not None, "one of them is required"
+    return found
+
+
+def file_properties(path: str) -> dict[str, str]:
+    """Raises CommandFailed."""
+    try:
+        return read_properties(path)
+    except StartupRefused as error:
+        raise CommandFailed(str(error)) from None
+
+
+def check_client_properties(properties: dict[str, str]) -> None:
+    """Raises CommandFailed for what the tools cannot do; the rest is tuning."""
+    protocol = properties.get("security.protocol", "PLAINTEXT")
+    if protocol != "PLAINTEXT":
+        raise CommandFailed(f"security.protocol={protocol}: only PLAINTEXT is supported")
+
+
+def pairs(entries: Iterable[str] | None, option: str) -> dict[str, str]:
+    """`name=value` options as a mapping. Raises CommandFailed."""
+    found = {}
+    for entry in entries or ():
+        name, equals, value = entry.partition("=")
+        if not equals or not name:
+            raise CommandFailed(f"{option} {entry!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def columns(rows: Sequence[Sequence[object]]) -> None:
+    """Rows in columns as wide as their widest cell, the first row being the heading."""
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(15, *(len(row[at]) for row in cells)) for at in range(len(cells[0]))]
+    for row in cells:
+        line = " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")

@@ -1,0 +1,275 @@
+"""kafka-topics.sh: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from kraftbox.cli.client import Client, check, run
+from kraftbox.cli.output import CommandFailed, say
+from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, pairs, parser
+from protocol.errors import ErrorCode
+from protocol.ids import uuid_to_text
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+
+Topic: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+Partition: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+TIMEOUT_MS = 30_000
+TOPIC = 2
+DEFAULT_SOURCE = 5
+ACTIONS = ("create", "list", "describe", "alter", "delete")
+
+
+def main(name: str, arguments: Sequence[str]) -> int:
+    options = _options(name, arguments)
+    bootstrap = bootstrap_of(options)
+    action = next(action for action in ACTIONS if getattr(options, action))
+    if action in ("create", "alter", "delete") and not options.topic:
+        raise CommandFailed(f"--{action} needs --topic")
+    work = {
+        "create": _create,
+        "list": _list,
+        "describe": _describe,
+        "alter": _alter,
+        "delete": _delete,
+    }[action]
+    run(bootstrap, lambda client: work(client, options))
+    return 0
+
+
+def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
+    options = parser(name, __doc__ or "")
+    add_bootstrap(options)
+    actions = options.add_mutually_exclusive_group(required=True)
+    for action in ACTIONS:
+        actions.add_argument(f"--{action}", action="store_true")
+    options.add_argument("--topic", help="a name; a regular expression except with --create")
+    options.add_argument("--topic-id", help="instead of --topic with --describe")
+    options.add_argument("--partitions", type=int)
+    options.add_argument("--replication-factor", type=int)
+    options.add_argument("--replica-assignment", metavar="1:2,2:3", help="brokers by partition")
+    options.add_argument("--config", action="append", metavar="NAME=VALUE")
+    options.add_argument("--timeout", type=int, default=TIMEOUT_MS, help="milliseconds")
+    for flag in (
+        "if-not-exists",
+        "if-exists",
+        "exclude-internal",
+        "under-replicated-partitions",
+        "unavailable-partitions",
+        "under-min-isr-partitions",
+        "at-min-isr-partitions",
+        "topics-with-overrides",
+    ):
+        options.add_argument(f"--{flag}", action="store_true")
+    return options.parse_args(arguments)
+
+
+def assignment(text: str) -> dict[int, list[int]]:
+    """`1:2,2:3` as brokers by partition. Raises CommandFailed."""
+    try:
+        return {at: [int(b) for b in one.split(":")] for at, one in enumerate(text.split(","))}
+    except ValueError:
+        raise CommandFailed(f"--replica-assignment {text!r} is not like 1:2,2:3") from None
+
+
+async def _create(client: Client, options: argparse.Namespace) -> None:
+    assigned = assignment(options.replica_assignment) if options.replica_assignment else {}
+    request = CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=options.topic,
+                num_partitions=options.partitions or -1,
+                replication_factor=options.replication_factor or -1,
+                assignments=[
+                    CreateTopicsRequest.CreatableReplicaAssignment(
+                        partition_index=index, broker_ids=brokers
+                    )
+                    for index, brokers in assigned.items()
+                ],
+                configs=[
+                    CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                    for key, value in pairs(options.config, "--config").items()
+                ],
+            )
+        ],
+        timeout_ms=options.timeout,
+    )
+    result = (await client.send(request)).topics[0]
+    if options.if_not_exists and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+        return
+    check(result.error_code, options.topic, result.error_message)
+    if "." in options.topic or "_" in options.topic:
+        say(
+            "WARNING: names with '.' and '_' may collide in metrics; it is best to use either, "
+            "but not both."
+        )
+    say(f"Created topic {options.topic}.")
+
+
+async def topics_of(client: Client, options: argparse.Namespace) -> list[Topic]:
+    """The topics that are meant, all of them without --topic. Raises CommandFailed."""
+    found: list[Topic] = []
+    request = DescribeTopicPartitionsRequest()
+    while True:
+        reply = await client.send(request)
+        for topic in reply.topics:
+            if found and found[-1].name == topic.name:
+                found[-1].partitions += topic.partitions
+            else:
+                found.append(topic)
+        if reply.next_cursor is None:
+            break
+        request = DescribeTopicPartitionsRequest(
+            cursor=DescribeTopicPartitionsRequest.Cursor(
+                topic_name=reply.next_cursor.topic_name,
+                partition_index=reply.next_cursor.partition_index,
+            )
+        )
+    return _meant(found, options)
+
+
+def _meant(found: Iterable[Topic], options: argparse.Namespace) -> list[Topic]:
+    topics = [t for t in found if not (options.exclude_internal and t.is_internal)]
+    if options.topic_id:
+        topics = [t for t in topics if uuid_to_text(t.topic_id) == options.topic_id]
+    elif options.topic:
+        # Kafka's tool takes a list separated by commas for alternatives.
+        pattern = re.compile(options.topic.strip().replace(",", "|").strip("\"'"))
+        topics = [t for t in topics if pattern.fullmatch(t.name or "")]
+    if not topics and (options.topic or options.topic_id) and not options.if_exists:
+        raise CommandFailed(f"Topic '{options.topic or options.topic_id}' does not exist")
+    return topics
+
+
+async def _list(client: Client, options: argparse.Namespace) -> None:
+    options.if_exists = True
+    for topic in await topics_of(client, options):
+        say(topic.name or "")
+
+
+async def _describe(client: Client, options: argparse.Namespace) -> None:
+    topics = await topics_of(client, options)
+    configs = await _configs(client, [topic.name or "" for topic in topics])
+    partly = (
+        options.under_replicated_partitions
+        or options.unavailable_partitions
+        or options.under_min_isr_partitions
+        or options.at_min_isr_partitions
+    )
+    for topic in topics:
+        own, least = configs[topic.name or ""]
+        if options.topics_with_overrides and not own:
+            continue
+        partitions = sorted(topic.partitions, key=lambda p: p.partition_index)
+        if not partly:
+            _heading(topic, own)
+        if options.topics_with_overrides:
+            continue
+        for partition in partitions:
+            if not partly or _is_wanted(partition, options, least):
+                _line(topic.name or "", partition)
+
+
+def _is_wanted(partition: Partition, options: argparse.Namespace, min_isr: int) -> bool:
+    in_sync = len(partition.isr_nodes)
+    return bool(
+        (options.under_replicated_partitions and in_sync < len(partition.replica_nodes))
+        or (options.unavailable_partitions and partition.leader_id < 0)
+        or (options.under_min_isr_partitions and in_sync < min_isr)
+        or (options.at_min_isr_partitions and in_sync == min_isr)
+    )
+
+
+def _heading(topic: Topic, configs: Mapping[str, str]) -> None:
+    shown = ",".join(f"{key}={value}" for key, value in configs.items())
+    factor = len(topic.partitions[0].replica_nodes) if topic.partitions else 0
+    say(
+        f"Topic: {topic.name}\tTopicId: {uuid_to_text(topic.topic_id)}\t"
+        f"PartitionCount: {len(topic.partitions)}\tReplicationFactor: {factor}\tConfigs: {shown}"
+    )
+
+
+def _line(name: str, partition: Partition) -> None:
+    def ids(nodes: Sequence[int] | None) -> str:
+        return ",".join(map(str, nodes or ()))
+
+    leader = str(partition.leader_id) if partition.leader_id >= 0 else "none"
+    say(
+        f"\tTopic: {name}\tPartition: {partition.partition_index}\tLeader: {leader}\t"
+        f"Replicas: {ids(partition.replica_nodes)}\tIsr: {ids(partition.isr_nodes)}\t"
+        f"Elr: {ids(partition.eligible_leader_replicas)}\t"
+        f"LastKnownElr: {ids(partition.last_known_elr)}"
+    )
+
+
+async def _configs(client: Client, names: Sequence[str]) -> dict[str, tuple[dict[str, str], int]]:
+    """Configurations that are no defaults, and min.insync.replicas, by topic."""
+    if not names:
+        return {}
+    reply = await client.send(
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=TOPIC, resource_name=name, configuration_keys=None
+                )
+                for name in names
+            ]
+        )
+    )
+    found = {}
+    for result in reply.results:
+        check(result.error_code, result.resource_name, result.error_message)
+        values = {c.name: c.value or "" for c in result.configs}
+        own = {c.name: c.value or "" for c in result.configs if c.config_source != DEFAULT_SOURCE}
+        found[result.resource_name] = (own, int(values.get("min.insync.replicas", "1")))
+    return found
+
+
+async def _alter(client: Client, options: argparse.Namespace) -> None:
+    if options.partitions is None:
+        raise CommandFailed("--alter needs --partitions; configurations belong to kafka-configs")
+    assigned = assignment(options.replica_assignment) if options.replica_assignment else None
+    for topic in await topics_of(client, options):
+        new = None
+        if assigned is not None:
+            new = [
+                CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=brokers)
+                for index, brokers in assigned.items()
+                if index >= len(topic.partitions)
+            ]
+        reply = await client.send(
+            CreatePartitionsRequest(
+                topics=[
+                    CreatePartitionsRequest.CreatePartitionsTopic(
+                        name=topic.name or "", count=options.partitions, assignments=new
+                    )
+                ],
+                timeout_ms=options.timeout,
+            )
+        )
+        result = reply.results[0]
+        check(result.error_code, result.name, result.error_message)
+
+
+async def _delete(client: Client, options: argparse.Namespace) -> None:
+    for topic in await topics_of(client, options):
+        reply = await client.send(
+            DeleteTopicsRequest(
+                topics=[DeleteTopicsRequest.DeleteTopicState(name=topic.name)],
+                timeout_ms=options.timeout,
+            )
+        )
+        result = reply.responses[0]
+        check(result.error_code, topic.name or "", result.error_message)
+    sys.stdout.flush()

@@ -1,0 +1,16 @@
+"""Kafka clusters for tests: real processes on this machine, started in about a second.
+
+As a pytest plugin (`kraftbox.testing.plugin`, loaded by its entry point) it gives the fixtures
+`kafka_cluster` and `kafka_cluster_factory`; without pytest:
+
+    with KafkaCluster.start(directory, brokers=3, controllers=3) as cluster:
+        ...
+
+Only this package is imported into the user's process: the clusters, and whoever talks Kafka's
+protocol to them, are processes of their own, so a project may well have packages called `storage`
+or `protocol`.
+"""
+
+from kraftbox.testing.cluster import ClusterError, KafkaCluster, KafkaNode, Partition
+
+__all__ = ["ClusterError", "KafkaCluster", "KafkaNode", "Partition"]

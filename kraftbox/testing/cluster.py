@@ -1,0 +1,350 @@
+"""A cluster in processes of its own, and what a test does to it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from kraftbox.cluster.interpreter import own_command
+from kraftbox.testing.link import ClusterError, Helper, ask_supervisor
+
+__all__ = ["ClusterError", "KafkaCluster", "KafkaNode", "Partition"]
+
+T = TypeVar("T")
+
+WAIT_S = 30.0
+ACT_S = 45.0
+END_S = 45.0
+POLL_S = 0.02
+FIRST_LINE = "bootstrap.servers="
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition as the cluster's metadata shows it; `leader` is -1 when there is none."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+
+
+class KafkaNode:
+    """One node. Its methods return when what they ask for has happened, or raise ClusterError."""
+
+    def __init__(self, cluster: KafkaCluster, facts: Mapping[str, Any]) -> None:
+        self._cluster = cluster
+        self.id: int = facts["id"]
+        self.roles: frozenset[str] = frozenset(facts["roles"].split(","))
+        self.rack: str | None = facts["rack"]
+        self.listeners: str = facts["listeners"]
+        self.log_path = Path(facts["log"])
+
+    def __repr__(self) -> str:
+        return f"<KafkaNode {self.id} {','.join(sorted(self.roles))}>"
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    @property
+    def address(self) -> str:
+        """host:port for clients. Raises ClusterError on a node that is only a controller."""
+        for entry in self.listeners.split(","):
+            name, _, address = entry.partition("://")
+            if name != "CONTROLLER":
+                return address
+        raise ClusterError(f"node {self.id} is no broker: clients do not connect to it")
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What its supervisor knows now: state, ready, pid, exitCode, http, ..."""
+        return next(node for node in self._cluster.supervised()["nodes"] if node["id"] == self.id)
+
+    @property
+    def state(self) -> str:
+        """starting, running, paused, stopping, stopped, killed or failed."""
+        return str(self.facts["state"])
+
+    @property
+    def is_cut_off(self) -> bool:
+        return bool(self.facts.get("cutOff"))
+
+    def kill(self) -> None:
+        """SIGKILL: it gets no last word."""
+        self._act("kill")
+
+    def stop(self) -> None:
+        """Clean: leaders move away first, everything is written down."""
+        self._act("stop")
+
+    def start(self) -> None:
+        """Start it at its old address after `kill` or `stop`; returns when it is ready."""
+        self._act("start")
+
+    def restart(self) -> None:
+        """`stop`, unless it is down, and `start`."""
+        if self.state not in ("stopped", "killed", "failed"):
+            self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        self._act("pause")
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._act("resume")
+
+    def cut_off(self) -> None:
+        """Cut it off from all others, clients too: nothing arrives, and it does not know why.
+
+        It goes on running. Needs Linux.
+        """
+        self._act("cut-off")
+
+    def reconnect(self) -> None:
+        """Undo `cut_off`; connections that were cut are reset."""
+        self._act("reconnect")
+
+    def log(self) -> str:
+        """Everything that it has logged."""
+        if not self.log_path.exists():
+            return ""
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def _act(self, action: str) -> None:
+        request = {"do": "node", "action": action, "id": self.id}
+        ask_supervisor(self._cluster.directory, request, ACT_S)
+
+
+class KafkaCluster:
+    """A running cluster. Made with `start`, or `attach` to one that somebody else looks after."""
+
+    def __init__(self, directory: Path, process: subprocess.Popen[str] | None) -> None:
+        self.directory = directory
+        self._process = process
+        self._helper = Helper()
+        self._numbers = itertools.count()
+        found = self.supervised()
+        self.cluster_id: str = found["clusterId"]
+        self.nodes = {facts["id"]: KafkaNode(self, facts) for facts in found["nodes"]}
+
+    @classmethod
+    def start(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        brokers: int = 3,
+        controllers: int = 3,
+        combined: bool = False,
+        racks: Sequence[str] = (),
+        configs: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Start in a directory of its own, resuming what is in it; returns when all are ready.
+
+        `racks` go round among the brokers; `configs` are keys of server.properties for every node.
+        `combined`: one row of nodes, the first of which are controllers. Raises ClusterError.
+        """
+        place = Path(directory).absolute()
+        place.mkdir(parents=True, exist_ok=True)
+        command = own_command(
+            "up",
+            *("--dir", str(place), "--port", "0", "--lifeline"),
+            *("--brokers", str(brokers), "--controllers", str(controllers)),
+            *(("--combined",) if combined else ()),
+            *(("--racks", ",".join(racks)) if racks else ()),
+        )
+        for key, value in (configs or {}).items():
+            command += ["--set", f"{key}={_text(value)}"]
+        complaint = place / "up.log"
+        with open(complaint, "wb") as errors:
+            process = subprocess.Popen(
+                command,
+                # Whatever becomes of this process, the cluster ends with its pipe.
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        assert process.stdout is not None
+        if not process.stdout.readline().startswith(FIRST_LINE):
+            process.communicate()
+            raise ClusterError(f"no cluster: {complaint.read_text(errors='replace').strip()}")
+        return cls(place, process)
+
+    @classmethod
+    def attach(cls, directory: str | os.PathLike[str]) -> Self:
+        """Use a cluster that another process (or `kraftbox up --detach`) has started."""
+        return cls(Path(directory).absolute(), None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self, *, keep_data: bool = False) -> None:
+        """Stop it, unless it was only attached to, and delete its data; logs stay."""
+        self._helper.close()
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ClusterError):
+            self._resume_all()
+        # The supervisor takes the end of its input for the end of its work.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=END_S)
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+        if not keep_data:
+            for node in self.nodes.values():
+                shutil.rmtree(node.log_path.parent / "data", ignore_errors=True)
+
+    def _resume_all(self) -> None:
+        for facts in self.supervised()["nodes"]:
+            if facts.get("cutOff"):
+                self.nodes[facts["id"]].reconnect()
+
+    # --- who is there -------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every broker, for a client's `bootstrap.servers`."""
+        return ",".join(node.address for node in self.brokers)
+
+    @property
+    def brokers(self) -> list[KafkaNode]:
+        return [node for node in self.nodes.values() if node.is_broker]
+
+    @property
+    def controllers(self) -> list[KafkaNode]:
+        return [node for node in self.nodes.values() if node.is_controller]
+
+    def node(self, node_id: int) -> KafkaNode:
+        """By id: brokers are 1, 2, ..., controllers of their own 101, 102, ..."""
+        return self.nodes[node_id]
+
+    def supervised(self) -> dict[str, Any]:
+        """What the supervisor knows of the processes, as in `kraftbox status --json`."""
+        return ask_supervisor(self.directory, {"do": "status"}, WAIT_S)
+
+    def controller(self) -> KafkaNode:
+        """The active controller: the leader of the metadata quorum."""
+
+        def active() -> KafkaNode | None:
+            quorum = self._helper.ask({"do": "status", "dir": str(self.directory)})["quorum"]
+            return None if quorum is None else self.nodes.get(quorum["leader"])
+
+        return self._wait(active, "an active controller")
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str | None = None,
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic and wait for its leaders; returns its name, a new one for None."""
+        chosen = name or f"topic-{os.getpid()}-{next(self._numbers)}"
+        self._ask(
+            "create_topic",
+            name=chosen,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs={key: _text(value) for key, value in (configs or {}).items()},
+        )
+        return chosen
+
+    def delete_topic(self, name: str) -> None:
+        self._ask("delete_topic", name=name)
+
+    def topics(self, *, internal: bool = False) -> dict[str, list[Partition]]:
+        """Every topic with its partitions."""
+        found = self._ask("topics", internal=internal)
+        return {name: [Partition(**entry) for entry in listed] for name, listed in found.items()}
+
+    def partitions(self, topic: str) -> list[Partition]:
+        """Raises ClusterError for a topic that is not there."""
+        found = self.topics(internal=True).get(topic)
+        if found is None:
+            raise ClusterError(f"there is no topic {topic}")
+        return found
+
+    def leader(self, topic: str, partition: int = 0, *, other_than: int | None = None) -> KafkaNode:
+        """The node that leads a partition, waiting for one (`other_than` a node, if given)."""
+
+        def led() -> KafkaNode | None:
+            found = self.partitions(topic)[partition].leader
+            return None if found in (-1, other_than) else self.nodes.get(found)
+
+        return self._wait(led, f"a leader of {topic}-{partition}")
+
+    def wait_until_in_sync(self, timeout_s: float = WAIT_S) -> None:
+        """Until every partition has a leader and all of its replicas in sync."""
+
+        def whole() -> bool | None:
+            in_sync = all(
+                partition.leader >= 0 and len(partition.isr) == len(partition.replicas)
+                for listed in self.topics(internal=True).values()
+                for partition in listed
+            )
+            return in_sync or None
+
+        self._wait(whole, "all replicas in sync", timeout_s)
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def logs(self) -> Iterator[tuple[KafkaNode, Path]]:
+        """Every node with its log file."""
+        for node in self.nodes.values():
+            yield node, node.log_path
+
+    def _ask(self, what: str, **question: object) -> Any:
+        # One that is paused would be waited for.
+        running = [
+            self.nodes[facts["id"]]
+            for facts in self.supervised()["nodes"]
+            if facts["state"] == "running" and not facts.get("cutOff")
+        ]
+        addresses = [node.address for node in running if node.is_broker]
+        if not addresses:
+            raise ClusterError("no broker is running")
+        return self._helper.ask({"do": what, "bootstrap": ",".join(addresses), **question})
+
+    def _wait(self, holds: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
+        """Ask again and again until there is something; refusals on the way are passed over."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                found = holds()
+            except ClusterError:
+                if time.monotonic() > deadline:
+                    raise
+                found = None
+            if found is not None:
+                return found
+            if time.monotonic() > deadline:
+                raise ClusterError(f"not within {timeout_s:g} s: {what}")
+            time.sleep(POLL_S)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,107 @@
+"""`_testing`: the process that speaks Kafka's protocol for a test's process.
+
+Questions come as frames on standard input, each is answered with one on standard output: a
+`value`, or an `error`. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kraftbox.cli.client import Client, check, run
+from kraftbox.cli.output import CommandFailed
+from kraftbox.cluster import frames
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+
+TIMEOUT_MS = 20_000
+Question = Mapping[str, Any]
+
+
+def create_topic(question: Question) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=question["name"],
+                num_partitions=question["partitions"],
+                replication_factor=question["replication_factor"],
+                configs=[
+                    CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                    for key, value in question["configs"].items()
+                ],
+            )
+        ],
+        timeout_ms=TIMEOUT_MS,
+    )
+
+    async def work(client: Client) -> None:
+        result = (await client.send(request)).topics[0]
+        check(result.error_code, result.name, result.error_message)
+        # Until brokers know it: whoever uses it next need not wait.
+        await client.topic(question["name"], create=True)
+
+    run(question["bootstrap"], work)
+
+
+def delete_topic(question: Question) -> None:
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(name=question["name"])],
+        timeout_ms=TIMEOUT_MS,
+    )
+    result = run(question["bootstrap"], lambda client: client.send(request)).responses[0]
+    check(result.error_code, question["name"], result.error_message)
+
+
+def topics(question: Question) -> dict[str, list[dict[str, Any]]]:
+    """Partitions by topic, without internal ones."""
+    reply = run(question["bootstrap"], lambda client: client.metadata())
+    return {
+        topic.name or "": [
+            {
+                "index": partition.partition_index,
+                "leader": partition.leader_id,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replica_nodes),
+                "isr": list(partition.isr_nodes),
+            }
+            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+        ]
+        for topic in reply.topics
+        if question["internal"] or not topic.is_internal
+    }
+
+
+def status(question: Question) -> dict[str, Any]:
+    """What `kraftbox status --json` shows."""
+    from kraftbox.cli.status import snapshot
+    from kraftbox.cluster.place import ClusterPlace
+
+    return snapshot(ClusterPlace(Path(question["dir"])))
+
+
+ANSWERS: dict[str, Callable[[Question], Any]] = {
+    "create_topic": create_topic,
+    "delete_topic": delete_topic,
+    "topics": topics,
+    "status": status,
+}
+
+
+def answer(question: Question) -> dict[str, Any]:
+    try:
+        return {"value": ANSWERS[question["do"]](question)}
+    except CommandFailed as error:
+        return {"error": str(error)}
+
+
+def main() -> int:
+    decoder = frames.Decoder()
+    while data := os.read(0, 1 << 16):
+        for question in decoder.feed(data):
+            sys.stdout.buffer.write(frames.encode(answer(question)))
+            sys.stdout.buffer.flush()
+    return 0

@@ -1,0 +1,112 @@
+"""How a test's process talks to the supervisor and to its helper. Standard library and frames."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kraftbox.cluster import frames
+from kraftbox.cluster.interpreter import own_command
+
+HELPER_END_S = 5.0
+
+
+class ClusterError(RuntimeError):
+    """What was asked of the cluster was refused or not done in time; the message says why."""
+
+
+def ask_supervisor(directory: Path, request: frames.Message, timeout_s: float) -> dict[str, Any]:
+    """One question to the supervisor of a cluster's directory. Raises ClusterError."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout_s)
+    try:
+        with connection, _address(directory) as address:
+            connection.connect(address)
+            connection.sendall(frames.encode(request))
+            decoder = frames.Decoder()
+            while True:
+                data = connection.recv(1 << 16)
+                if not data:
+                    raise ClusterError(f"the cluster in {directory} has ended")
+                for answer in decoder.feed(data):
+                    if "error" in answer:
+                        raise ClusterError(answer["error"])
+                    return answer
+    except TimeoutError:
+        raise ClusterError(f"{dict(request)} is not done after {timeout_s:g} s") from None
+    except (OSError, frames.FrameError) as error:
+        raise ClusterError(f"no cluster answers in {directory}: {error}") from None
+
+
+@contextlib.contextmanager
+def _address(directory: Path) -> Iterator[str]:
+    """A path of the control socket that fits into a socket address."""
+    address = str(directory / "control")
+    if len(os.fsencode(address)) < 100 or not os.path.isdir("/proc/self/fd"):
+        yield address
+        return
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{fd}/control"
+    finally:
+        os.close(fd)
+
+
+class Helper:
+    """The process that speaks Kafka's protocol for a test: `kraftbox.testing.helper`.
+
+    Started with the first question. Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._decoder = frames.Decoder()
+        self._lock = threading.Lock()
+
+    def ask(self, request: Mapping[str, Any]) -> Any:
+        """Raises ClusterError with what the cluster answered."""
+        with self._lock:
+            process = self._started()
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                process.stdin.write(frames.encode(request))
+                process.stdin.flush()
+                while True:
+                    data = os.read(process.stdout.fileno(), 1 << 16)
+                    if not data:
+                        raise ClusterError("the helper has ended")
+                    for answer in self._decoder.feed(data):
+                        if "error" in answer:
+                            raise ClusterError(answer["error"])
+                        return answer["value"]
+            except (OSError, frames.FrameError) as error:
+                raise ClusterError(f"the helper does not answer: {error}") from None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._decoder = frames.Decoder()
+            self._process = subprocess.Popen(
+                own_command("_testing"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        return self._process
+
+    def close(self) -> None:
+        """It ends with its input."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(HELPER_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
