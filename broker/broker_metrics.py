@@ -15,7 +15,8 @@ from typing import Final
 
 from broker.context import BrokerContext
 from broker.lifecycle import BrokerLifecycle
-from broker.replication.partition import Partition, PartitionCounters, Role
+from broker.replication.counters import PartitionCounters
+from broker.replication.partition import Partition, Role
 from broker.replication.waits import FetchWait, ProduceWait
 from runtime.metrics import Family, Sample, rendered, single
 
@@ -28,6 +29,7 @@ _TOPIC_COUNTERS: Final = (
     ("failedproducerequests", "failed_produces", "Produce requests that failed, per partition"),
     ("failedfetchrequests", "failed_fetches", "Fetches that failed, per partition"),
     ("bytesrejected", "bytes_rejected", "Bytes that producers sent in vain"),
+    ("replicationbytesin", "replication_bytes_in", "Bytes fetched from leaders"),
     ("replicationbytesout", "replication_bytes_out", "Bytes read by followers"),
 )
 
@@ -73,7 +75,8 @@ _PURGATORIES: Final = (("Produce", ProduceWait), ("Fetch", FetchWait))
 class _Totals:
     """What all partitions add up to."""
 
-    def __init__(self) -> None:
+    def __init__(self, retired: PartitionCounters) -> None:
+        self.counted = retired.copy()
         self.partitions = 0
         self.leaders = 0
         self.under_replicated = 0
@@ -90,6 +93,7 @@ class _Totals:
             self.under_replicated += partition.under_replicated
             self.under_min_isr += partition.under_min_isr
             self.at_min_isr += partition.at_min_isr
+        self.counted.add(partition.counters)
         counters = self.by_topic.get(partition.topic)
         if counters is None:
             counters = self.by_topic[partition.topic] = PartitionCounters()
@@ -118,7 +122,7 @@ class BrokerMetrics:
         partitions = list(self._broker.replicas)
         # What partitions that go during a pause had counted must not be counted twice.
         retired = self._broker.replicas.retired_counters.copy()
-        totals = _Totals()
+        totals = _Totals(retired)
         left = iter(partitions)
         while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
             for partition in slice_:
@@ -154,10 +158,15 @@ class BrokerMetrics:
             ("offlinereplicacount", "Replicas whose log failed", totals.offline),
         ):
             yield single(_REPLICAS + name, help_text, value)
-        replicas = self._broker.replicas
+        counted = totals.counted
         for name, help_text, value in (
-            ("isrshrinks_total", "Times replicas left the ISR", replicas.isr_shrinks),
-            ("isrexpands_total", "Times replicas joined the ISR", replicas.isr_expands),
+            ("isrshrinks_total", "Times replicas left the ISR", counted.isr_shrinks),
+            ("isrexpands_total", "Times replicas joined the ISR", counted.isr_expands),
+            (
+                "failedisrupdates_total",
+                "ISR changes that the controller refused",
+                counted.failed_isr_updates,
+            ),
         ):
             yield single(_REPLICAS + name, f"{help_text} of a partition led here", value, "counter")
         yield single(

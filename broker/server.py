@@ -30,12 +30,10 @@ from broker.metadata_cache import MetadataCache
 from broker.quotas import ClientQuotas
 from broker.quotas_driver import QuotaEnforcer
 from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.fetcher import FetcherSettings
-from broker.replication.fetcher_driver import FetcherContext, Fetchers
 from broker.replication.flush_driver import Flusher
 from broker.replication.late_append_driver import LateAppends
-from broker.replication.offset_reset_driver import ListOffsetsReset
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replication_driver import Replication
 from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
 from metalog.image.delta import MetadataDelta
@@ -140,7 +138,7 @@ class BrokerServer:
         self.context: BrokerContext | None = None
         self._enforcer: QuotaEnforcer | None = None
         self.coordinator: GroupCoordinator | None = None
-        self.fetchers: Fetchers | None = None
+        self.replication: Replication | None = None
         self._driver: LifecycleDriver | None = None
         self._heartbeats: ControllerChannel | None = None
         self._maintenance: list[asyncio.Task[None]] = []
@@ -173,8 +171,16 @@ class BrokerServer:
         context = self.context = self._build_context()
         self.replicas.on_backlog(self._advance_soon)
         self.replicas.on_flush_due(context.flusher.want)
-        self.fetchers = self._build_fetchers(context)
-        self.replicas.on_follow(self.fetchers)
+        self.replication = Replication(
+            config=self.config,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            flusher=context.flusher,
+            channel=self._channel("alter-partition"),
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+            clock=self._clock,
+            supervisor=self._supervisor,
+        )
         self._loader.add_publisher(self._publish)
         creator = TopicCreator(
             config=self.config,
@@ -212,6 +218,7 @@ class BrokerServer:
         self._metrics.register(self.cleaner.collect)
         await self._listen()
         self.coordinator.start()
+        self.replication.start()
         self._maintenance = [
             self._supervisor.spawn("log maintenance", self._maintain()),
             self._supervisor.spawn("log cleaner", self.cleaner.run()),
@@ -232,8 +239,8 @@ class BrokerServer:
         if self._maintenance:
             await asyncio.wait(self._maintenance)
         await self.cleaner.close()
-        if self.fetchers is not None:
-            self.fetchers.close()
+        if self.replication is not None:
+            await self.replication.close()
         if self.context is not None:
             self.context.waits.close()
             await self.context.controller.close()
@@ -247,6 +254,8 @@ class BrokerServer:
         """The quorum has another leader, or none: what waits for the old one asks again."""
         if self.context is not None:
             self.context.controller.controller_moved()
+        if self.replication is not None:
+            self.replication.controller_moved()
         if self._heartbeats is not None:
             self._heartbeats.controller_moved()
 
@@ -270,18 +279,17 @@ class BrokerServer:
         for problem in report.problems:
             _log.warning("while opening logs", problem=problem)
 
+    def _channel(self, purpose: str) -> ControllerChannel:
+        return ControllerChannel(
+            self._controller_endpoint,
+            client_id=f"broker-{self.config.node_id}-{purpose}",
+            clock=self._clock,
+            rng=self._rng,
+        )
+
     def _build_context(self) -> BrokerContext:
         config, clock = self.config, self._clock
-
-        def channel(purpose: str) -> ControllerChannel:
-            return ControllerChannel(
-                self._controller_endpoint,
-                client_id=f"broker-{config.node_id}-{purpose}",
-                clock=clock,
-                rng=self._rng,
-            )
-
-        self._heartbeats = channel("heartbeat")
+        self._heartbeats = self._channel("heartbeat")
         return BrokerContext(
             node_id=config.node_id,
             cluster_id=self.metadata.cluster_id,
@@ -300,39 +308,10 @@ class BrokerServer:
             late_appends=LateAppends(
                 self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
             ),
-            controller=channel("forwarding"),
+            controller=self._channel("forwarding"),
             supervisor=self._supervisor,
             quotas=self.quotas,
         )
-
-    def _build_fetchers(self, context: BrokerContext) -> Fetchers:
-        config = self.config
-        listener = config.inter_broker_listener_name
-
-        def endpoint(broker_id: int) -> tuple[str, int] | None:
-            broker = self.metadata.image.cluster.brokers.get(broker_id)
-            found = None if broker is None else broker.endpoint(listener)
-            return None if found is None else (found.host, found.port)
-
-        shared = FetcherContext(
-            node_id=config.node_id,
-            endpoint=endpoint,
-            broker_epoch=lambda: self.lifecycle.broker_epoch,
-            clock=self._clock,
-            supervisor=self._supervisor,
-            flusher=context.flusher,
-            resets=ListOffsetsReset(config.node_id),
-            storage_failed=self.replicas.storage_failed,
-            timeout_ms=config["replica.socket.timeout.ms"],
-        )
-        settings = FetcherSettings(
-            wait_max_ms=config["replica.fetch.wait.max.ms"],
-            min_bytes=config["replica.fetch.min.bytes"],
-            response_max_bytes=config["replica.fetch.response.max.bytes"],
-            max_bytes=config["replica.fetch.max.bytes"],
-            backoff_ms=config["replica.fetch.backoff.ms"],
-        )
-        return Fetchers(shared, settings, config["num.replica.fetchers"])
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.metadata.publish(delta, image)
@@ -353,18 +332,12 @@ class BrokerServer:
             self.replicas.apply(delta, image)
         elif ours:
             self._catch_up(image)
-        if self.fetchers is not None:
-            self._point_fetchers(self.fetchers, delta)
+        if self.replication is not None:
+            self.replication.published(delta, self.settings.effective_node)
         if self._driver is not None:
             self._driver.metadata_replayed(
                 image.provenance.offset, registered.epoch if registered and ours else None
             )
-
-    def _point_fetchers(self, fetchers: Fetchers, delta: MetadataDelta) -> None:
-        fetchers.resize(self.settings.effective_node["num.replica.fetchers"])
-        for broker_id in sorted(delta.brokers):
-            fetchers.leader_registered(broker_id)
-        fetchers.close_idle()
 
     def _catch_up(self, image: MetadataImage) -> None:
         """The own registration is the newest thing in the log that this broker can wait for: all

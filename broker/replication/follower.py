@@ -73,7 +73,7 @@ def truncate(partition: Partition, offset: int) -> bool:
     """Cuts the log at `offset`; True if records went. Raises LogFailed."""
     log = partition.log
     if offset < log.high_watermark:
-        partition.truncations_below_high_watermark += 1
+        partition.counters.truncations_below_high_watermark += 1
         _log.warning(
             "committed records are cut off: the leader does not have them",
             topic=partition.topic,

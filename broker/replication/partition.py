@@ -18,10 +18,19 @@ All methods are plain functions and leave the partition whole; nothing here does
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from broker.replication.counters import PartitionCounters
+from broker.replication.isr import (
+    ROLLED_BACK,
+    SUPERSEDED,
+    IsrProposal,
+    Member,
+    PartitionStateNow,
+)
+from broker.replication.remote_replica import NEVER_MS, FetchTimes, RemoteReplica, laggards
 from broker.replication.waits import CommitWaiter, FetchWait
 from protocol.batch.validate import AppendRules
 from protocol.errors import ApiError, ErrorCode
@@ -32,6 +41,8 @@ if TYPE_CHECKING:
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
+
+WatchKey = tuple[str | bytes, int]
 
 
 class Role(Enum):
@@ -59,86 +70,41 @@ TRANSITIONS: Final = frozenset(
 )
 
 
-class RemoteReplica:
-    """What the leader knows about one follower, from its fetches alone."""
+class PartitionHost(Protocol):
+    """What a partition asks of the broker it is on."""
 
-    __slots__ = (
-        "broker_epoch",
-        "caught_up_ms",
-        "fetch_ms",
-        "leader_end_at_fetch",
-        "log_end",
-        "log_start",
-    )
+    def flush_wanted(self, partition: Partition, /) -> None:
+        """Nothing more can be committed before a flush; `maybe_advance_high_watermark` is to be
+        called after one."""
 
-    def __init__(self) -> None:
-        self.log_end = -1  # unknown until it fetched in this leader epoch
-        self.log_start = -1
-        self.broker_epoch = -1
-        self.fetch_ms = float("-inf")
-        self.leader_end_at_fetch = -1
-        self.caught_up_ms = float("-inf")
+    def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
+        """The controller is to be asked; `isr_answered` is to be called."""
 
-    def fetched(
-        self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now_ms: float
-    ) -> None:
-        """The follower asked for `offset` while the leader's log ended at `leader_end`."""
-        if offset >= leader_end:
-            self.caught_up_ms = max(self.caught_up_ms, now_ms)
-        elif offset >= self.leader_end_at_fetch >= 0:
-            self.caught_up_ms = max(self.caught_up_ms, self.fetch_ms)
-        self.log_end = offset
-        self.log_start = log_start
-        self.broker_epoch = broker_epoch
-        self.leader_end_at_fetch = leader_end
-        self.fetch_ms = now_ms
+    def may_join_isr(self, replica_id: int, broker_epoch: int, /) -> bool:
+        """Whether that broker, in that life, is unfenced and stays (KIP-841, KIP-903)."""
 
 
-class PartitionCounters:
-    """Plain integers that a scrape reads; bumped once per batch or read."""
+class _Alone:
+    """A host that grants nothing and does nothing."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "bytes_rejected",
-        "failed_fetches",
-        "failed_produces",
-        "fetches",
-        "messages_in",
-        "produces",
-        "replication_bytes_in",
-        "replication_bytes_out",
-    )
+    def flush_wanted(self, partition: Partition, /) -> None:
+        return
 
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.bytes_rejected = 0
-        self.failed_fetches = 0
-        self.failed_produces = 0
-        self.fetches = 0
-        self.messages_in = 0
-        self.produces = 0
-        self.replication_bytes_in = 0
-        self.replication_bytes_out = 0
+    def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
+        return
 
-    def add(self, other: PartitionCounters) -> None:
-        """Takes over what another partition has counted."""
-        self.bytes_in += other.bytes_in
-        self.bytes_out += other.bytes_out
-        self.bytes_rejected += other.bytes_rejected
-        self.failed_fetches += other.failed_fetches
-        self.failed_produces += other.failed_produces
-        self.fetches += other.fetches
-        self.messages_in += other.messages_in
-        self.produces += other.produces
-        self.replication_bytes_in += other.replication_bytes_in
-        self.replication_bytes_out += other.replication_bytes_out
+    def may_join_isr(self, replica_id: int, broker_epoch: int, /) -> bool:
+        return False
 
-    def copy(self) -> PartitionCounters:
-        copied = PartitionCounters()
-        copied.add(self)
-        return copied
+
+class Watch(Protocol):
+    """A follower's fetch session, which covers this partition without naming it each time."""
+
+    def touched(self, key: WatchKey, size_bytes: int) -> None:
+        """There is something to tell; `size_bytes` more can be read (0: facts alone)."""
+
+    def interrupted(self, key: WatchKey) -> None:
+        """Leadership or existence changed: whoever waits must hear of it at once."""
 
 
 class Partition:
@@ -147,9 +113,10 @@ class Partition:
     __slots__ = (
         "_commit_waits",
         "_fetch_waits",
-        "_flush_wanted",
+        "_host",
         "_replica_fetch_waits",
         "_uncommitted",
+        "_watches",
         "counters",
         "index",
         "isr",
@@ -161,13 +128,13 @@ class Partition:
         "min_isr",
         "node_id",
         "partition_epoch",
+        "proposal",
         "remote",
         "replicas",
         "role",
         "rules",
         "topic",
         "topic_id",
-        "truncations_below_high_watermark",
     )
 
     def __init__(
@@ -178,10 +145,8 @@ class Partition:
         *,
         node_id: int,
         log: Log,
-        flush_wanted: Callable[[Partition], None] = lambda partition: None,
+        host: PartitionHost | None = None,
     ) -> None:
-        """`flush_wanted` is called when nothing more can be committed before a flush; it has
-        `maybe_advance_high_watermark` called after one."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -195,16 +160,17 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
+        self.proposal: IsrProposal | None = None
         self.min_isr = 1
         self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
-        self.truncations_below_high_watermark = 0
-        self._flush_wanted = flush_wanted
+        self._host: PartitionHost = host if host is not None else _Alone()
         self._commit_waits: deque[tuple[int, CommitWaiter, Any]] = deque()
         # Dictionaries as ordered sets, for a reproducible order.
         self._fetch_waits: dict[FetchWait, None] = {}
         self._replica_fetch_waits: dict[FetchWait, None] = {}
+        self._watches: dict[Watch, WatchKey] = {}
         # (end offset, size) of appended batches above the high watermark.
         self._uncommitted: deque[tuple[int, int]] = deque()
 
@@ -298,28 +264,29 @@ class Partition:
         new_epoch = leader_epoch != self.leader_epoch or self.role is not Role.LEADER
         self._check_epochs(leader_epoch, partition_epoch)
         self._enter(Role.LEADER)
+        if new_epoch or partition_epoch != self.partition_epoch:
+            # Whatever was proposed is accepted or refused by now.
+            self.proposal = None
+            self._set_isr(frozenset(isr), counted=not new_epoch)
         self.leader_id = self.node_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = replicas
-        self.isr = self.maximal_isr = frozenset(isr)
-        followers = [replica_id for replica_id in replicas if replica_id != self.node_id]
         if new_epoch:
             self.log.note_leader_epoch(leader_epoch)
             self.leader_epoch_start = self.log.log_end_offset
             self._uncommitted.clear()
-            # Nothing a follower told an earlier leader counts.
-            self.remote = {replica_id: RemoteReplica() for replica_id in followers}
-            for remote in self.remote.values():
-                # The ISR is given the benefit of the doubt once: replica.lag.time.max.ms begins.
-                remote.caught_up_ms = now_ms
-        else:
-            self.remote = {
-                replica_id: self.remote.get(replica_id) or RemoteReplica()
-                for replica_id in followers
-            }
+            self.remote = {}  # nothing a follower told an earlier leader counts
+        self.remote = {
+            replica_id: self.remote.get(replica_id)
+            or RemoteReplica(now_ms if replica_id in self.isr else NEVER_MS)
+            for replica_id in replicas
+            if replica_id != self.node_id
+        }
         if new_epoch:
             self._interrupt_fetches()
+        else:
+            self._touch_watches(0)
         self.maybe_advance_high_watermark()
         return new_epoch
 
@@ -340,6 +307,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = replicas
+        self.proposal = None
         self.isr = self.maximal_isr = frozenset(isr)
         self.remote = {}
         if changed:
@@ -363,6 +331,12 @@ class Partition:
     def appended(self, info: AppendInfo, size_bytes: int) -> None:
         """The leader's log has taken a batch; moves the high watermark and wakes fetchers."""
         self._uncommitted.append((info.last_offset + 1, size_bytes))
+        if self._watches:
+            for remote in self.remote.values():
+                if remote.resting is not None:
+                    remote.wake()
+            for watch, key in self._watches.items():
+                watch.touched(key, size_bytes)
         if self._replica_fetch_waits:
             for wait in list(self._replica_fetch_waits):
                 wait.more_bytes(size_bytes)
@@ -384,7 +358,7 @@ class Partition:
         if target - log.recovery_point >= log.config.flush_messages:
             # A topic that flushes shows nothing that a power cut could take back.
             target = max(log.recovery_point, log.high_watermark)
-            self._flush_wanted(self)
+            self._host.flush_wanted(self)
         if len(self.maximal_isr) > 1 or self.node_id not in self.maximal_isr:
             for replica_id in self.maximal_isr:
                 remote = self.remote.get(replica_id)
@@ -415,6 +389,82 @@ class Partition:
         if self._fetch_waits:
             for wait in list(self._fetch_waits):
                 wait.more_bytes(size_bytes)
+        if self._watches:
+            self._touch_watches(0)
+
+    # --- the in-sync set ----------------------------------------------------------------------
+
+    def stands_by(self, proposal: IsrProposal) -> bool:
+        """Whether `proposal` is what this leader still wants."""
+        return self.proposal is proposal
+
+    def expire_isr(self, now_ms: float, lag_max_ms: float) -> bool:
+        """Proposes an ISR without its laggards; True if it did. Due every half lag time."""
+        if self.role is not Role.LEADER or self.proposal is not None or len(self.isr) < 2:
+            return False
+        out = laggards(
+            self.remote,
+            self.isr,
+            leader_end=self.log.log_end_offset,
+            now_ms=now_ms,
+            lag_max_ms=lag_max_ms,
+        )
+        # A member that is no replica any more has nothing to say here (KAFKA-9672).
+        out |= self.isr.difference(self.replicas)
+        if not out:
+            return False
+        self._propose(self.isr - out)
+        return True
+
+    def isr_answered(
+        self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow
+    ) -> bool:
+        """The controller's word on a proposal; True: ask again. See `broker.replication.isr`."""
+        if self.proposal is not proposal:
+            return False  # the metadata was faster
+        if error is ErrorCode.NONE:
+            if (
+                state.leader_epoch == self.leader_epoch
+                and state.partition_epoch >= self.partition_epoch
+            ):
+                self.proposal = None
+                self.partition_epoch = state.partition_epoch
+                self._set_isr(frozenset(state.isr), counted=True)
+                self._touch_watches(0)
+                self.maybe_advance_high_watermark()
+            return False
+        self.counters.failed_isr_updates += 1
+        if error in ROLLED_BACK:
+            self.proposal = None
+            self.maximal_isr = self.isr
+            self.maybe_advance_high_watermark()
+            return False
+        return error not in SUPERSEDED
+
+    def _maybe_expand(self, replica_id: int, remote: RemoteReplica) -> None:
+        if (
+            self.proposal is None
+            and remote.may_join(self.log.high_watermark, self.leader_epoch_start)
+            and self._host.may_join_isr(replica_id, remote.broker_epoch)
+        ):
+            self._propose(self.isr | {replica_id})
+
+    def _propose(self, members: frozenset[int]) -> None:
+        epochs = {replica_id: remote.broker_epoch for replica_id, remote in self.remote.items()}
+        proposal = IsrProposal(
+            self.leader_epoch,
+            self.partition_epoch,
+            tuple(Member(member, epochs.get(member, NO_EPOCH)) for member in sorted(members)),
+        )
+        self.proposal = proposal
+        self.maximal_isr = self.isr | members
+        self._host.isr_proposed(self, proposal)
+
+    def _set_isr(self, isr: frozenset[int], *, counted: bool) -> None:
+        if counted:
+            self.counters.isr_shrinks += not self.isr.issubset(isr)
+            self.counters.isr_expands += not self.isr.issuperset(isr)
+        self.isr = self.maximal_isr = isr
 
     # --- following ----------------------------------------------------------------------------
 
@@ -437,17 +487,32 @@ class Partition:
         log_start: int,
         broker_epoch: int,
         now_ms: float,
+        times: FetchTimes | None = None,
     ) -> bool:
         """A follower has everything below `offset`. True if the high watermark moved.
 
-        The caller has checked that `broker_epoch` is the follower's current one.
+        The caller has checked that `broker_epoch` is the follower's current one. `times` are those
+        of its fetch session.
         """
         remote = self.remote.get(replica_id)
         if remote is None or broker_epoch < remote.broker_epoch:
             return False
         before = remote.log_end
-        remote.fetched(offset, log_start, broker_epoch, self.log.log_end_offset, now_ms)
+        remote.fetched(offset, log_start, broker_epoch, self.log.log_end_offset, now_ms, times)
+        if replica_id not in self.maximal_isr:
+            self._maybe_expand(replica_id, remote)
         return offset != before and self.maybe_advance_high_watermark()
+
+    def watch(self, watch: Watch, key: WatchKey) -> None:
+        """A follower's session covers this partition from now on."""
+        self._watches[watch] = key
+
+    def unwatch(self, watch: Watch) -> None:
+        self._watches.pop(watch, None)
+
+    def _touch_watches(self, size_bytes: int) -> None:
+        for watch, key in self._watches.items():
+            watch.touched(key, size_bytes)
 
     # --- waiting fetches ----------------------------------------------------------------------
 
@@ -472,6 +537,8 @@ class Partition:
     def _interrupt_fetches(self) -> None:
         for wait in [*self._fetch_waits, *self._replica_fetch_waits]:
             wait.interrupt()
+        for watch, key in list(self._watches.items()):
+            watch.interrupted(key)
 
     def _check_epochs(self, leader_epoch: int, partition_epoch: int) -> None:
         if leader_epoch < self.leader_epoch or partition_epoch < self.partition_epoch:

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from broker.metadata_cache import MetadataCache
-from broker.replication.partition import Partition, PartitionCounters, Role
+from broker.replication.counters import PartitionCounters
+from broker.replication.isr import IsrProposal
+from broker.replication.partition import Partition, Role
 from broker.topic_settings import TopicSettings, TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import MetadataImage, PartitionImage, TopicImage
@@ -94,12 +96,11 @@ class ReplicaManager:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self.retired_counters = PartitionCounters()
         """What replicas that are gone had counted."""
-        self.isr_shrinks = 0
-        self.isr_expands = 0
         self._backlog: dict[PartitionId, None] = {}
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
         self._flush: Callable[[Partition], None] = lambda partition: None
+        self._propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: None
         self._fetchers: FetcherPort = _NoFetchers()
 
     # --- finding ------------------------------------------------------------------------------
@@ -267,6 +268,33 @@ class ReplicaManager:
             partition.become_offline()
         self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
 
+    # --- what partitions ask (`PartitionHost`) ------------------------------------------------
+
+    def flush_wanted(self, partition: Partition, /) -> None:
+        self._flush(partition)
+
+    def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
+        self._propose(partition, proposal)
+
+    def may_join_isr(self, replica_id: int, broker_epoch: int, /) -> bool:
+        broker = self.metadata.image.cluster.brokers.get(replica_id)
+        return (
+            broker is not None
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+            and broker.epoch == broker_epoch
+        )
+
+    def expire_isr_steps(self, lag_max_ms: float) -> Iterator[int]:
+        """Proposes ISRs without laggards; yields now and then how many, for a driver to breathe."""
+        proposed = 0
+        for at, partition in enumerate(list(self)):
+            if partition.is_leader:
+                proposed += partition.expire_isr(self._clock.monotonic_ms(), lag_max_ms)
+            if at % 256 == 255:
+                yield proposed
+        yield proposed
+
     # --- metadata -----------------------------------------------------------------------------
 
     def on_backlog(self, schedule: Callable[[], None]) -> None:
@@ -276,6 +304,10 @@ class ReplicaManager:
     def on_flush_due(self, flush: Callable[[Partition], None]) -> None:
         """`flush` is called for a leader that can commit no more before it is flushed."""
         self._flush = flush
+
+    def on_isr_proposed(self, propose: Callable[[Partition, IsrProposal], None]) -> None:
+        """`propose` is to ask the controller for an ISR."""
+        self._propose = propose
 
     def on_follow(self, fetchers: FetcherPort) -> None:
         """`fetchers` is told which partitions to fetch."""
@@ -392,7 +424,7 @@ class ReplicaManager:
             index,
             node_id=self.node_id,
             log=log,
-            flush_wanted=lambda partition: self._flush(partition),
+            host=self,
         )
         self._configure(partition, settings)
         self._by_id.setdefault(topic.id, {})[index] = partition
@@ -411,11 +443,10 @@ class ReplicaManager:
             if partition.role is Role.DELETED:
                 self._backlog[(partition.topic_id, partition.index)] = None
             return
+        if wanted.partition_epoch < partition.partition_epoch:
+            return  # the controller's answer to a proposal was faster than this image
         led, epoch = partition.is_leader, partition.leader_epoch
         if wanted.leader == self.node_id:
-            if led and epoch == wanted.leader_epoch:
-                self.isr_shrinks += not partition.isr.issubset(wanted.isr)
-                self.isr_expands += not partition.isr.issuperset(wanted.isr)
             new_epoch = partition.become_leader(
                 leader_epoch=wanted.leader_epoch,
                 partition_epoch=wanted.partition_epoch,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.coordinators.log_driver import ReplicatedCoordinatorLog
-from broker.replication.partition import TRANSITIONS, Partition, RemoteReplica, Role
+from broker.replication.partition import TRANSITIONS, Partition, Role
+from broker.replication.remote_replica import RemoteReplica
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE
 from protocol.errors import ApiError, ErrorCode

@@ -1,0 +1,163 @@
+"""One AlterPartition request in flight per broker, for all partitions that want one.
+
+An item is (ISR proposal or none, stats or none). Items gather while a request is on its way and go
+out together in the next. An item without a proposal never blocks, delays or rolls back an ISR
+change: it merges into the next proposal of its partition and is dropped when refused.
+
+A proposal is sent again until the controller has judged it or the partition has moved on; it goes
+nowhere once the partition does not stand by it any more. Nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from broker.replication.isr import IsrProposal, PartitionStateNow
+from broker.replication.remote_replica import LocalLogStats
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+PARTITIONS_MAX: Final = 1000
+"""In one request: the controller writes the records of one as one batch."""
+BACK_OFF_FIRST_MS: Final = 10.0
+BACK_OFF_MAX_MS: Final = 1_000.0
+
+PartitionId = tuple[bytes, int]
+
+
+class Proposer(Protocol):
+    """The partition behind an item."""
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def index(self) -> int: ...
+
+    def stands_by(self, proposal: IsrProposal, /) -> bool:
+        """Whether this is still what it wants."""
+
+    def isr_answered(
+        self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
+    ) -> bool:
+        """Takes the controller's word. True: ask again."""
+
+
+class Item(NamedTuple):
+    """What one partition wants the controller to know."""
+
+    partition: Proposer
+    proposal: IsrProposal | None
+    stats: LocalLogStats | None
+
+
+class AlterPartitionManager:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[PartitionId, Item] = {}
+        self._in_flight: dict[PartitionId, Item] | None = None
+        self._failures = 0
+        self._due_ms = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._in_flight or ())
+
+    def propose(self, partition: Proposer, proposal: IsrProposal) -> None:
+        """The newest proposal of a partition replaces an older one that was not sent."""
+        key = (partition.topic_id, partition.index)
+        known = self._waiting.get(key)
+        self._waiting[key] = Item(partition, proposal, known.stats if known else None)
+
+    def report(self, partition: Proposer, stats: LocalLogStats) -> None:
+        """Stats alone: they go with the partition's proposal, if there is one."""
+        key = (partition.topic_id, partition.index)
+        known = self._waiting.get(key)
+        self._waiting[key] = Item(partition, known.proposal if known else None, stats)
+
+    def due_ms(self) -> float | None:
+        """When `next_request` may have one; None until an answer or a proposal comes."""
+        return None if self._in_flight is not None or not self._waiting else self._due_ms
+
+    def next_request(
+        self, broker_id: int, broker_epoch: int, now_ms: float
+    ) -> AlterPartitionRequest | None:
+        """The request to send now; `answered` or `failed` must follow."""
+        if self._in_flight is not None or now_ms < self._due_ms:
+            return None
+        sent: dict[PartitionId, Item] = {}
+        topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
+        for key in list(self._waiting):
+            item = self._waiting.pop(key)
+            proposal = item.proposal
+            if proposal is None or not item.partition.stands_by(proposal):
+                continue  # stats alone wait for a version that can carry them
+            sent[key] = item
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = AlterPartitionRequest.TopicData(topic_id=key[0])
+            topic.partitions.append(_wire(key[1], proposal, broker_id, broker_epoch))
+            if len(sent) >= PARTITIONS_MAX:
+                break
+        if not sent:
+            return None
+        self._in_flight = sent
+        return AlterPartitionRequest(
+            broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values())
+        )
+
+    def failed(self, now_ms: float) -> None:
+        """No answer, or one about the request as a whole: everything is asked again later."""
+        sent, self._in_flight = self._in_flight or {}, None
+        self._failures = min(self._failures + 1, 16)
+        self._due_ms = now_ms + min(
+            BACK_OFF_FIRST_MS * 2.0 ** (self._failures - 1), BACK_OFF_MAX_MS
+        )
+        for key, item in sent.items():
+            self._waiting.setdefault(key, item)
+
+    def answered(self, response: AlterPartitionResponse, now_ms: float) -> None:
+        """Hands each partition its answer."""
+        if response.error_code:
+            self.failed(now_ms)
+            return
+        sent, self._in_flight = self._in_flight or {}, None
+        self._failures = 0
+        for topic in response.topics:
+            for data in topic.partitions:
+                item = sent.pop((topic.topic_id, data.partition_index), None)
+                if item is None or item.proposal is None:
+                    continue
+                again = item.partition.isr_answered(
+                    item.proposal,
+                    ErrorCode(data.error_code),
+                    PartitionStateNow(
+                        data.leader_id, data.leader_epoch, data.partition_epoch, tuple(data.isr)
+                    ),
+                )
+                if again:
+                    self._again(item, now_ms)
+        for item in sent.values():  # named and not answered: a controller that is not like ours
+            self._again(item, now_ms)
+
+    def _again(self, item: Item, now_ms: float) -> None:
+        self._due_ms = now_ms + BACK_OFF_FIRST_MS
+        self._waiting.setdefault((item.partition.topic_id, item.partition.index), item)
+
+
+def _wire(
+    index: int, proposal: IsrProposal, broker_id: int, broker_epoch: int
+) -> AlterPartitionRequest.PartitionData:
+    return AlterPartitionRequest.PartitionData(
+        partition_index=index,
+        leader_epoch=proposal.leader_epoch,
+        new_isr_with_epochs=[
+            AlterPartitionRequest.BrokerState(
+                broker_id=member.broker_id,
+                broker_epoch=broker_epoch if member.broker_id == broker_id else member.broker_epoch,
+            )
+            for member in proposal.members
+        ],
+        leader_recovery_state=proposal.recovery_state,
+        partition_epoch=proposal.partition_epoch,
+    )

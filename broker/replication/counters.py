@@ -1,0 +1,62 @@
+"""What a partition counts: plain integers that a scrape reads."""
+
+from __future__ import annotations
+
+
+class PartitionCounters:
+    """Bumped once per batch, read or change of the ISR."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetches",
+        "failed_isr_updates",
+        "failed_produces",
+        "fetches",
+        "isr_expands",
+        "isr_shrinks",
+        "messages_in",
+        "produces",
+        "replication_bytes_in",
+        "replication_bytes_out",
+        "truncations_below_high_watermark",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.failed_fetches = 0
+        self.failed_isr_updates = 0
+        self.failed_produces = 0
+        self.fetches = 0
+        self.isr_expands = 0
+        self.isr_shrinks = 0
+        self.messages_in = 0
+        self.produces = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+        self.truncations_below_high_watermark = 0
+
+    def add(self, other: PartitionCounters) -> None:
+        """Takes over what another partition has counted."""
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.bytes_rejected += other.bytes_rejected
+        self.failed_fetches += other.failed_fetches
+        self.failed_isr_updates += other.failed_isr_updates
+        self.failed_produces += other.failed_produces
+        self.fetches += other.fetches
+        self.isr_expands += other.isr_expands
+        self.isr_shrinks += other.isr_shrinks
+        self.messages_in += other.messages_in
+        self.produces += other.produces
+        self.replication_bytes_in += other.replication_bytes_in
+        self.replication_bytes_out += other.replication_bytes_out
+        self.truncations_below_high_watermark += other.truncations_below_high_watermark
+
+    def copy(self) -> PartitionCounters:
+        copied = PartitionCounters()
+        copied.add(self)
+        return copied

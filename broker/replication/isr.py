@@ -1,0 +1,68 @@
+"""Proposals for an in-sync set, and what the controller's answers mean for the leader that made
+them (AlterPartition).
+
+The controller compares and sets on the partition epoch. Until its answer is known, the set that was
+proposed may already be in force: the leader counts committed and proposed members together (the
+maximal ISR) for the high watermark. What ends a proposal:
+
+- accepted: the state in the answer is the committed one;
+- refused for good by this very proposal (`ROLLED_BACK`): the committed set counts alone again;
+- refused because the leader is behind (any other error): an earlier try of the same proposal may
+  have been accepted, so the proposal stands until the metadata says what holds;
+- newer metadata.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from protocol.errors import ErrorCode
+
+RECOVERED: Final = 0
+UNKNOWN_BROKER_EPOCH: Final = -1
+
+ROLLED_BACK: Final = frozenset(
+    {
+        ErrorCode.INELIGIBLE_REPLICA,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+SUPERSEDED: Final = frozenset(
+    {
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+class Member(NamedTuple):
+    """A proposed member and the broker epoch it fetched with (KIP-903); -1 if it is not known."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class IsrProposal(NamedTuple):
+    """An in-sync set, and the state it was proposed in."""
+
+    leader_epoch: int
+    partition_epoch: int
+    members: tuple[Member, ...]
+    recovery_state: int = RECOVERED
+
+    @property
+    def broker_ids(self) -> frozenset[int]:
+        return frozenset(member.broker_id for member in self.members)
+
+
+class PartitionStateNow(NamedTuple):
+    """What the controller says holds."""
+
+    leader_id: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]

@@ -1,0 +1,120 @@
+"""What a leader knows about one follower, from its fetches alone.
+
+"Caught up" is a time, not a number of records (KIP-16): a fetch whose offset reached the log end at
+the read was caught up then; one whose offset reached the log end of the fetch before was caught up
+at that one; any other fetch changes nothing. The log end is that of the read, so an append between
+read and calculation does no harm, and a follower that is always one fetch behind stays.
+
+A follower that has read a partition to its end goes on fetching in its session without naming it.
+Then the session's time is its time (`resting`), and nothing has to be written down until the next
+append: thousands of idle partitions cost nothing per fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+UNKNOWN: Final = -1
+NEVER_MS: Final = float("-inf")
+
+
+class FetchTimes(Protocol):
+    """Whose fetches cover a partition without naming it."""
+
+    fetch_ms: float
+    """When the newest of them came (monotonic)."""
+
+
+class LocalLogStats(NamedTuple):
+    """How much of its log a replica holds itself (KIP-1303); part of one life of its broker."""
+
+    local_log_start_timestamp_ms: int
+    local_log_size_bytes: int
+
+
+class RemoteReplica:
+    """One follower of a partition. All times are monotonic milliseconds."""
+
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "fetch_ms",
+        "leader_end_at_fetch",
+        "log_end",
+        "log_start",
+        "resting",
+        "stats",
+    )
+
+    def __init__(self, now_ms: float = NEVER_MS) -> None:
+        """`now_ms` is given to members of the ISR: the lag time begins for them with the epoch."""
+        self.log_end = UNKNOWN  # until it fetched in this leader epoch
+        self.log_start = UNKNOWN
+        self.broker_epoch = UNKNOWN
+        self.fetch_ms = NEVER_MS
+        self.leader_end_at_fetch = UNKNOWN
+        self.caught_up_ms = now_ms
+        self.resting: FetchTimes | None = None
+        self.stats: LocalLogStats | None = None
+
+    def fetched(
+        self,
+        offset: int,
+        log_start: int,
+        broker_epoch: int,
+        leader_end: int,
+        now_ms: float,
+        times: FetchTimes | None = None,
+    ) -> None:
+        """The follower asked for `offset` while the leader's log ended at `leader_end`.
+
+        `times` are those of the session through which it goes on fetching, if it has one.
+        """
+        self.wake()
+        if offset >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+            self.resting = times
+        elif offset >= self.leader_end_at_fetch >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetch_ms)
+        if broker_epoch != self.broker_epoch:
+            self.broker_epoch = broker_epoch
+            self.stats = None
+        self.log_end = offset
+        self.log_start = log_start
+        self.leader_end_at_fetch = leader_end
+        self.fetch_ms = now_ms
+
+    def wake(self) -> None:
+        """The log grows, or the partition is named again: up to now all fetches saw its end."""
+        resting = self.resting
+        if resting is not None:
+            self.resting = None
+            if resting.fetch_ms > self.fetch_ms:
+                self.fetch_ms = resting.fetch_ms
+                self.caught_up_ms = max(self.caught_up_ms, resting.fetch_ms)
+
+    def is_in_sync(self, leader_end: int, now_ms: float, lag_max_ms: float) -> bool:
+        """At the log end, or caught up within `replica.lag.time.max.ms`."""
+        return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
+
+    def may_join(self, high_watermark: int, leader_epoch_start: int) -> bool:
+        """Whether it has all that may have been acknowledged (KAFKA-7128)."""
+        return self.log_end >= high_watermark and self.log_end >= leader_epoch_start
+
+
+def laggards(
+    replicas: Mapping[int, RemoteReplica],
+    members: Iterable[int],
+    *,
+    leader_end: int,
+    now_ms: float,
+    lag_max_ms: float,
+) -> frozenset[int]:
+    """The members that are not in sync any more. The leader is in no `replicas`, so never named."""
+    return frozenset(
+        member
+        for member in members
+        if (replica := replicas.get(member)) is not None
+        and not replica.is_in_sync(leader_end, now_ms, lag_max_ms)
+    )

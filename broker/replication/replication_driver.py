@@ -1,0 +1,106 @@
+"""Replication of a running broker as one part: fetchers, ISR changes, the check for laggards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.controller_channel_driver import ControllerChannel
+from broker.metadata_cache import MetadataCache
+from broker.replication.alter_partition_driver import IsrChanges
+from broker.replication.fetcher import FetcherSettings
+from broker.replication.fetcher_driver import FetcherContext, Fetchers
+from broker.replication.flush_driver import Flusher
+from broker.replication.offset_reset_driver import ListOffsetsReset
+from broker.replication.replica_manager import ReplicaManager
+from metalog.image.delta import MetadataDelta
+from runtime.clock import Clock
+from runtime.config import NodeConfig
+from runtime.tasks import Supervisor
+
+
+class Replication:
+    """Make it inside a running loop, before the first image is applied."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        flusher: Flusher,
+        channel: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        clock: Clock,
+        supervisor: Supervisor,
+    ) -> None:
+        """`channel` is for AlterPartition alone."""
+        self._replicas = replicas
+        self._supervisor = supervisor
+        self._lag_max_ms: int = config["replica.lag.time.max.ms"]
+        self._expiry: asyncio.Task[None] | None = None
+        listener = config.inter_broker_listener_name
+
+        def endpoint(broker_id: int) -> tuple[str, int] | None:
+            broker = metadata.image.cluster.brokers.get(broker_id)
+            found = None if broker is None else broker.endpoint(listener)
+            return None if found is None else (found.host, found.port)
+
+        shared = FetcherContext(
+            node_id=config.node_id,
+            endpoint=endpoint,
+            broker_epoch=broker_epoch,
+            clock=clock,
+            supervisor=supervisor,
+            flusher=flusher,
+            resets=ListOffsetsReset(config.node_id),
+            storage_failed=replicas.storage_failed,
+            timeout_ms=config["replica.socket.timeout.ms"],
+        )
+        self.fetchers = Fetchers(shared, _fetcher_settings(config), config["num.replica.fetchers"])
+        self.isr_changes = IsrChanges(
+            node_id=config.node_id,
+            broker_epoch=broker_epoch,
+            channel=channel,
+            clock=clock,
+            supervisor=supervisor,
+        )
+        replicas.on_follow(self.fetchers)
+        replicas.on_isr_proposed(self.isr_changes.propose)
+
+    def start(self) -> None:
+        """Begins to look for laggards."""
+        self._expiry = self._supervisor.spawn("ISR expiry", self._expire_isrs())
+
+    def published(self, delta: MetadataDelta, node: NodeConfig) -> None:
+        """The replicas follow the newest image; `node` is the configuration in force."""
+        self.fetchers.resize(node["num.replica.fetchers"])
+        for broker_id in sorted(delta.brokers):
+            self.fetchers.leader_registered(broker_id)
+        self.fetchers.close_idle()
+
+    def controller_moved(self) -> None:
+        self.isr_changes.controller_moved()
+
+    async def close(self) -> None:
+        self.fetchers.close()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        await self.isr_changes.close()
+
+    async def _expire_isrs(self) -> None:
+        """Twice per `replica.lag.time.max.ms`: a laggard stays at most half as long again."""
+        while True:
+            await asyncio.sleep(self._lag_max_ms / 2000.0)
+            for _ in self._replicas.expire_isr_steps(self._lag_max_ms):
+                await asyncio.sleep(0)
+
+
+def _fetcher_settings(config: NodeConfig) -> FetcherSettings:
+    return FetcherSettings(
+        wait_max_ms=config["replica.fetch.wait.max.ms"],
+        min_bytes=config["replica.fetch.min.bytes"],
+        response_max_bytes=config["replica.fetch.response.max.bytes"],
+        max_bytes=config["replica.fetch.max.bytes"],
+        backoff_ms=config["replica.fetch.backoff.ms"],
+    )

@@ -1,0 +1,114 @@
+"""Three brokers in processes of their own: a leader is killed, and nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.cluster import KraftboxCluster
+
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
+
+WAIT_S = 30
+PARTITIONS = 3
+RECORDS = 3000
+
+Acked = list[tuple[int, int, bytes]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KraftboxCluster]:
+    made = KraftboxCluster(
+        tmp_path / "cluster",
+        *("--port", "0", "--controllers", "1", "--brokers", "3"),
+        *("--set", "broker.session.timeout.ms=2000"),
+        *("--set", "broker.heartbeat.interval.ms=400"),
+        *("--set", "min.insync.replicas=2"),
+    )
+    yield made
+    made.end(signal.SIGKILL)
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
+        time.sleep(0.05)
+
+
+def produce(producer: Producer, tag: bytes, acked: Acked) -> None:
+    def told(error: object, message: object) -> None:
+        assert error is None, error
+        acked.append((message.partition(), message.offset(), message.value()))  # type: ignore[attr-defined]
+
+    before = len(acked)
+    for number in range(RECORDS):
+        producer.produce(
+            "t", tag + str(number).encode(), partition=number % PARTITIONS, on_delivery=told
+        )
+    producer.flush(WAIT_S)
+    assert len(acked) == before + RECORDS
+
+
+def consumed(bootstrap: str, count: int) -> Acked:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    consumer.assign([TopicPartition("t", index, 0) for index in range(PARTITIONS)])
+    found: Acked = []
+    deadline = time.monotonic() + WAIT_S
+    while len(found) < count and time.monotonic() < deadline:
+        for message in consumer.consume(1000, 0.5):
+            assert message.error() is None
+            found.append((message.partition(), message.offset(), message.value()))
+    consumer.close()
+    return found
+
+
+def segments(directory: Path, node_id: int) -> dict[str, str]:
+    """Digest of each partition's segments on one broker."""
+    return {
+        f"{path.parent.name}/{path.name}": hashlib.md5(path.read_bytes()).hexdigest()
+        for path in sorted((directory / f"node-{node_id}" / "data").glob("t-*/*.log"))
+    }
+
+
+def test_a_killed_leader_costs_no_acknowledged_record(cluster: KraftboxCluster) -> None:
+    """F1 in short: P1, P6; the killed broker comes back into every ISR with equal logs."""
+    cluster.start()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for created in admin.create_topics([NewTopic("t", PARTITIONS, 3)]).values():
+        created.result(WAIT_S)
+
+    def partitions() -> dict[int, tuple[int, list[int]]]:
+        topic = admin.list_topics("t", timeout=WAIT_S).topics["t"]
+        return {index: (p.leader, sorted(p.isrs)) for index, p in topic.partitions.items()}
+
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True}
+    )
+    acked: Acked = []
+    produce(producer, b"before ", acked)
+    victim = partitions()[0][0]
+    cluster.command("node", "kill", str(victim))
+    produce(producer, b"while one is away ", acked)
+    left = sorted({1, 2, 3} - {victim})
+    assert all(leader in left and isr == left for leader, isr in partitions().values())
+    cluster.command("node", "start", str(victim))
+    wait_for(lambda: all(isr == [1, 2, 3] for _, isr in partitions().values()), "all ISRs whole")
+    produce(producer, b"after ", acked)
+    found = consumed(cluster.bootstrap, 3 * RECORDS)
+    assert sorted(found) == sorted(acked)
+    for index in range(PARTITIONS):
+        offsets = [offset for partition, offset, _ in found if partition == index]
+        assert offsets == list(range(len(offsets)))
+    first, *others = (segments(cluster.directory, node_id) for node_id in (1, 2, 3))
+    assert first
+    assert others == [first, first]
+    _, complaint = cluster.end()
+    assert complaint == ""
