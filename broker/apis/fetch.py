@@ -75,7 +75,9 @@ class FetchApi:
 
     def __init__(self, broker: BrokerContext) -> None:
         self.broker = broker
-        self.hints = LeaderHints(broker.metadata)
+        self.hints = LeaderHints(
+            broker.metadata, enabled=broker.config["kraftbox.leader.discovery.enable"]
+        )
         self.response_bytes_max: int = broker.config["fetch.max.bytes"]
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Reply:

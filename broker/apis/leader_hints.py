@@ -4,6 +4,10 @@ Produce from version 10 and Fetch from version 16 carry CurrentLeader with NOT_L
 and FENCED_LEADER_EPOCH, and the leader's address once per response. Only what is known and useful
 is said: never an epoch older than the client's, never a fenced broker, never an address on a
 listener other than the one that the client came in on.
+
+What is said comes from the metadata image. It is as new as this broker's replicas or newer: they
+are told of an image after it is in place (P24). `kraftbox.leader.discovery.enable=false` says
+nothing, for measuring what it is worth.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ _MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 class LeaderHints:
     """Adds leaders to responses."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(self, metadata: MetadataCache, *, enabled: bool) -> None:
         self._metadata = metadata
+        self._enabled = enabled
 
     def add_to_produce(self, context: RequestContext, response: ProduceResponse) -> None:
         """Fills `current_leader` of refused partitions, and `node_endpoints`."""
@@ -87,6 +92,8 @@ class LeaderHints:
         epoch_at_least: int = -1,
     ) -> LeaderHint | None:
         """Where the partition is led, None when that is not known or no help."""
+        if not self._enabled:
+            return None
         topic: TopicImage | None = (
             self._metadata.topic(name)
             if topic_id == ZERO_UUID

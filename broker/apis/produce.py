@@ -101,7 +101,9 @@ class ProduceApi:
         self.flusher = broker.flusher
         self.late_appends = broker.late_appends
         self.supervisor = broker.supervisor
-        self.hints = LeaderHints(broker.metadata)
+        self.hints = LeaderHints(
+            broker.metadata, enabled=broker.config["kraftbox.leader.discovery.enable"]
+        )
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> Reply:
         return _Produce(self, context, request).start()

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kraftbox.cli.client import Client, check
 from kraftbox.cli.offsets import EARLIEST, Partition, end_offsets
 from protocol.batch.header import iter_checked
 from protocol.batch.records import read_batch
-from protocol.errors import ErrorCode
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import ZERO_UUID
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.metadata import MetadataResponse
 
-# The last version that names topics.
-FETCH_BY_NAME = 12
 WAIT_MS = 500
 FETCH_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
+RETRY_S = 0.1
+PATIENCE_S = 30.0
+"""How long a leader that does not answer is waited for, or its successor."""
 
 _MOVED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
 )
+# Fetches name topics by id from version 13 on.
+_BY_NAME_MAX = 12
 
 
 class Received(NamedTuple):
@@ -49,50 +56,82 @@ class Consumer:
         self.positions: dict[Partition, int] = {}
         self._client = client
         self._isolation = 1 if read_committed else 0
-        self._leaders: dict[Partition, int] = {}
+        self._stale: set[Partition] = set()
+        self._failing_since_s: float | None = None
 
     def assign(self, positions: Mapping[Partition, int]) -> None:
         self.positions = dict(positions)
-        self._leaders.clear()
+        self._stale = set(positions)
 
     def reached(self, ends: Mapping[Partition, int]) -> bool:
         return all(self.positions[key] >= end for key, end in ends.items())
 
     async def poll(self, sink: Sink) -> int:
-        """Fetch once from every leader; returns how many records were given to `sink`."""
+        """Fetch once from every leader; returns how many records were given to `sink`.
+
+        A leader that moved is followed where the broker named the new one (KIP-951); where it did
+        not, or does not answer, there is a pause and fresh metadata. Raises OSError when that has
+        not helped for half a minute.
+        """
         await self._find_leaders()
+        cache = self._client.cluster.cache
         by_node: dict[int, list[Partition]] = defaultdict(list)
         for key in self.positions:
-            by_node[self._leaders[key]].append(key)
+            by_node[cache.leaders[key].node_id].append(key)
         taken = 0
         for node, keys in by_node.items():
-            reply = await self._client.send(self._request(keys), node=node, version=FETCH_BY_NAME)
-            check(reply.error_code, f"fetch from node {node}")
-            for topic in reply.responses:
-                for partition in topic.partitions:
-                    count, more = await self._take(topic.topic, partition, sink)
-                    taken += count
-                    if not more:
-                        return taken
+            try:
+                reply = await self._fetch(node, keys)
+            except (OSError, ApiError) as error:
+                self._failed(keys, error)
+                continue
+            self._failing_since_s = None
+            for topic, partition in _each(reply, keys, cache.topic_ids):
+                count, more = await self._take(topic, partition, reply, sink)
+                taken += count
+                if not more:
+                    return taken
         return taken
 
+    async def _fetch(self, node: int, keys: Sequence[Partition]) -> FetchResponse:
+        ids = self._client.cluster.cache.topic_ids
+        version = None if all(name in ids for name, _ in keys) else _BY_NAME_MAX
+        reply = await self._client.send(self._request(keys), node=node, version=version)
+        if reply.error_code in _MOVED:
+            raise ApiError(ErrorCode(reply.error_code))
+        check(reply.error_code, f"fetch from node {node}")
+        return reply
+
+    def _failed(self, keys: Sequence[Partition], error: Exception) -> None:
+        """No answer from a leader: look again who leads, for a while."""
+        if isinstance(error, ApiError) and not error.code.retriable:
+            raise error
+        now_s = asyncio.get_running_loop().time()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        elif now_s - self._failing_since_s > PATIENCE_S:
+            raise error
+        self._stale.update(keys)
+
     async def _find_leaders(self) -> None:
-        if all(key in self._leaders for key in self.positions):
+        leaders = self._client.cluster.cache.leaders
+        unknown = {key for key in self.positions if key not in leaders}
+        if not unknown and not self._stale:
             return
-        topics: dict[str, MetadataResponse.MetadataResponseTopic] = {}
-        for name, index in self.positions:
-            if name not in topics:
-                topics[name] = await self._client.topic(name)
-            for partition in topics[name].partitions:
-                if partition.partition_index == index:
-                    self._leaders[name, index] = partition.leader_id
+        if not unknown:
+            await asyncio.sleep(RETRY_S)
+        for name in sorted({name for name, _ in unknown | self._stale}):
+            await self._client.topic(name)
+        self._stale.clear()
 
     def _request(self, keys: Sequence[Partition]) -> FetchRequest:
+        cache = self._client.cluster.cache
         topics: dict[str, list[FetchRequest.FetchPartition]] = defaultdict(list)
         for name, index in keys:
             topics[name].append(
                 FetchRequest.FetchPartition(
                     partition=index,
+                    current_leader_epoch=cache.leaders[name, index].epoch,
                     fetch_offset=self.positions[name, index],
                     partition_max_bytes=PARTITION_BYTES,
                 )
@@ -103,17 +142,23 @@ class Consumer:
             max_bytes=FETCH_BYTES,
             isolation_level=self._isolation,
             topics=[
-                FetchRequest.FetchTopic(topic=name, partitions=entries)
+                FetchRequest.FetchTopic(
+                    topic=name,
+                    topic_id=cache.topic_ids.get(name, ZERO_UUID),
+                    partitions=entries,
+                )
                 for name, entries in topics.items()
             ],
         )
 
     async def _take(
-        self, topic: str, data: FetchResponse.PartitionData, sink: Sink
+        self, topic: str, data: FetchResponse.PartitionData, reply: FetchResponse, sink: Sink
     ) -> tuple[int, bool]:
         key = (topic, data.partition_index)
         if data.error_code in _MOVED:
-            self._leaders.pop(key, None)
+            cluster = self._client.cluster
+            if not cluster.take_hint(key, data.current_leader, reply.node_endpoints):
+                self._stale.add(key)
             return 0, True
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions.update(await end_offsets(self._client, [key], EARLIEST))
@@ -156,3 +201,13 @@ class Consumer:
                         )
             self.positions[key] = max(self.positions[key], header.next_offset)
         return found
+
+
+def _each(
+    reply: FetchResponse, keys: Sequence[Partition], topic_ids: Mapping[str, bytes]
+) -> Iterator[tuple[str, FetchResponse.PartitionData]]:
+    """The partitions of an answer, by the names of their topics."""
+    names = {topic_ids[name]: name for name, _ in keys if name in topic_ids}
+    for topic in reply.responses:
+        for partition in topic.partitions:
+            yield topic.topic or names[topic.topic_id], partition

@@ -8,6 +8,10 @@ be written twice; `producer.py` has one whose retries write nothing twice.
 Leaders are cached with their epoch. A newer answer is one with a higher epoch, not one that arrived
 later: brokers learn of elections at different times, and following an older answer would send the
 client back to a deposed leader (KIP-320). Only another topic id starts the count again.
+
+A refusal that names a newer leader (KIP-951) is followed at once, without asking for metadata; one
+that names nobody newer is met with a pause and fresh metadata. Where a hint said a leader can be
+reached is kept when metadata that does not know that node yet comes in.
 """
 
 from __future__ import annotations
@@ -36,6 +40,10 @@ CONNECT_TIMEOUT_MS = 5_000.0
 
 EARLIEST = -2
 LATEST = -1
+
+
+class LeaderMoved(ApiError):
+    """A refusal that named a newer leader: to be tried there at once."""
 
 
 class Leader(NamedTuple):
@@ -83,6 +91,7 @@ class LeaderCache:
     def learn(self, answer: MetadataResponse) -> None:
         """Take over an answer to Metadata."""
         self.cluster_id = answer.cluster_id
+        known = self.brokers
         self.brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
         for topic in answer.topics:
             if topic.error_code or topic.name is None:
@@ -95,6 +104,10 @@ class LeaderCache:
                 self.advance(
                     (topic.name, one.partition_index), Leader(one.leader_id, one.leader_epoch)
                 )
+        # The answer may be staler than a hint: who leads by what we know stays reachable.
+        for leader in self.leaders.values():
+            if leader.node_id not in self.brokers and leader.node_id in known:
+                self.brokers[leader.node_id] = known[leader.node_id]
 
     def advance(self, partition: Partition, leader: Leader) -> bool:
         """Take a leader if its epoch is newer than the known one (or there are no epochs)."""
@@ -104,10 +117,15 @@ class LeaderCache:
         self.leaders[partition] = leader
         return True
 
-    def hint(self, partition: Partition, leader: Leader, address: Address | None) -> None:
-        """A leader that another response named (KIP-951)."""
-        if leader.epoch >= 0 and self.advance(partition, leader) and address is not None:
-            self.brokers[leader.node_id] = address
+    def hint(self, partition: Partition, leader: Leader, address: Address | None) -> bool:
+        """A leader that another response named (KIP-951); True if it is newer than the known one
+        and can be reached. `address` replaces what was known of that node."""
+        if address is None:
+            address = self.brokers.get(leader.node_id)
+        if leader.epoch < 0 or address is None or not self.advance(partition, leader):
+            return False
+        self.brokers[leader.node_id] = address
+        return True
 
     def forget(self, topic: str) -> None:
         """The topic was deleted or made anew."""
@@ -281,8 +299,8 @@ class ClusterClient:
         Raises ApiError.
         """
         one = answer.responses[0].partition_responses[0]
-        self._take_hint((topic, partition), one.current_leader, answer.node_endpoints)
-        _raise_for(one.error_code, one.error_message)
+        moved = self.take_hint((topic, partition), one.current_leader, answer.node_endpoints)
+        _raise_for(one.error_code, one.error_message, moved=moved)
         return Produced(one.base_offset, one.log_append_time_ms, one.log_start_offset)
 
     async def fetch(
@@ -327,8 +345,8 @@ class ClusterClient:
             answer = await connection.request(request, left_ms + max_wait_ms, version)
             _raise_for(answer.error_code)
             one = answer.responses[0].partitions[0]
-            self._take_hint((topic, partition), one.current_leader, answer.node_endpoints)
-            _raise_for(one.error_code)
+            moved = self.take_hint((topic, partition), one.current_leader, answer.node_endpoints)
+            _raise_for(one.error_code, moved=moved)
             return _fetched(one)
 
         return await self._until(timeout_ms, self._on_leader(topic, partition, attempt))
@@ -413,7 +431,8 @@ class ClusterClient:
     def _on_leader(
         self, topic: str, partition: int, attempt: Callable[[float], Awaitable[T]]
     ) -> Callable[[float], Awaitable[T]]:
-        """`attempt`, with fresh metadata before the first try and after each failed one."""
+        """`attempt`, with fresh metadata before the first try and after each failed one that did
+        not say who leads now."""
         stale = (topic, partition) not in self.cache.leaders
 
         async def run(left_ms: float) -> T:
@@ -423,17 +442,28 @@ class ClusterClient:
                 for one in answer.topics:
                     _raise_for(one.error_code)
             stale = True
-            return await attempt(left_ms)
+            try:
+                return await attempt(left_ms)
+            except LeaderMoved:
+                stale = False
+                raise
 
         return run
 
     async def _until(self, timeout_ms: float, attempt: Callable[[float], Awaitable[T]]) -> T:
-        """Repeat `attempt` after retriable failures; the last one is raised when time is over."""
+        """Repeat `attempt` after retriable failures; the last one is raised when time is over.
+
+        Every LeaderMoved has a higher epoch than the one before, so trying at once has an end.
+        """
         deadline_s = self._loop.time() + timeout_ms / 1000.0
         while True:
             left_ms = (deadline_s - self._loop.time()) * 1000.0
             try:
                 return await attempt(max(left_ms, 1.0))
+            except LeaderMoved:
+                if self._loop.time() >= deadline_s:
+                    raise
+                continue
             except (ApiError, OSError) as error:
                 if isinstance(error, ApiError) and not error.code.retriable:
                     raise
@@ -441,16 +471,17 @@ class ClusterClient:
                     raise
             await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
 
-    def _take_hint(
+    def take_hint(
         self,
         partition: Partition,
         leader: ProduceResponse.LeaderIdAndEpoch | FetchResponse.LeaderIdAndEpoch,
         endpoints: Sequence[ProduceResponse.NodeEndpoint] | Sequence[FetchResponse.NodeEndpoint],
-    ) -> None:
+    ) -> bool:
+        """Believe a response about who leads; True if that is news."""
         address = next(
             ((one.host, one.port) for one in endpoints if one.node_id == leader.leader_id), None
         )
-        self.cache.hint(partition, Leader(leader.leader_id, leader.leader_epoch), address)
+        return self.cache.hint(partition, Leader(leader.leader_id, leader.leader_epoch), address)
 
 
 def _fetched(one: FetchResponse.PartitionData) -> Fetched:
@@ -466,8 +497,9 @@ def _fetched(one: FetchResponse.PartitionData) -> Fetched:
     )
 
 
-def _raise_for(error_code: int, message: str | None = None) -> None:
+def _raise_for(error_code: int, message: str | None = None, *, moved: bool = False) -> None:
     if error_code:
         known = error_code in ErrorCode._value2member_map_
         code = ErrorCode(error_code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
-        raise ApiError(code, message if known else f"error {error_code}")
+        error = LeaderMoved if moved else ApiError
+        raise error(code, message if known else f"error {error_code}")

@@ -121,6 +121,10 @@ class Broker:
     def fetch(self, _: RequestContext, request: FetchRequest) -> FetchResponse:
         topic = request.topics[0]
         one = FetchResponse.PartitionData(error_code=self.refusal())
+        if one.error_code and self.world.hints:
+            one.current_leader = FetchResponse.LeaderIdAndEpoch(
+                leader_id=self.world.leader.node_id, leader_epoch=self.world.leader.epoch
+            )
         if not one.error_code:
             one.records = self.world.log
             one.high_watermark = self.world.end
@@ -202,10 +206,49 @@ async def test_the_leader_moves(hints: bool) -> None:
     async with cluster() as world, connected(world) as client:
         world.hints = hints
         await client.produce("t", 0, batch(b"a"))
+        asked = world.metadata_asked
         world.leader = Leader(1, 6)
         await client.produce("t", 0, batch(b"b"))
         assert world.produced_at == [0, 1]
         assert client.cache.leaders["t", 0] == Leader(1, 6)
+        world.leader = Leader(0, 7)
+        await client.fetch("t", 0, 0)
+        assert client.cache.leaders["t", 0] == Leader(0, 7)
+        # KIP-951: whoever was told the new leader asks nobody
+        assert (world.metadata_asked == asked) is hints
+
+
+@on_both_loops
+async def test_a_leader_that_refuses_too_is_met_with_a_pause_and_fresh_metadata() -> None:
+    """KIP-951: at once on a new epoch, with back-off on the same one."""
+    async with cluster() as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        asked = world.metadata_asked
+        world.leader = Leader(1, 6)
+        # broker 0 refuses and names 1; broker 1 refuses and names itself, in the epoch known now
+        world.errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await client.produce("t", 0, batch(b"b"))
+        assert loop.time() - begun >= 0.05
+        assert world.produced_at == [0, 1]
+        assert world.metadata_asked == asked + 1
+
+
+@on_both_loops
+async def test_a_hint_is_kept_against_staler_metadata() -> None:
+    async with cluster() as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        world.leader = Leader(1, 6)
+        await client.produce("t", 0, batch(b"b"))
+        # no broker has heard of the election yet, nor of node 1
+        world.beliefs = {0: Leader(0, 5), 1: Leader(0, 5)}
+        address = client.cache.brokers[1]
+        gone = world.servers.pop(1)
+        await client.metadata(["t"])
+        world.servers[1] = gone
+        assert client.cache.leaders["t", 0] == Leader(1, 6)
+        assert client.cache.brokers[1] == address
 
 
 @on_both_loops
@@ -285,10 +328,12 @@ def test_cache_rules() -> None:
     cache.learn(metadata_answer(TOPIC_ID, 2, 4))
     assert cache.leaders[key] == Leader(1, 5)
     cache.hint(key, Leader(-1, -1), None)
-    cache.hint(key, Leader(3, 5), ("h", 1))
+    assert not cache.hint(key, Leader(3, 5), ("h", 1))
+    assert cache.leaders[key] == Leader(1, 5)
+    assert not cache.hint(key, Leader(3, 6), None), "where that is nobody knows"
     assert cache.leaders[key] == Leader(1, 5)
     assert 3 not in cache.brokers
-    cache.hint(key, Leader(3, 6), ("h", 1))
+    assert cache.hint(key, Leader(3, 6), ("h", 1))
     assert cache.leaders[key] == Leader(3, 6)
     assert cache.brokers[3] == ("h", 1)
     other = bytes(15) + b"\x09"

@@ -1,0 +1,203 @@
+"""KIP-951, rule by rule: who is named in a refusal, to whom, and when nobody is (P24)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.apis.leader_hints import LeaderHints
+from protocol.batch.records import Record, build_batch
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProduceRequest
+from protocol.metadata import FenceBrokerRecord, RegisterBrokerRecord, UnregisterBrokerRecord
+from tests.unit.broker.harness import LISTENER, NODE, OTHER, Harness, fetch_request, topic_id
+
+NOBODY = (-1, -1)
+BATCH = build_batch([Record(timestamp=1, value=b"a")])
+
+
+def produce(h: Harness, *, index: int = 0, version: int = 13, number: int = 1) -> Any:
+    return h.call(
+        ProduceRequest(
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    topic_id=topic_id(number),
+                    partition_data=[
+                        ProduceRequest.PartitionProduceData(index=index, records=BATCH)
+                    ],
+                )
+            ],
+        ),
+        version,
+    )
+
+
+def fetch(h: Harness, *, epoch: int = -1, version: int = 18) -> Any:
+    request = fetch_request(0, topic="", current_leader_epoch=epoch)
+    request.topics[0].topic_id = topic_id(1)
+    return h.call(request, version)
+
+
+def told(response: Any) -> tuple[int, tuple[int, int], list[tuple[int, str, int, str | None]]]:
+    """Error, CurrentLeader and NodeEndpoints of a response about one partition."""
+    topic = response.responses[0]
+    one = (
+        topic.partition_responses if hasattr(topic, "partition_responses") else topic.partitions
+    )[0]
+    leader = one.current_leader
+    return (
+        one.error_code,
+        (leader.leader_id, leader.leader_epoch),
+        [(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints],
+    )
+
+
+MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
+THERE = [(OTHER, "host2", 9092, "rack2")]
+
+
+@pytest.mark.parametrize("ask", [produce, fetch])
+async def test_a_former_leader_names_its_successor(ask: Any) -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(leader=OTHER)
+    assert told(ask(h)) == (MOVED, (OTHER, 1), THERE)
+
+
+@pytest.mark.parametrize("ask", [produce, fetch])
+async def test_a_broker_without_a_replica_knows_it_from_its_metadata(ask: Any) -> None:
+    """The replica was moved away: there is no state of it here any more."""
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(leader=OTHER, replicas=[OTHER], isr=[OTHER], directories=[bytes(16)])
+    assert h.replicas.get("t", 0) is None
+    assert told(ask(h)) == (MOVED, (OTHER, 1), THERE)
+
+
+async def test_a_fenced_epoch_names_this_very_broker() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(leader=OTHER)
+    h.change(leader=NODE)
+    code, leader, nodes = told(fetch(h, epoch=1))
+    assert code == ErrorCode.FENCED_LEADER_EPOCH
+    assert (leader, [node[0] for node in nodes]) == ((NODE, 2), [NODE])
+
+
+async def test_other_errors_name_nobody() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER], isr=[NODE], configs={"min.insync.replicas": "2"})
+    assert told(produce(h)) == (ErrorCode.NOT_ENOUGH_REPLICAS, NOBODY, [])
+    assert told(produce(h, index=9)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOBODY, [])
+    assert told(produce(h, number=9)) == (ErrorCode.UNKNOWN_TOPIC_ID, NOBODY, [])
+    assert told(fetch(h, epoch=7)) == (ErrorCode.UNKNOWN_LEADER_EPOCH, NOBODY, [])
+
+
+@pytest.mark.parametrize("ask", [produce, fetch])
+async def test_a_fenced_leader_is_not_named(ask: Any) -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(leader=OTHER)
+    h.replay(FenceBrokerRecord(id=OTHER, epoch=100 + OTHER))
+    assert told(ask(h)) == (MOVED, NOBODY, [])
+
+
+@pytest.mark.parametrize("ask", [produce, fetch])
+async def test_an_unregistered_leader_is_not_named(ask: Any) -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(leader=OTHER)
+    h.replay(UnregisterBrokerRecord(broker_id=OTHER, broker_epoch=100 + OTHER))
+    assert told(ask(h)) == (MOVED, NOBODY, [])
+
+
+@pytest.mark.parametrize("ask", [produce, fetch])
+async def test_no_leader_is_no_news(ask: Any) -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(leader=-1)
+    assert told(ask(h)) == (MOVED, NOBODY, [])
+
+
+@pytest.mark.parametrize("ask", [produce, fetch])
+async def test_addresses_are_those_of_the_clients_listener(ask: Any) -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(leader=OTHER)
+
+    def register(*endpoints: tuple[str, str, int]) -> None:
+        h.replay(
+            RegisterBrokerRecord(
+                broker_id=OTHER,
+                broker_epoch=100 + OTHER,
+                fenced=False,
+                rack="rack2",
+                end_points=[
+                    RegisterBrokerRecord.BrokerEndpoint(name=name, host=host, port=port)
+                    for name, host, port in endpoints
+                ],
+            )
+        )
+
+    register(("INTERNAL", "inside", 1), (LISTENER, "outside", 2))
+    assert told(ask(h)) == (MOVED, (OTHER, 1), [(OTHER, "outside", 2, "rack2")])
+    register(("INTERNAL", "inside", 1))
+    assert told(ask(h)) == (MOVED, NOBODY, [])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "named"), [(-1, True), (0, True), (1, True), (2, False), (2**31 - 1, False)]
+)
+async def test_a_fetch_is_never_sent_back_to_an_older_epoch(epoch: int, named: bool) -> None:
+    h = Harness()
+    h.create_topic(replicas=[OTHER], leader=OTHER)
+    h.change(leader=OTHER)
+    assert told(fetch(h, epoch=epoch)) == (
+        MOVED,
+        (OTHER, 1) if named else NOBODY,
+        THERE if named else [],
+    )
+
+
+async def test_a_node_is_listed_once() -> None:
+    h = Harness()
+    h.create_topic(replicas=[OTHER], leader=OTHER, partitions=3)
+    response = h.call(
+        ProduceRequest(
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    topic_id=topic_id(1),
+                    partition_data=[
+                        ProduceRequest.PartitionProduceData(index=i, records=BATCH)
+                        for i in range(3)
+                    ],
+                )
+            ],
+        )
+    )
+    results = response.responses[0].partition_responses
+    assert [r.current_leader.leader_id for r in results] == [OTHER] * 3
+    assert len(response.node_endpoints) == 1
+
+
+@pytest.mark.parametrize(("ask", "version"), [(produce, 9), (fetch, 15)])
+async def test_older_versions_are_told_nothing(ask: Any, version: int) -> None:
+    h = Harness()
+    h.create_topic(replicas=[OTHER], leader=OTHER)
+    if ask is produce:
+        hints = LeaderHints(h.metadata, enabled=True)
+        assert hints.find(LISTENER, "t", topic_id(1), 0) is not None
+    response = ask(h, version=version)
+    assert response.node_endpoints == []
+
+
+@pytest.mark.parametrize("ask", [produce, fetch])
+async def test_it_can_be_switched_off(ask: Any) -> None:
+    h = Harness(kraftbox_leader_discovery_enable="false")
+    h.create_topic(replicas=[OTHER], leader=OTHER)
+    assert told(ask(h)) == (MOVED, NOBODY, [])
