@@ -20,7 +20,6 @@ from runtime.config.described import (
     describe_node,
     describe_topic,
 )
-from runtime.config.dynamic import DynamicLayers
 
 
 def describe_resource(
@@ -48,7 +47,8 @@ def describe_resource(
     stored = stored_configs(view, resource_type, name)
     if resource_type == ConfigResourceType.CLIENT_METRICS:
         return describe_client_metrics(stored)
-    return describe_group(DynamicLayers(view.settings.config, *_dynamic(view)).merged, stored)
+    cluster, own = _dynamic(view)
+    return describe_group(view.settings.config, stored, cluster=cluster, broker=own)
 
 
 def _topic(view: ControllerView, name: str) -> list[DescribedKey]:

@@ -13,6 +13,7 @@ a group that nobody configured has the defaults.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from broker.context import BrokerContext
@@ -84,7 +85,7 @@ def _described(broker: BrokerContext, resource_type: int, name: str) -> list[Des
     if resource_type == ConfigResourceType.GROUP:
         _require_name(name, "A group's configuration needs a group id")
         overrides = broker.metadata.config_overrides(ConfigResourceType.GROUP, name)
-        return describe_group(broker.settings.effective_node, overrides)
+        return describe_group(broker.config, overrides, **_dynamic(broker))
     if resource_type == ConfigResourceType.CLIENT_METRICS:
         _require_name(name, "A subscription of client metrics needs a name")
         overrides = broker.metadata.config_overrides(ConfigResourceType.CLIENT_METRICS, name)
@@ -102,8 +103,7 @@ def _topic(broker: BrokerContext, name: str) -> list[DescribedKey]:
     return describe_topic(
         broker.config,
         metadata.topic_overrides(name),
-        cluster=metadata.cluster_overrides(),
-        broker=metadata.broker_overrides(),
+        **_dynamic(broker),
     )
 
 
@@ -112,11 +112,13 @@ def _broker(broker: BrokerContext, name: str) -> list[DescribedKey]:
     if name == "":
         return describe_cluster_default(metadata.cluster_overrides())
     _require_own_id(broker, name)
-    return describe_node(
-        broker.config,
-        cluster=metadata.cluster_overrides(),
-        broker=metadata.broker_overrides(),
-    )
+    return describe_node(broker.config, **_dynamic(broker))
+
+
+def _dynamic(broker: BrokerContext) -> dict[str, Mapping[str, str]]:
+    """Dynamic values of all brokers and of this one."""
+    metadata = broker.metadata
+    return {"cluster": metadata.cluster_overrides(), "broker": metadata.broker_overrides()}
 
 
 def _require_name(name: str, problem: str) -> None:

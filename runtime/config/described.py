@@ -82,20 +82,33 @@ def describe_cluster_default(stored: Mapping[str, str]) -> list[DescribedKey]:
     return described
 
 
-def describe_group(node: NodeConfig, overrides: Mapping[str, str]) -> list[DescribedKey]:
-    """A group; its defaults are `node`'s values of the keys that stand in for its own."""
-    return [_of_group(node, key, overrides.get(name)) for name, key in sorted(GROUP_KEYS.items())]
+def describe_group(
+    node: NodeConfig,
+    overrides: Mapping[str, str],
+    *,
+    cluster: Mapping[str, str],
+    broker: Mapping[str, str],
+) -> list[DescribedKey]:
+    """A group with `overrides`; what it has not stands in the keys of the node for all groups."""
+    defaults = effective_node_config(node, cluster_dynamic=cluster, broker_dynamic=broker)
+    return [
+        _of_group(key, overrides.get(name), defaults) for name, key in sorted(GROUP_KEYS.items())
+    ]
 
 
-def _of_group(node: NodeConfig, key: ConfigKey, given: str | None) -> DescribedKey:
-    default_name = key.synonyms[0][0] if key.synonyms else key.name
-    default = node.text(default_name) if key.synonyms else key.format(key.default)
-    synonyms = [] if given is None else [Synonym(key.name, given, Source.GROUP)]
-    if default is not None:
-        synonyms.append(Synonym(default_name, default, Source.DEFAULT))
-    value = default if given is None else given
-    source = Source.DEFAULT if given is None else Source.GROUP
-    return DescribedKey(ConfigValue(key, value, source, tuple(synonyms)), False)
+def _of_group(
+    key: ConfigKey, given: str | None, defaults: Mapping[str, ConfigValue]
+) -> DescribedKey:
+    if key.synonyms:
+        default = defaults[key.synonyms[0][0]]
+        value, source, synonyms = default.value, default.source, default.synonyms
+    else:
+        value, source = key.format(key.default), Source.DEFAULT
+        synonyms = () if value is None else (Synonym(key.name, value, source),)
+    if given is not None:
+        value, source = given, Source.GROUP
+        synonyms = (Synonym(key.name, given, source), *synonyms)
+    return DescribedKey(ConfigValue(key, value, source, synonyms), False)
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedKey]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+NO_EFFECT = "Kafka's key, known and checked; nothing here acts on it."
+
 DOCS: dict[str, str] = {
     "advertised.listeners": "Addresses that the broker tells clients and other brokers to use.",
     "auto.create.topics.enable": "Whether a metadata request for an unknown topic creates it.",

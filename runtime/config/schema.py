@@ -108,10 +108,10 @@ class ConfigKey:
 
     @property
     def doc(self) -> str:
-        """One or two sentences, empty for keys that nothing here reads."""
-        from runtime.config.docs import DOCS
+        """One or two sentences; empty for keys that nobody knows."""
+        from runtime.config.docs import DOCS, NO_EFFECT
 
-        return DOCS.get(self.name, "")
+        return DOCS.get(self.name, "" if self.type is Type.UNKNOWN else NO_EFFECT)
 
     def parse(self, text: str) -> Value:
         """The typed value of `text`; raises ConfigError."""

@@ -216,6 +216,8 @@ class _Layers:
         return self._given - NODE_KEYS.keys() - BROKER_DYNAMIC_KEYS.keys()
 
     def value(self, key: ConfigKey) -> str | None:
+        if key.name == "broker.id":
+            return str(self.merged.node_id)
         if key.name in NODE_KEYS:
             return key.format(self.merged[key.name])
         return next((synonym.value for synonym in self.synonyms(key.name)), None)

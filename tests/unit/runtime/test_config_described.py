@@ -34,6 +34,7 @@ def test_a_node_and_what_is_read_only():
     shown = by_name(describe_node(node(), cluster={}, broker=own))
     assert shown["node.id"].read_only
     assert synonyms(shown["broker.id"])[0] == ("broker.id", "1", Source.STATIC_BROKER)
+    assert shown["broker.id"].value.value == "1"
     assert "follower.replication.throttled.rate" not in shown
     assert not shown["log.cleaner.threads"].read_only
     assert not shown["leader.replication.throttled.rate"].read_only
@@ -86,9 +87,13 @@ def test_a_topic():
 
 def test_a_group_falls_back_to_the_node():
     static = node(group_consumer_session_timeout_ms="50000")
-    shown = by_name(describe_group(static, {"consumer.heartbeat.interval.ms": "6000"}))
-    assert synonyms(shown["consumer.session.timeout.ms"]) == [
-        ("group.consumer.session.timeout.ms", "50000", Source.DEFAULT)
+    given = {"consumer.heartbeat.interval.ms": "6000"}
+    shown = by_name(describe_group(static, given, cluster={}, broker={}))
+    session = shown["consumer.session.timeout.ms"]
+    assert (session.value.value, session.value.source) == ("50000", Source.STATIC_BROKER)
+    assert synonyms(session) == [
+        ("group.consumer.session.timeout.ms", "50000", Source.STATIC_BROKER),
+        ("group.consumer.session.timeout.ms", "45000", Source.DEFAULT),
     ]
     assert synonyms(shown["consumer.heartbeat.interval.ms"]) == [
         ("consumer.heartbeat.interval.ms", "6000", Source.GROUP),

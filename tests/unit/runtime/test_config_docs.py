@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from runtime.config.docs import DOCS
+from runtime.config.docs import DOCS, NO_EFFECT
+from runtime.config.dynamic import broker_key
 from runtime.config.tables import CLIENT_METRICS_KEYS, GROUP_KEYS, NODE_KEYS, TOPIC_KEYS
 
 ROOT = Path(__file__).parents[3]
@@ -23,3 +24,8 @@ def test_keys_in_use_are_documented():
 
 def test_only_keys_are_documented():
     assert sorted(DOCS.keys() - KEYS.keys()) == []
+
+
+def test_a_key_without_effect_says_so_and_an_unknown_one_nothing():
+    assert NODE_KEYS["queued.max.requests"].doc == NO_EFFECT
+    assert broker_key("my.plug.in").doc == ""
