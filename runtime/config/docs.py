@@ -157,6 +157,7 @@ DOCS: dict[str, str] = {
     "min.compaction.lag.ms": "Age before which a record is not compacted away.",
     "min.insync.replicas": "In-sync replicas that a write with acks=all needs.",
     "node.id": "The number of this node, different from every other node's.",
+    "num.replica.fetchers": "Connections over which a follower fetches from each leader.",
     "num.partitions": "Partitions of topics that are created without a number.",
     "offset.metadata.max.bytes": "Longest metadata text of a committed offset.",
     "offsets.commit.timeout.ms": "How long a commit of offsets waits to be replicated.",
@@ -175,8 +176,15 @@ DOCS: dict[str, str] = {
     "quota.window.size.seconds": "Length of one sample of a rate.",
     "remote.storage.enable": "Whether closed segments are copied to tiered storage; not built so "
     "far.",
+    "replica.fetch.backoff.ms": "Pause of a follower after a fetch that failed.",
+    "replica.fetch.max.bytes": "Most bytes of one partition in a follower's fetch; a single larger "
+    "batch is still sent.",
+    "replica.fetch.min.bytes": "Bytes that a leader waits for before it answers a follower.",
+    "replica.fetch.response.max.bytes": "Upper limit of one reply to a follower.",
+    "replica.fetch.wait.max.ms": "How long a leader waits for bytes before it answers a follower.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are noted on disk.",
     "replica.lag.time.max.ms": "Time after which a follower that has not caught up is out of sync.",
+    "replica.socket.timeout.ms": "How long a follower waits for an answer of its leader.",
     "retention.bytes": "Size of a partition above which its oldest segments are deleted.",
     "retention.ms": "Age at which segments are deleted; -1 for never.",
     "segment.bytes": "Size at which a segment is closed.",
