@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from broker.producer_ids import ProducerIdBlock
@@ -56,6 +57,12 @@ class ControllerChannel:
         self._dialling: tuple[tuple[str, int], asyncio.Task[Connection]] | None = None
         self._moved = asyncio.Event()
         self._closed = False
+        self._on_lost: Callable[[], None] | None = None
+
+    def on_lost(self, fn: Callable[[], None]) -> None:
+        """Call `fn` when the connection breaks off while it is in use, with a request or without:
+        the controller may count that (kraftbox.broker.connection.loss.fence.ms)."""
+        self._on_lost = fn
 
     async def request(
         self, message: Request[R], timeout_ms: float, *, version: int | None = None
@@ -143,6 +150,7 @@ class ControllerChannel:
                     f"{target[0]}:{target[1]}: {type(error).__name__}: {error}"
                 ) from error
             self._connection, self._connected_to = connection, target
+            connection.when_closed(partial(self._connection_ended, connection))
             return connection
 
     async def _dial(self, target: tuple[str, int], timeout_ms: float) -> Connection:
@@ -157,6 +165,13 @@ class ControllerChannel:
             raise ConnectionAbortedError("the controller has moved") from None
         finally:
             self._dialling = None
+
+    def _connection_ended(self, connection: Connection) -> None:
+        # One that was dropped or closed from here is not in use any more.
+        if self._connection is connection:
+            self._connection = None
+            if self._on_lost is not None:
+                self._on_lost()
 
     def _drop(self, connection: Connection) -> None:
         if self._connection is connection:

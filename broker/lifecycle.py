@@ -101,6 +101,11 @@ class HeartbeatFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ContactLost:
+    """The connection that carries the heartbeats broke off."""
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataReplayed:
     """The image is now at `offset` and (`registered_epoch`) shows this broker with that epoch."""
 
@@ -126,6 +131,7 @@ Event = (
     | RegistrationFailed
     | HeartbeatAnswered
     | HeartbeatFailed
+    | ContactLost
     | MetadataReplayed
     | ShutdownRequested
     | TimerFired
@@ -250,8 +256,8 @@ class BrokerLifecycle:
                 self._metadata_replayed(event, now_ms)
             case ShutdownRequested():
                 self._shutdown_requested(event.deadline_ms, now_ms, effects)
-            case TimerFired():
-                pass
+            case ContactLost() | TimerFired():
+                self._maybe_hurry(event, now_ms)
         if self._urgent and not self._in_flight:
             self._urgent = False
             self._due_ms = now_ms
@@ -308,6 +314,12 @@ class BrokerLifecycle:
         else:
             self._fenced_polls = 0
             self._due_ms = now_ms + self._times.heartbeat_ms
+
+    def _maybe_hurry(self, event: ContactLost | TimerFired, now_ms: float) -> None:
+        """A sign of life over a new connection, at once: the controller may have seen the old one
+        close and count the milliseconds. Once per connection; failures wait as ever."""
+        if isinstance(event, ContactLost) and self.broker_epoch >= 0:
+            self._hurry(now_ms)
 
     def _metadata_replayed(self, event: MetadataReplayed, now_ms: float) -> None:
         self.metadata_offset = max(self.metadata_offset, event.offset)

@@ -16,6 +16,7 @@ from broker.controller_channel_driver import ControllerChannel, ControllerUnavai
 from broker.lifecycle import (
     BecameReady,
     BrokerLifecycle,
+    ContactLost,
     Effect,
     Event,
     FencingChanged,
@@ -81,6 +82,10 @@ class LifecycleDriver:
     def metadata_replayed(self, offset: int, registered_epoch: int | None) -> None:
         """The image has moved on."""
         self._tell(MetadataReplayed(offset, registered_epoch))
+
+    def contact_lost(self) -> None:
+        """The connection that carries the heartbeats broke off."""
+        self._tell(ContactLost())
 
     def request_shutdown(self, timeout_ms: float) -> None:
         """Begin the farewell; `may_stop` is done when it is over."""

@@ -393,6 +393,7 @@ class BrokerServer:
             clock=self._clock,
             heartbeat_timeout_ms=self.config["broker.session.timeout.ms"],
         )
+        self._heartbeats.on_lost(self._driver.contact_lost)
         self._driver.start()
         self._supervisor.spawn("broker lifecycle", self._driver.run())
         await self._driver.ready

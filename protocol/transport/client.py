@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from protocol.api_keys import ApiKey
@@ -145,6 +146,10 @@ class Connection(asyncio.BufferedProtocol):
     def inflight(self) -> int:
         """Requests without an answer yet."""
         return len(self._pending)
+
+    def when_closed(self, fn: Callable[[], None]) -> None:
+        """Call `fn` soon after the connection has ended, whoever ended it."""
+        self._closed.add_done_callback(lambda _: fn())
 
     async def close(self) -> None:
         """Close, fail what is pending, and wait until the transport is gone."""

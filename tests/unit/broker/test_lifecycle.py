@@ -9,6 +9,7 @@ from broker.lifecycle import (
     BecameReady,
     BrokerLifecycle,
     BrokerState,
+    ContactLost,
     Effect,
     Event,
     FencingChanged,
@@ -144,6 +145,24 @@ def test_a_failed_heartbeat_is_repeated_long_before_the_session_ends() -> None:
     run(lifecycle, TimerFired(), now_ms=2000)
     run(lifecycle, HeartbeatFailed(None), now_ms=2010)
     assert lifecycle.next_deadline_ms() == 2060
+
+
+def test_a_lost_connection_is_made_good_at_once() -> None:
+    """Also in the middle of a heartbeat, whose failure would otherwise bring a pause."""
+    lifecycle = running()
+    assert run(lifecycle, ContactLost(), now_ms=700) == [Heartbeat(5, 9, False, False)]
+    assert run(lifecycle, ContactLost(), HeartbeatFailed(None), now_ms=701) == [
+        Heartbeat(5, 9, False, False)
+    ]
+    assert run(lifecycle, HeartbeatFailed(None), now_ms=702) == []
+    assert lifecycle.next_deadline_ms() == 702 + 100
+
+
+def test_a_connection_lost_before_registration_asks_for_nothing() -> None:
+    lifecycle = new()
+    assert run(lifecycle, ContactLost()) == []
+    run(lifecycle, Started(), RegistrationFailed(None))
+    assert run(lifecycle, ContactLost()) == []
 
 
 def test_shutdown_asks_until_the_controller_grants_it() -> None:

@@ -15,12 +15,15 @@ from controller.cluster import decide_unregister_broker
 from controller.elections.partition_change import effective_min_isr
 from controller.isr import decide_alter_partition
 from controller.leader_requests import decide_elect_leaders
+from controller.reassignments import decide_reassign, original_replicas
 from controller.topic_changes import TopicKey, decide_delete_topics
 from controller.topic_settings import min_isr_of
+from controller.upkeep import decide_rebalance, decide_unclean_elections
 from metalog.image.features import ELR_VERSION
 from metalog.image.values import NO_LEADER, PartitionImage
 from protocol.errors import ApiError
 from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.metadata.feature_level_record import FeatureLevelRecord
@@ -42,7 +45,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster()
+        self.cluster = Cluster(kraftbox_broker_connection_loss_fence_ms="100")
         self.lives = dict.fromkeys(BROKERS, 0)
         self.epochs: dict[int, int] = {}
         self.seen: dict[PartitionKey, PartitionImage] = {}
@@ -193,7 +196,78 @@ class ControllerMachine(RuleBasedStateMachine):
         request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
         self.cluster.run(lambda view: decide_elect_leaders(view, request))
 
+    @rule(
+        name=topics,
+        goal=st.none() | replica_lists,
+        index=st.integers(0, 1),
+        may_change=st.booleans(),
+    )
+    def reassign(self, name: str, goal: list[int] | None, index: int, may_change: bool) -> None:
+        topic = self.cluster.image.topics.by_name.get(name)
+        before = None if topic is None else topic.partitions.get(index)
+        request = AlterPartitionReassignmentsRequest(
+            allow_replication_factor_change=may_change,
+            topics=[
+                AlterPartitionReassignmentsRequest.ReassignableTopic(
+                    name=name,
+                    partitions=[
+                        AlterPartitionReassignmentsRequest.ReassignablePartition(
+                            partition_index=index, replicas=goal
+                        )
+                    ],
+                )
+            ],
+        )
+        (outcome,) = self.cluster.run(lambda view: decide_reassign(view, request))
+        if outcome.error is not None or before is None:
+            return
+        after = self.cluster.partition(name, index)
+        unclean = after.recovery_state != before.recovery_state or not set(before.isr) & set(
+            original_replicas(before)
+        )
+        # P23: nobody is put into the ISR by a reassignment
+        assert unclean or set(after.isr) <= set(before.isr)
+        if goal is None:
+            assert not after.adding and not after.removing
+            assert set(after.replicas) == set(original_replicas(before))
+        else:
+            assert [r for r in after.replicas if r not in after.removing] == goal
+            if not after.adding and not after.removing:
+                assert set(after.replicas) <= set(after.isr) or before.replicas == after.replicas
+
+    @rule()
+    def keep_up(self) -> None:
+        self.cluster.run(decide_rebalance)
+        self.cluster.run(decide_unclean_elections)
+
+    @rule(broker=brokers)
+    def lose_connection(self, broker: int) -> None:
+        """Its heartbeat connection closes, and nothing is heard in time."""
+        if broker not in self.cluster.image.cluster.brokers:
+            return
+        connection = object()
+        self.cluster.heartbeats.touch(
+            broker,
+            epoch=self.cluster.image.cluster.brokers[broker].epoch,
+            metadata_offset=self.cluster.next_offset - 1,
+            monotonic_ms=self.cluster.monotonic_ms,
+            connection=connection,
+        )
+        self.cluster.heartbeats.connection_lost(broker, connection, self.cluster.monotonic_ms)
+        self.cluster.advance(self.cluster.settings.connection_loss_fence_ms)
+        self.cluster.fence_expired()
+
     # --- what must hold ---
+
+    @invariant()
+    def reassignments_are_consistent(self) -> None:
+        """Who is added or removed is a replica, nobody is both, and it always ends with someone."""
+        for partition in self.partitions().values():
+            assert set(partition.adding) | set(partition.removing) <= set(partition.replicas)
+            assert not set(partition.adding) & set(partition.removing)
+            assert set(partition.replicas) - set(partition.removing)
+            assert original_replicas(partition)
+            assert len(set(partition.replicas)) == len(partition.replicas)
 
     def partitions(self) -> dict[PartitionKey, PartitionImage]:
         return {
