@@ -29,6 +29,7 @@ from broker.context import BrokerContext
 from broker.quotas import QuotaKind
 from broker.quotas_driver import quota_user
 from broker.replication.fetch_session import FetchPlan, PartitionKey
+from broker.replication.follower_watch import FollowerWatch
 from broker.replication.partition import Partition
 from broker.replication.waits import FetchWait
 from protocol.api_keys import ApiKey
@@ -95,8 +96,8 @@ class FetchApi:
             )
         except ApiError as error:
             return FetchResponse(error_code=error.code)
-        fetch = _Fetch(self, context, request, plan, replica_id, broker_epoch)
-        return fetch.start()
+        kind = _FollowerFetch if replica_id >= 0 else _Fetch
+        return kind(self, context, request, plan, replica_id, broker_epoch).start()
 
 
 class _Quiet:
@@ -206,12 +207,15 @@ class _Fetch:
     def _read_and_answer(self) -> FetchResponse | asyncio.Future[Body]:
         request = self._request
         self._read_all()
-        if self._enough or request.max_wait_ms <= 0 or not self._plan.partitions:
+        if self._enough or request.max_wait_ms <= 0 or self._wants_nothing():
             return self._response()
         self._deadline_ms = self._broker.clock.monotonic_ms() + request.max_wait_ms
         self._future = self._broker.waits.new_future()
         self._hold()
         return self._future
+
+    def _wants_nothing(self) -> bool:
+        return not self._plan.partitions
 
     @property
     def _enough(self) -> bool:
@@ -260,11 +264,15 @@ class _Fetch:
             self._reads = []
         wait = FetchWait(self._bytes_min - self._bytes, self._ready)
         self._wait = wait
+        self._register(wait)
+        self._broker.waits.hold(wait, self._deadline_ms, self._context.connection)
+
+    def _register(self, wait: FetchWait) -> None:
+        """Has the partitions tell `wait` what happens."""
         for key, _ in self._plan.partitions:
             partition = self._local(key)
             if partition is not None:
                 partition.add_fetch_wait(wait, replica=self._replica_id >= 0)
-        self._broker.waits.hold(wait, self._deadline_ms, self._context.connection)
 
     def _ready(self, wait: FetchWait) -> None:
         if not self._queued:
@@ -279,6 +287,11 @@ class _Fetch:
             return
         self._broker.waits.purgatory.remove(wait)
         wait.leave()
+        if wait.superseded:
+            # The next fetch has read what there is: it tells.
+            self._reads = []
+            future.set_result(self._response())
+            return
         if wait.timed_out and not wait.touched and not self._bytes:
             # What was read when it came still holds.
             future.set_result(self._response())
@@ -384,7 +397,7 @@ class _Fetch:
             _refuse_zstd(records)
         if follower and self._arriving:
             # What a fetch proves it proved when it came; a read after a wait adds nothing.
-            self._follower_fetched(partition, wanted)
+            self._follower_fetched(key, partition, wanted)
         data = self._facts(partition, records, _NO_DIVERGENCE)
         if not follower and self._request.isolation_level == READ_COMMITTED:
             # Up to `end`, which may be more than was read: a reader skips what it does not meet.
@@ -428,17 +441,8 @@ class _Fetch:
         ):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
-    def _follower_fetched(self, partition: Partition, wanted: _Wanted) -> None:
-        registered = self._broker.metadata.image.cluster.brokers[self._replica_id]
-        if registered.epoch != self._broker_epoch:
-            return  # a request from before a restart, or one that knows no epoch: it proves nothing
-        partition.follower_fetched(
-            self._replica_id,
-            offset=wanted.fetch_offset,
-            log_start=wanted.log_start_offset,
-            broker_epoch=self._broker_epoch,
-            now_ms=self._broker.clock.monotonic_ms(),
-        )
+    def _follower_fetched(self, key: PartitionKey, partition: Partition, wanted: _Wanted) -> None:
+        raise AssertionError("a consumer has no state here")
 
     # --- answering ----------------------------------------------------------------------------
 
@@ -517,6 +521,100 @@ class _Fetch:
             counters.replication_bytes_out += size_bytes
         else:
             counters.bytes_out += size_bytes
+
+
+class _FollowerFetch(_Fetch):
+    """A fetch that says how far a replica has come.
+
+    In a session it looks at partitions with news alone; see `FollowerWatch`.
+    """
+
+    __slots__ = ("_watch",)
+
+    def __init__(
+        self,
+        api: FetchApi,
+        context: RequestContext,
+        request: FetchRequest,
+        plan: FetchPlan[_Wanted],
+        replica_id: int,
+        broker_epoch: int,
+    ) -> None:
+        super().__init__(api, context, request, plan, replica_id, broker_epoch)
+        self._watch = None if plan.session is None else plan.session.watch
+
+    def start(self) -> Reply:
+        watch = self._watch
+        if watch is None:
+            return super().start()
+        if watch.wait is not None:
+            watch.wait.supersede()
+        if not self._plan.incremental:
+            watch.replica_id, watch.broker_epoch = self._replica_id, self._broker_epoch
+            self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)
+        reply = super().start()
+        if self._is_current():
+            watch.fetch_ms = self._broker.clock.monotonic_ms()
+        return reply
+
+    def _is_current(self) -> bool:
+        """A request from before a restart, or one that knows no epoch, proves nothing."""
+        registered = self._broker.metadata.image.cluster.brokers.get(self._replica_id)
+        return registered is not None and registered.epoch == self._broker_epoch
+
+    def _wants_nothing(self) -> bool:
+        return self._watch is None and not self._plan.partitions
+
+    def _with_news(self) -> list[tuple[PartitionKey, _Wanted]]:
+        session = self._plan.session
+        if session is None or self._watch is None:
+            return self._plan.partitions
+        return session.to_look_at()
+
+    def _register(self, wait: FetchWait) -> None:
+        if self._watch is None:
+            super()._register(wait)
+        else:
+            self._watch.add_fetch_wait(wait)
+
+    def _follower_fetched(self, key: PartitionKey, partition: Partition, wanted: _Wanted) -> None:
+        watch = self._watch
+        if watch is not None:
+            watch.cover(key, partition)
+        if self._is_current():
+            partition.follower_fetched(
+                self._replica_id,
+                offset=wanted.fetch_offset,
+                log_start=wanted.log_start_offset,
+                broker_epoch=self._broker_epoch,
+                now_ms=self._broker.clock.monotonic_ms(),
+                times=watch,
+            )
+
+    def _response(self) -> FetchResponse:
+        watch, reads = self._watch, self._reads
+        response = super()._response()
+        if watch is not None and self._is_current():
+            for key, data in reads:
+                self._told(watch, key, data)
+        return response
+
+    def _told(self, watch: FollowerWatch, key: PartitionKey, data: _Data) -> None:
+        """Whether the partition must be looked at again by the next fetch."""
+        session = self._plan.session
+        if data.records or session is None:
+            watch.served(key)
+            return
+        cached, partition = session.partitions.get(key), self._local(key)
+        if data.error_code or data.diverging_epoch is not _NO_DIVERGENCE:
+            return
+        if (
+            cached is not None
+            and partition is not None
+            and cached.request.fetch_offset >= partition.log.log_end_offset
+            and self._replica_id in partition.maximal_isr
+        ):
+            watch.settled(key)
 
 
 def _is_follower(request: FetchRequest) -> bool:

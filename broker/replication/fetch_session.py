@@ -27,6 +27,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from broker.replication.follower_watch import FollowerWatch
 from protocol.errors import ApiError, ErrorCode
 
 NO_SESSION_ID: Final = 0
@@ -67,6 +68,7 @@ class FetchSession(Generic[Request]):
         "session_id",
         "size",
         "uses_topic_ids",
+        "watch",
     )
 
     def __init__(
@@ -80,6 +82,20 @@ class FetchSession(Generic[Request]):
         self.epoch = 1
         self.size = 0
         self.partitions: dict[PartitionKey, CachedPartition[Request]] = {}
+        self.watch = FollowerWatch() if privileged else None
+
+    def close(self) -> None:
+        """It is out of the cache: nobody reports to it any more."""
+        if self.watch is not None:
+            self.watch.close()
+
+    def to_look_at(self) -> list[tuple[PartitionKey, Request]]:
+        """All partitions; of a follower's those with news."""
+        partitions = self.partitions
+        if self.watch is None:
+            return [(key, cached.request) for key, cached in partitions.items()]
+        due = self.watch.due
+        return [(key, partitions[key].request) for key in due if key in partitions]
 
     def advance(self, now_ms: float) -> None:
         """The next request of this session has been accepted."""
@@ -90,15 +106,19 @@ class FetchSession(Generic[Request]):
         self, wanted: Iterable[tuple[PartitionKey, Request]], forgotten: Iterable[PartitionKey]
     ) -> None:
         """Applies what an incremental request adds, changes and forgets."""
-        partitions = self.partitions
+        partitions, watch = self.partitions, self.watch
         for key, request in wanted:
             cached = partitions.get(key)
             if cached is None:
                 partitions[key] = CachedPartition(request)
             elif cached.request != request:
                 cached.request = request
+            if watch is not None:
+                watch.due[key] = None
         for key in forgotten:
             partitions.pop(key, None)
+            if watch is not None:
+                watch.forget(key)
         self.size = len(partitions)
 
     def served(self, key: PartitionKey) -> None:
@@ -193,7 +213,7 @@ class FetchSessionCache(Generic[Request]):
         """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION_ID:
-                self._sessions.pop(session_id, None)
+                self.forget(session_id)
             session = None
             if session_epoch == INITIAL_EPOCH:
                 session = self._create(wanted, privileged, uses_topic_ids, now_ms)
@@ -202,17 +222,25 @@ class FetchSessionCache(Generic[Request]):
         session.update(wanted, forgotten())
         if not session.partitions:
             # Nothing is left to fetch: the session ends, and this fetch reads nothing.
-            del self._sessions[session_id]
+            self.forget(session_id)
             return FetchPlan(None, False, [])
         session.advance(now_ms)
         del self._sessions[session_id]
         self._sessions[session_id] = session
-        partitions = [(key, cached.request) for key, cached in session.partitions.items()]
-        return FetchPlan(session, True, partitions)
+        return FetchPlan(session, True, session.to_look_at())
 
     def forget(self, session_id: int) -> None:
         """End a session; an unknown one is ignored."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def forget_earlier_lives(self, replica_id: int, broker_epoch: int) -> None:
+        """A follower has come back: what its process had open before is over."""
+        for session in list(self._sessions.values()):
+            watch = session.watch
+            if watch is not None and watch.is_of_earlier_life(replica_id, broker_epoch):
+                self.forget(session.session_id)
 
     def _find(
         self, session_id: int, session_epoch: int, uses_topic_ids: bool
@@ -267,7 +295,7 @@ class FetchSessionCache(Generic[Request]):
             )
         if victim is None:
             return False
-        del self._sessions[victim.session_id]
+        self.forget(victim.session_id)
         self.evictions += 1
         return True
 

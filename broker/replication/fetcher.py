@@ -242,7 +242,7 @@ class Fetcher:
         """The request to send now, if any (after `due_ms`); `answered` or `lost` must follow."""
         if now_ms < self._pause_until_ms or (self._in_flight and not self._may_pipeline()):
             return None
-        if self._session_id == NO_SESSION:
+        if self._session_epoch == FIRST_EPOCH:
             self._forgotten.clear()
             named: Iterable[PartitionId] = [
                 key for key, followed in self._followed.items() if not followed.paused
@@ -273,7 +273,7 @@ class Fetcher:
         self._urgent = False
         self._in_flight.append(self._serial)
         self.counters.requests += 1
-        if self._session_id != NO_SESSION:
+        if self._session_epoch != FIRST_EPOCH:
             self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
         return request
 
@@ -350,7 +350,7 @@ class Fetcher:
             self._end_session()
             return []
         self._failures = 0
-        if self._session_id == NO_SESSION:
+        if self._session_epoch == FIRST_EPOCH:
             self._session_id = response.session_id
             self._session_epoch = 1 if response.session_id != NO_SESSION else FIRST_EPOCH
         effects: list[Effect] = []
@@ -366,7 +366,7 @@ class Fetcher:
 
     def _end_session(self) -> None:
         """All partitions are named in the next request, and older answers mean nothing."""
-        self._session_id = NO_SESSION
+        # The id goes along once more: the leader ends that session when it opens the next.
         self._session_epoch = FIRST_EPOCH
         self._forgotten.clear()
         self._in_session = 0

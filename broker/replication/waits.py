@@ -67,7 +67,7 @@ class FetchWait(Wait):
     `places` are the partitions that it is registered with, for `Partition.remove_fetch_wait`.
     """
 
-    __slots__ = ("_missing_bytes", "_ready", "over", "places", "timed_out", "touched")
+    __slots__ = ("_missing_bytes", "_ready", "over", "places", "superseded", "timed_out", "touched")
 
     def __init__(self, missing_bytes: int, ready: Callable[[FetchWait], None]) -> None:
         super().__init__()
@@ -76,6 +76,7 @@ class FetchWait(Wait):
         self.places: list[Any] = []
         self.timed_out = False
         self.touched = False  # something happened in one of the partitions
+        self.superseded = False  # the session's next fetch is here: this one has had its time
         self.over = False  # the connection is gone
 
     def more_bytes(self, size_bytes: int) -> None:
@@ -88,6 +89,11 @@ class FetchWait(Wait):
     def interrupt(self) -> None:
         """Something else happened that the client must hear of (leadership, deletion)."""
         self.touched = True
+        self._ready(self)
+
+    def supersede(self) -> None:
+        """The session's next fetch has come: its answer must not wait behind this one's."""
+        self.superseded = True
         self._ready(self)
 
     def expired(self, now_ms: float) -> None:
