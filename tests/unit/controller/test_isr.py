@@ -95,6 +95,32 @@ def test_p15_compare_and_set(cluster: Cluster) -> None:
         assert cluster.partition("t") is before
 
 
+def test_a_repeated_proposal_changes_nothing_twice(cluster: Cluster) -> None:
+    """KAFKA-14144: the first answer was lost on its way. The leader hears that its epoch is old,
+    and finds its own proposal in the metadata log."""
+    wanted = proposal(cluster, 1, 2)
+    assert [o.error for o in alter(cluster, wanted)] == [ErrorCode.NONE]
+    after = cluster.partition("t")
+    assert [o.error for o in alter(cluster, wanted)] == [ErrorCode.INVALID_UPDATE_VERSION]
+    assert cluster.partition("t") is after
+    assert after.isr == (1, 2)
+
+
+def test_the_first_reason_counts(cluster: Cluster) -> None:
+    """A deposed leader hears that it is deposed, whatever else is wrong with what it wants."""
+    old = proposal(cluster, 1, 9, partition_epoch=-1)
+    cluster.fence(1)
+    cluster.heartbeat(1)
+    assert cluster.partition("t").leader == 2
+    assert [o.error for o in alter(cluster, old)] == [ErrorCode.FENCED_LEADER_EPOCH]
+    ahead = proposal(cluster, 1, 9, partition_epoch=99, leader_epoch=0)
+    assert [o.error for o in alter(cluster, ahead)] == [ErrorCode.NOT_CONTROLLER]
+    stale = proposal(cluster, 9, partition_epoch=0)
+    assert [o.error for o in alter(cluster, stale, broker_id=2)] == [
+        ErrorCode.INVALID_UPDATE_VERSION
+    ]
+
+
 @pytest.mark.parametrize(
     ("isr", "code"),
     [
