@@ -237,7 +237,8 @@ class Segment:
             best = self.time_index.last()
             _, position = self.offset_index.lookup(best[1])
             for header, _ in BatchScan(self.log, position, self.size_bytes):
-                if header.max_timestamp > best[0]:
+                # An offset that no index can hold belongs to damage that nobody has read yet.
+                if header.max_timestamp > best[0] and self.fits_relative(header.last_offset):
                     best = (header.max_timestamp, header.last_offset)
             self._max_timestamp = best
         return self._max_timestamp
@@ -281,8 +282,8 @@ class Segment:
         return None
 
     def find_last_batch(self) -> BatchHeader | None:
-        """The last whole batch. Raises CorruptLog when bytes follow that are none, and when the
-        index speaks of bytes that are not there."""
+        """The last whole batch. Raises CorruptLog when bytes follow that are none, when the index
+        speaks of bytes that are not there, and for an offset too far from the segment's base."""
         self.ensure_indexes()
         _, position = self.offset_index.last()
         if position >= self.size_bytes > 0:
@@ -293,6 +294,8 @@ class Segment:
             last = header
             if self._max_timestamp is not None and header.max_timestamp > self._max_timestamp[0]:
                 self._max_timestamp = (header.max_timestamp, header.last_offset)
+        if scan.problem is None and last is not None and not self.fits_relative(last.last_offset):
+            scan.problem = f"offset {last.last_offset} is too far from the segment's base"
         if scan.problem is not None:
             raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} at {scan.position}: {scan.problem}")
         return last

@@ -164,6 +164,25 @@ def test_a_clean_marker_does_not_hide_a_broken_tail():
 # Indexes -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("at", [1, 4, 8])
+@pytest.mark.parametrize("lose_time_index", [False, True])
+def test_an_offset_that_no_index_can_hold_is_not_believed_after_a_clean_stop(at, lose_time_index):
+    """Found by fuzzing: the base offset is outside the CRC, and such a log could not be closed."""
+    files = MemoryFiles()
+    log = make_log(files, index_interval_bytes=100)
+    for number in range(9):
+        append(log, batch(size=40, timestamp=T0 + number))
+    size = log.size_bytes // 9
+    log.close()
+    files.open(FIRST + ".log").pwrite((1 << 40).to_bytes(8, "big"), at * size)
+    if lose_time_index:
+        files.open(FIRST + ".timeindex").truncate(0)
+    again = make_log(files, clean=True, index_interval_bytes=100)
+    assert again.log_end_offset == (8 if at == 8 else 9)
+    append(again, batch(timestamp=T0 + 20))
+    again.close()
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "garbage", "empty"])
 def test_a_damaged_index_is_rebuilt_when_it_is_needed(suffix, damage):
