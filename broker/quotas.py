@@ -71,6 +71,8 @@ class ClientQuotas:
         self._ips: dict[str | None, float] = {}
         self._answers: dict[tuple[QuotaKind, str, str], Limit | None] = {}
         self._rates: dict[tuple[QuotaKind, Bearer], WindowedRate] = {}
+        self.active = False
+        """Whether any request can have a limit."""
 
     def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """These are the limits now. Rates go on: a changed limit holds at once."""
@@ -88,11 +90,7 @@ class ClientQuotas:
             for kind in QuotaKind:
                 if kind.value in values:
                     self._levels[kind][place] = values[kind.value]
-
-    @property
-    def active(self) -> bool:
-        """Whether any request can have a limit."""
-        return any(self._levels.values())
+        self.active = any(self._levels.values())
 
     # --- limits ---------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.apis.leader_hints import LeaderHints
+from broker.apis.produce_reply import Acknowledgements
 from broker.context import BrokerContext
 from broker.replication.flush_driver import flush_due
 from broker.replication.partition import Partition
@@ -104,9 +105,62 @@ class ProduceApi:
         self.hints = LeaderHints(
             broker.metadata, enabled=broker.config["kraftbox.leader.discovery.enable"]
         )
+        self.quotas = broker.quotas
+        self.acknowledgements = Acknowledgements()
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> Reply:
+        topics = request.topic_data
+        if len(topics) == 1 and len(topics[0].partition_data) == 1:
+            reply = self._one_batch(context, request, topics[0], topics[0].partition_data[0])
+            if reply is not None:
+                return reply
         return _Produce(self, context, request).start()
+
+    def _one_batch(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        topic: ProduceRequest.TopicProduceData,
+        data: ProduceRequest.PartitionProduceData,
+    ) -> Reply:
+        """The short way of what nearly all requests are: one batch that can be appended at once.
+
+        None for everything else, with nothing done: what is wrong with it is found out on the
+        general way. A test holds the two against each other.
+        """
+        acks, records, version = request.acks, data.records, context.api_version
+        if (
+            (acks != ALL_REPLICAS and acks != 1)
+            or request.transactional_id is not None
+            or self.quotas.active
+        ):
+            return None
+        name = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.name
+        partition = self.replicas.known(name, data.index)
+        if partition is None or partition.topic in INTERNAL_TOPICS or isinstance(records, list):
+            return None
+        try:
+            header = self.replicas.check(
+                partition, records, api_version=version, required_acks=acks, transactional=False
+            )
+            assert records is not None
+            if self.late_appends.must_wait(partition, header, len(records)):
+                return None
+            info = self.replicas.append(partition, records, header, self.clock.now_ms())
+        except ApiError:
+            return None
+        partition.counters.produces += 1
+        log = partition.log
+        done = (
+            log.high_watermark > info.last_offset
+            if acks == ALL_REPLICAS
+            else not flush_due(partition)
+        )
+        if done:
+            return self.acknowledgements.reply(
+                version, name, data.index, info, log.log_start_offset
+            )
+        return _Produce(self, context, request).go_on(topic, data, partition, info)
 
 
 class _Produce:
@@ -133,6 +187,21 @@ class _Produce:
             name = f"late produce of connection {self._context.connection.id}"
             task = self._api.supervisor.spawn(name, self._finish_late(), fatal=False)
             return None if self._request.acks == 0 else task
+        return self._answer()
+
+    def go_on(
+        self,
+        topic: ProduceRequest.TopicProduceData,
+        data: ProduceRequest.PartitionProduceData,
+        partition: Partition,
+        info: AppendInfo,
+    ) -> Reply:
+        """Takes over a request whose only batch is appended but not safe yet."""
+        result = _new_result(data.index)
+        self._response.responses.append(
+            _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=[result])
+        )
+        self._appended(partition, result, info)
         return self._answer()
 
     def _answer(self) -> Reply:
@@ -169,9 +238,7 @@ class _Produce:
     ) -> ProduceResponse.PartitionProduceResponse:
         api, acks, records = self._api, self._request.acks, data.records
         partition.counters.produces += 1
-        result = _Result(
-            index=data.index, record_errors=_NO_RECORD_ERRORS, current_leader=_NO_LEADER
-        )
+        result = _new_result(data.index)
         try:
             if partition.topic in INTERNAL_TOPICS:
                 raise ApiError(
@@ -265,6 +332,10 @@ class _Produce:
         if self._failed and self._context.api_version >= LEADERS_SINCE:
             self._api.hints.add_to_produce(self._context, self._response)
         return self._response
+
+
+def _new_result(index: int) -> _Result:
+    return _Result(index=index, record_errors=_NO_RECORD_ERRORS, current_leader=_NO_LEADER)
 
 
 def _count_failure(partition: Partition, size_bytes: int) -> None:

@@ -26,21 +26,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from protocol.api_keys import ApiKey
 from protocol.codec import decode
 from protocol.errors import ApiError, EncodeError, ErrorCode, ProtocolError
 from protocol.headers import decode_client_id
+from protocol.messages.produce import ProduceRequest
 from protocol.schema import ApiMessage, Buffer
 from protocol.transport.dispatch import (
     Body,
     CloseConnection,
     EncodedReply,
     Entry,
+    FramedReply,
     RequestContext,
     error_reply,
     peek,
     reply_parts,
 )
 from protocol.transport.memory import SCARCE_BYTES
+from protocol.transport.repeated import LEARN_EVERY, RepeatedProduce, learn
 from protocol.transport.stats import ApiStats
 
 if TYPE_CHECKING:
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
 _int32 = struct.Struct(">i").unpack_from
 
 NOTHING = memoryview(b"")
+PRODUCE = int(ApiKey.PRODUCE)
 
 BUFFER_BYTES_FIRST = 512
 BUFFER_BYTES_KEPT = 1_114_112
@@ -116,12 +121,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_muted",
         "_own_bytes",
         "_reading",
+        "_repeated",
         "_sending_soon",
         "_server",
         "_start",
         "_starving",
         "_transport",
         "_turn_over",
+        "_unlike",
         "_view",
         "_waiting",
         "_working",
@@ -160,6 +167,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._collected: list[Buffer] = []
         self._collected_bytes = 0
         self._sending_soon = False
+        # The produce request that others are compared with, and how many were decoded.
+        self._repeated: RepeatedProduce | None = None
+        self._unlike = 0
         self._close_callbacks: dict[Callable[[], None], None] = {}
         self._active_ms = 0.0
         self._admitted = False
@@ -385,6 +395,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._start = body + size
             self._serve(self._view[body : body + size], received_ms)
         self._working = False
+        if self._repeated is not None:
+            self._repeated.let_go()
         if self._collected and not self._sending_soon:
             self._send_collected()
         self._keep_rest()
@@ -429,29 +441,35 @@ class ServerConnection(asyncio.BufferedProtocol):
         started_ms = self._server.moment_ms
         try:
             api_key, version, correlation_id = peek(frame)
-            entry = self._server.handlers.find(api_key, version)
-            if entry is None:
-                table = self._server.handlers
-                self._write(*reply_parts(table.unknown_api_versions(), None, 0, correlation_id))
-                return
-            stats = entry.stats
-            client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
-            self.client_id = client_id
-            if entry.is_async:
-                frame = memoryview(bytes(frame))
-            message, end = decode(entry.request, frame, version, offset)
-            if entry.kind_of is not None:
-                stats = entry.kinds[entry.kind_of(message)]
+            repeated = self._repeated
+            if (
+                repeated is not None
+                and api_key == PRODUCE
+                and version == repeated.version
+                and repeated.take(frame)
+            ):
+                entry, stats, message = repeated.entry, repeated.entry.stats, repeated.message
+                self.client_id = repeated.client_id
+            else:
+                entry = self._server.handlers.find(api_key, version)
+                if entry is None:
+                    table = self._server.handlers
+                    self._write(*reply_parts(table.unknown_api_versions(), None, 0, correlation_id))
+                    return
+                if entry.is_async:
+                    frame = memoryview(bytes(frame))
+                stats = entry.stats
+                message = self._decode(entry, version, frame)
+                if entry.kind_of is not None:
+                    stats = entry.kinds[entry.kind_of(message)]
             stats.requests[version] += 1
             stats.bytes_in += len(frame) + 4
-            if end != len(frame):
-                self._server.log_trailing(self, entry, len(frame) - end)
             context = RequestContext(
                 self,
                 entry.api,
                 version,
                 correlation_id,
-                client_id,
+                self.client_id,
                 received_ms,
                 self.principal,
                 self.peer_host,
@@ -475,6 +493,20 @@ class ServerConnection(asyncio.BufferedProtocol):
                 slot = _Slot(entry, stats, version, correlation_id, times_ms)
                 self._wait(slot, reply, len(frame) if entry.is_async else 0)
 
+    def _decode(self, entry: Entry, version: int, frame: memoryview) -> Any:
+        """The client id and the message. A produce request may become the one that those to come
+        are compared with. ProtocolError."""
+        self.client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
+        message, end = decode(entry.request, frame, version, offset)
+        if end != len(frame):
+            self._server.log_trailing(self, entry, len(frame) - end)
+        elif isinstance(message, ProduceRequest) and not entry.is_async:
+            unlike = self._unlike
+            self._unlike = unlike + 1
+            if unlike % LEARN_EVERY == 0:
+                self._repeated = learn(entry, version, self.client_id, message, frame)
+        return message
+
     def _answer(
         self,
         entry: Entry,
@@ -491,9 +523,14 @@ class ServerConnection(asyncio.BufferedProtocol):
             if self._waiting or self._closing:
                 self._ready(_Slot(entry, stats, version, correlation_id, times_ms), body)
                 return
-            encoded = self._encode(entry, stats, version, correlation_id, body)
-            if encoded is not None:
-                self._write(*encoded)
+            if type(body) is FramedReply:
+                size, parts = reply_parts(body, entry, version, correlation_id)
+                stats.bytes_out += size
+                self._write(size, parts)
+            else:
+                encoded = self._encode(entry, stats, version, correlation_id, body)
+                if encoded is not None:
+                    self._write(*encoded)
             server.moment_ms = server.clock.monotonic_ms()
         now_ms = server.moment_ms
         stats.answered(

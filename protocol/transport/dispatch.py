@@ -45,6 +45,7 @@ from protocol.transport.stats import ApiStats
 PEEK = struct.Struct(">hhi")
 """What every request header begins with: API key, version, correlation id."""
 _frame_and_id = struct.Struct(">ii")
+_int32 = struct.Struct(">i")
 _PLAIN_PREFIX = bytes(8)
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -63,6 +64,16 @@ class EncodedReply:
 
     def __init__(self, parts: Sequence[Buffer]) -> None:
         self.parts = parts
+
+
+class FramedReply(EncodedReply):
+    """A response frame that needs nothing but its correlation id."""
+
+    __slots__ = ()
+
+    def __init__(self, frame: bytearray) -> None:
+        """`frame` begins with its length, and has room for the correlation id behind it."""
+        self.parts = (frame,)
 
 
 class Connection(Protocol):
@@ -362,8 +373,12 @@ def reply_parts(
 
     `entry` None stands for ApiVersions in version 0.
     """
-    prefix = _PLAIN_PREFIX if entry is None else entry.prefixes[api_version]
     parts: list[Buffer]
+    if type(body) is FramedReply:
+        frame = body.parts[0]
+        _int32.pack_into(frame, 4, correlation_id)
+        return len(frame), [frame]
+    prefix = _PLAIN_PREFIX if entry is None else entry.prefixes[api_version]
     if type(body) is EncodedReply:
         parts = [bytearray(prefix), *body.parts]
     else:

@@ -101,6 +101,8 @@ class RealFile:
         return position
 
     def append_many(self, parts: Sequence[Buffer]) -> int:
+        if len(parts) == 1:
+            return self.append(parts[0])
         self.check()
         position = self._size
         size = sum(map(len, parts))

@@ -25,6 +25,7 @@ from protocol.batch.header import (
     LENGTH_OVERHEAD_BYTES,
     BatchHeader,
     Buffer,
+    patch,
 )
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import TopicId
@@ -33,15 +34,7 @@ from runtime.errors import InvariantViolated
 from storage.files import File, Files
 from storage.log import recovery, timestamps
 from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
-from storage.log.checkpoints import (
-    LEADER_EPOCH_CHECKPOINT,
-    PARTITION_METADATA,
-    PARTITION_METADATA_BYTES_MIN,
-    CorruptCheckpoint,
-    decode_partition_metadata,
-    encode_epochs,
-    encode_partition_metadata,
-)
+from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, encode_epochs
 from storage.log.config import LogConfig
 from storage.log.epochs import EpochEntry
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
@@ -53,6 +46,7 @@ from storage.log.rolling import must_roll, waited_ms
 from storage.log.segment import Segment
 from storage.log.segments import ReadResult, Segments, Slice, complete_first
 from storage.log.timestamps import TimestampOffset
+from storage.log.topic_id_file import load_topic_id, write_topic_id
 
 T = TypeVar("T")
 
@@ -141,33 +135,14 @@ class Log:
         if not log.recovery_report.clean:
             log.recovery_point = min(recovery_point, log.log_end_offset)
         log.checkpointed_recovery_point = recovery_point
-        log._load_topic_id(topic_id)
+        log.topic_id, must_write = load_topic_id(files, directory, topic_id)
+        if must_write and topic_id is not None:
+            log.assign_topic_id(topic_id)
         return log
-
-    def _load_topic_id(self, expected: TopicId | None) -> None:
-        path = posixpath.join(self.directory, PARTITION_METADATA)
-        try:
-            content = self.files.read(path)
-        except FileNotFoundError:
-            content = b""
-        # Shorter than any topic id, or zeros: a crash came before the file's first flush.
-        torn = len(content) < PARTITION_METADATA_BYTES_MIN or not content.strip(b"\0")
-        try:
-            if not torn:
-                self.topic_id = decode_partition_metadata(content)
-            elif expected is not None:
-                self.assign_topic_id(expected)
-        except CorruptCheckpoint as error:
-            raise CorruptLog(f"{path}: {error}") from None
-        if expected is not None and self.topic_id != expected:
-            raise CorruptLog(f"{path} belongs to another topic id than {self.topic} has")
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
         """Write partition.metadata; the next flush makes it durable, as it does the log itself."""
-        file = self.files.open(posixpath.join(self.directory, PARTITION_METADATA), create=True)
-        file.truncate(0)
-        file.append(encode_partition_metadata(topic_id))
-        self._metadata_file = file
+        self._metadata_file = write_topic_id(self.files, self.directory, topic_id)
         self.topic_id = topic_id
 
     def __repr__(self) -> str:
@@ -206,10 +181,11 @@ class Log:
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, kept between log start and log end; returns where it is."""
-        bounded = max(self.log_start_offset, min(offset, self.log_end_offset))
-        self.high_watermark = bounded
-        self.producers.on_high_watermark(bounded)
-        return bounded
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self.high_watermark = offset
+        self.producers.on_high_watermark(offset)
+        return offset
 
     # Appending -------------------------------------------------------------------------------
 
@@ -241,20 +217,27 @@ class Log:
             raise InvariantViolated(
                 f"{self.directory}: append in epoch {leader_epoch} after {self.epochs.latest_epoch}"
             )
-        headers = (header,) if header is not None else whole_batches(buf)
         size = len(buf)
         if size > self.config.segment_bytes:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{size} bytes do not fit a segment of {self.config.segment_bytes}",
             )
+        first_offset = offset = self.log_end_offset
+        if header is not None and header.producer_id < 0:
+            # No sequence to check, no transaction: most of what follows has nothing to do.
+            self._write_plain(buf, header, leader_epoch, size, now_ms)
+            return AppendInfo(
+                first_offset, self.log_end_offset - 1, header.max_timestamp,
+                log_append_time_ms, self.log_start_offset,
+            )  # fmt: skip
+        headers = (header,) if header is not None else whole_batches(buf)
         duplicate = self.producers.check(headers, origin)
         if duplicate is not None:
             return AppendInfo(
                 duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms,
                 log_append_time_ms, self.log_start_offset, True,
             )  # fmt: skip
-        first_offset = offset = self.log_end_offset
         for batch in headers:
             batch.base_offset = offset
             batch.leader_epoch = leader_epoch
@@ -298,6 +281,42 @@ class Log:
             self.log_start_offset,
         )
 
+    def _write_plain(
+        self, buf: Buffer, batch: BatchHeader, leader_epoch: int, size: int, now_ms: int
+    ) -> None:
+        """`_write` for one batch of a leader's that belongs to no producer id."""
+        base_offset, max_timestamp = self.log_end_offset, batch.max_timestamp
+        last_offset = base_offset + batch.last_offset_delta
+        batch.base_offset = base_offset
+        batch.leader_epoch = leader_epoch
+        try:
+            segment = self._segment_for(base_offset, last_offset, size, max_timestamp, now_ms)
+            if type(buf) is memoryview and not buf.readonly:
+                patch(buf, base_offset, leader_epoch)
+                position = segment.log.append(buf)
+            else:
+                position = segment.log.append_many(patched(buf, (batch,)))
+        except OSError as error:
+            self.fail(error)
+            raise LogFailed(self.directory, error) from error
+        segment.note(last_offset, position, size, max_timestamp)
+        if leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, base_offset)
+        self.log_end_offset = last_offset + 1
+        self.segments.note_boundary(last_offset + 1, position + size)
+
+    def _segment_for(
+        self, base_offset: int, last_offset: int, size: int, max_timestamp: int, now_ms: int
+    ) -> Segment:
+        """Where the next batches go, ready to take them. Raises OSError."""
+        segment = self.segments.active
+        if must_roll(
+            segment, self.config, self._jitter_ms, size, max_timestamp, last_offset, now_ms
+        ):
+            segment = self.roll(base_offset)
+        segment.prepare()
+        return segment
+
     def _write(
         self, headers: Sequence[BatchHeader], parts: Sequence[Buffer], size: int, now_ms: int
     ) -> int:
@@ -308,14 +327,8 @@ class Log:
         markers = end_markers(headers, parts)
         base_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
         try:
-            segment = self.segments.active
-            if must_roll(
-                segment, self.config, self._jitter_ms, size, max_timestamp, last_offset, now_ms
-            ):
-                segment = self.roll(base_offset)
-            segment.prepare()
-            file = segment.log
-            position = file.append(parts[0]) if len(parts) == 1 else file.append_many(parts)
+            segment = self._segment_for(base_offset, last_offset, size, max_timestamp, now_ms)
+            position = segment.log.append_many(parts)
         except OSError as error:
             self.fail(error)
             raise LogFailed(self.directory, error) from error

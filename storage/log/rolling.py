@@ -21,8 +21,9 @@ def must_roll(
         return True
     if not segment.fits_relative(last_offset) or segment.index_full:
         return True
-    limit_ms = config.effective_segment_ms - jitter_ms
-    return held > 0 and waited_ms(segment, max_timestamp, now_ms) > limit_ms
+    if not held:
+        return False
+    return waited_ms(segment, max_timestamp, now_ms) > config.effective_segment_ms - jitter_ms
 
 
 def waited_ms(segment: Segment, max_timestamp: int, now_ms: int) -> int:

@@ -42,8 +42,8 @@ class Segment:
     """The batches from `base_offset` up to the next segment's base offset."""
 
     __slots__ = (
-        "_config", "_files", "_first_timestamp_ms", "_index_full", "_indexes_ready", "_log",
-        "_max_timestamp", "_since_index_bytes", "_size", "_suffix", "base_offset", "created_ms",
+        "_config", "_files", "_first_timestamp_ms", "_indexes_ready", "_log", "_max_timestamp",
+        "_since_index_bytes", "_size", "_suffix", "base_offset", "created_ms", "index_full",
         "offset_index", "prefix", "time_index", "txn_index",
     )  # fmt: skip
 
@@ -69,7 +69,8 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
         self._indexes_ready = False
-        self._index_full = False
+        self.index_full = False
+        """Whether an open index has no room for more entries."""
         limit = config.segment_index_bytes
         self.offset_index = OffsetIndex(files, self._path(INDEX_SUFFIX), base_offset, limit)
         self.time_index = TimeIndex(files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
@@ -148,7 +149,7 @@ class Segment:
         if self._log is not None:
             self._log.close()
             self._log = None
-        self._indexes_ready = False
+        self._indexes_ready = self.index_full = False
 
     def discard_handles(self) -> None:
         """Close all files without writing anything: the segment is about to go."""
@@ -158,7 +159,7 @@ class Segment:
         if self._log is not None:
             self._log.close()
             self._log = None
-        self._indexes_ready = False
+        self._indexes_ready = self.index_full = False
 
     def paths(self) -> list[str]:
         """The segment's files that exist, the .log last: without it the rest are orphans."""
@@ -215,14 +216,9 @@ class Segment:
         self.offset_index.write_out()
         self.time_index.write_out()
 
-    @property
-    def index_full(self) -> bool:
-        """Whether an index has no room for more entries."""
-        return self._indexes_ready and self._index_full
-
     def _look_for_room(self) -> None:
         # Asked for at every append and changed by one in many.
-        self._index_full = self.offset_index.is_full or self.time_index.is_full
+        self.index_full = self.offset_index.is_full or self.time_index.is_full
 
     def fits_relative(self, offset: int) -> bool:
         """Whether the indexes can express this offset."""
@@ -355,7 +351,7 @@ class Segment:
         self.offset_index.create()
         self.time_index.create()
         self._indexes_ready = True
-        self._index_full = False
+        self.index_full = False
         self._since_index_bytes = 0
         self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
         size = self.size_bytes

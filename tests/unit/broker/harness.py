@@ -53,6 +53,7 @@ from protocol.metadata.topic_record import TopicRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
 from protocol.transport.dispatch import (
     EncodedReply,
+    FramedReply,
     HandlerTable,
     RequestContext,
     reply_parts,
@@ -60,7 +61,7 @@ from protocol.transport.dispatch import (
 from runtime.clock import ManualClock
 from runtime.config import NodeConfig
 from runtime.tasks import Supervisor
-from storage.files import MemoryFiles
+from storage.files import Files, MemoryFiles
 from storage.log.manager import LogManager
 
 NODE = 1
@@ -128,11 +129,19 @@ class NoController:
 class Harness:
     """Make it inside a running loop."""
 
-    def __init__(self, **props: str) -> None:
-        self.clock = ManualClock()
+    def __init__(
+        self,
+        *,
+        files: Files | None = None,
+        log_dir: str = LOG_DIR,
+        clock: Any = None,
+        **props: str,
+    ) -> None:
+        """`clock` None is a ManualClock, `files` None are in memory."""
+        self.clock = clock or ManualClock()
         self.rng = random.Random(7)
-        self.files = MemoryFiles()
-        self.files.mkdirs(LOG_DIR)
+        self.files = files or MemoryFiles()
+        self.files.mkdirs(log_dir)
         self.config = NodeConfig.parse(
             {
                 "process.roles": "broker",
@@ -140,7 +149,7 @@ class Harness:
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.bootstrap.servers": "localhost:9093",
                 "listeners": "PLAINTEXT://localhost:9092",
-                "log.dirs": LOG_DIR,
+                "log.dirs": log_dir,
                 **{key.replace("_", "."): value for key, value in props.items()},
             }
         )
@@ -151,7 +160,7 @@ class Harness:
         self.settings = TopicSettingsTable(self.config)
         self.logs = LogManager(
             self.files,
-            LOG_DIR,
+            log_dir,
             clock=self.clock,
             rng=self.rng,
             config_for=lambda topic: self.settings.of(topic).log,
@@ -304,11 +313,12 @@ class Harness:
         )
 
     def call(self, message: Any, version: int | None = None, peer: Peer | None = None) -> Any:
-        """The handler's own return value: a response, a future, or None."""
+        """The handler's return value: a response, a future, or None."""
         api = ApiKey(message.API_KEY)
         entry = self.table.entries[api]
         chosen = entry.version_max if version is None else version
-        return entry.handler(self.request_context(api, chosen, peer), message)
+        reply = entry.handler(self.request_context(api, chosen, peer), message)
+        return self.unframed(reply, chosen) if isinstance(reply, FramedReply) else reply
 
     def body(self, message: Any, version: int | None = None) -> Any:
         """The response, through its bytes: what a client of this version reads."""
@@ -341,6 +351,16 @@ class Harness:
             peer,
         )
         return reply.responses[0].partition_responses[0] if _is_response(reply) else reply
+
+    @staticmethod
+    def unframed(reply: FramedReply, version: int) -> ProduceResponse:
+        """What a client reads in the short way's answer."""
+        (frame,) = reply.parts
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        _, offset = decode_response_header(bytes(frame[4:]), ApiKey.PRODUCE, version)
+        response, end = decode(ProduceResponse, bytes(frame[4:]), version, offset)
+        assert end == len(frame) - 4
+        return response
 
     def fetch(
         self,
