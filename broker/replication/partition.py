@@ -503,6 +503,11 @@ class Partition:
             self._maybe_expand(replica_id, remote)
         return offset != before and self.maybe_advance_high_watermark()
 
+    def log_start_moved(self) -> None:
+        """Followers are to hear of it now, not with the next append."""
+        for watch, key in list(self._watches.items()):
+            watch.interrupted(key)
+
     def watch(self, watch: Watch, key: WatchKey) -> None:
         """A follower's session covers this partition from now on."""
         self._watches[watch] = key

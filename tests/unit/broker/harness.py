@@ -132,6 +132,7 @@ class Harness:
     def __init__(
         self,
         *,
+        node_id: int = NODE,
         files: Files | None = None,
         log_dir: str = LOG_DIR,
         clock: Any = None,
@@ -145,7 +146,7 @@ class Harness:
         self.config = NodeConfig.parse(
             {
                 "process.roles": "broker",
-                "node.id": str(NODE),
+                "node.id": str(node_id),
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.bootstrap.servers": "localhost:9093",
                 "listeners": "PLAINTEXT://localhost:9092",
@@ -156,7 +157,7 @@ class Harness:
         self.failures: list[str] = []
         self.supervisor = Supervisor(lambda name, _: self.failures.append(name))
         self.replayer = Replayer()
-        self.metadata = MetadataCache(NODE, "cluster", self.rng)
+        self.metadata = MetadataCache(node_id, "cluster", self.rng)
         self.settings = TopicSettingsTable(self.config)
         self.logs = LogManager(
             self.files,
@@ -167,7 +168,7 @@ class Harness:
         )
         self.logs.load()
         self.replicas = ReplicaManager(
-            node_id=NODE,
+            node_id=node_id,
             logs=self.logs,
             settings=self.settings,
             metadata=self.metadata,
@@ -178,7 +179,7 @@ class Harness:
         self.controller: Any = NoController()
         self.waits = WaitsDriver(self.clock)
         self.context = BrokerContext(
-            node_id=NODE,
+            node_id=node_id,
             cluster_id="cluster",
             config=self.config,
             clock=self.clock,

@@ -1,0 +1,401 @@
+"""The in-sync set: by time (KIP-16), by proposal and answer, and what it means for the high
+watermark."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.replication.alter_partition import AlterPartitionManager
+from broker.replication.isr import IsrProposal, Member, PartitionStateNow
+from broker.replication.remote_replica import LocalLogStats, RemoteReplica, laggards
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionResponse
+from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
+from protocol.metadata.fence_broker_record import FenceBrokerRecord
+from tests.unit.broker.replication.replicas import TOPIC, Cluster
+
+LAG_MS = 30_000.0
+
+
+def expire(c: Cluster, leader: int = 1) -> frozenset[int] | None:
+    """Who would stay, None if nobody leaves."""
+    partition = c[leader].partition()
+    if not partition.expire_isr(c.clock.monotonic_ms(), LAG_MS):
+        return None
+    assert partition.proposal is not None
+    return partition.proposal.broker_ids
+
+
+def answer(c: Cluster, error: ErrorCode = ErrorCode.NONE, **changes: object) -> bool:
+    """The controller's answer to the leader's last proposal; changes nothing in the metadata."""
+    partition, proposal = c[1].proposals[-1]
+    state = PartitionStateNow(
+        leader_id=1,
+        leader_epoch=proposal.leader_epoch,
+        partition_epoch=proposal.partition_epoch + 1,
+        isr=tuple(sorted(proposal.broker_ids)),
+    )
+    return partition.isr_answered(proposal, error, state._replace(**changes))  # type: ignore[arg-type]
+
+
+# --- KIP-16: the seed's three scenarios, and two more -------------------------------------------
+
+
+async def test_lagging_follower_leaves_after_the_lag_time_whatever_the_burst() -> None:
+    """It is time that counts: a burst of records puts nobody out, not reading to the end does."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    for _ in range(100):
+        c[1].append(b"x" * 1000)
+    c.clock.advance(LAG_MS - 1)
+    assert expire(c) is None
+    # It fetches, but never what was the end at its fetch before.
+    remote = c[1].partition().remote[2]
+    for _ in range(3):
+        c.clock.advance(100)
+        remote.fetched(remote.log_end + 1, 0, 102, c[1].log.log_end_offset, c.clock.monotonic_ms())
+    assert expire(c) == {1}
+
+
+async def test_stuck_follower_leaves_once_there_is_something_it_has_not_read() -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    c[1].append(b"a")
+    c.fetch(2, times=2)
+    c.clock.advance(10 * LAG_MS)
+    assert expire(c) is None  # at the end of an idle partition it stays
+    c[1].append(b"b")
+    assert expire(c) == {1}
+
+
+async def test_bootstrapping_follower_is_out_until_it_has_caught_up() -> None:
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    for value in range(5):
+        c[1].append(str(value).encode())
+    c.fetch(2)
+    assert c[1].proposals == []
+    c.fetch(2)
+    assert [p.broker_ids for _, p in c[1].proposals] == [{1, 2}]
+    assert c[1].proposals[0][1].members[1] == Member(2, 102)
+
+
+def test_an_append_between_read_and_calculation_does_no_harm() -> None:
+    """The log end of the read counts, not that of a moment later (KIP-16's repair)."""
+    remote = RemoteReplica()
+    leader_end_at_read = 10
+    remote.fetched(10, 0, 1, leader_end_at_read, 1000.0)  # the leader's log ends at 20 by now
+    assert remote.caught_up_ms == 1000.0
+    assert remote.is_in_sync(20, 1000.0 + LAG_MS, LAG_MS)
+
+
+def test_always_one_fetch_behind_never_leaves() -> None:
+    remote = RemoteReplica()
+    for end in range(1000):
+        now_ms = end * 400.0
+        remote.fetched(end, 0, 1, end + 1, now_ms)  # one more each time, never the end
+        if end > 0:
+            assert remote.is_in_sync(end + 1, now_ms + 399.0, 800.0)
+
+
+async def test_a_follower_that_rests_is_in_sync_by_its_sessions_fetches() -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    c[1].append(b"a")
+    c.fetch(2, times=3)
+    for _ in range(10):
+        c.clock.advance(LAG_MS / 2)
+        c.fetch(2)
+    c.clock.advance(LAG_MS / 2)
+    c[1].append(b"b")  # 15 s after its last fetch, which saw the end
+    assert expire(c) is None
+    c.clock.advance(LAG_MS)
+    assert expire(c) == {1}
+
+
+def test_nobody_but_replicas_is_judged() -> None:
+    found = laggards({}, [1, 2], leader_end=5, now_ms=0.0, lag_max_ms=LAG_MS)
+    assert found == frozenset()
+
+
+async def test_a_member_that_is_no_replica_is_left_out() -> None:
+    """Bug 3: KAFKA-9672."""
+    c = Cluster()
+    c.create(1, 2, isr=[1, 2, 3])
+    c.fetch(2)
+    assert expire(c) == {1, 2}
+
+
+# --- proposals and answers ----------------------------------------------------------------------
+
+
+async def test_proposed_members_hold_the_high_watermark_until_the_answer() -> None:
+    """P3, and bug 5 (KAFKA-13091): the high watermark moves with the answer itself."""
+    c = Cluster()
+    c.create(1, 2, 3)
+    c.fetch(2)
+    c.fetch(3)
+    waiting = c[1].append(b"a", acks=-1)
+    c.fetch(2, times=2)
+    assert c[1].high_watermark == 0
+    c.clock.advance(LAG_MS + 1)
+    c.fetch(2)
+    assert expire(c) == {1, 2}
+    assert c[1].high_watermark == 0  # 3 counts until the controller has agreed
+    assert not answer(c)
+    assert c[1].high_watermark == 1
+    assert waiting.done()
+    partition = c[1].partition()
+    assert (partition.isr, partition.partition_epoch) == ({1, 2}, 1)
+    assert partition.counters.isr_shrinks == 1
+    partition.validate()
+
+
+async def test_a_joining_member_holds_the_high_watermark_at_once() -> None:
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.fetch(2)
+    assert c[1].partition().maximal_isr == {1, 2}
+    assert c[1].partition().isr == {1}
+    c[1].append(b"a")
+    assert c[1].high_watermark == 0
+    c.fetch(2, times=2)
+    assert c[1].high_watermark == 1
+
+
+async def test_a_refused_member_goes_and_the_committed_set_counts_alone() -> None:
+    """P15: a rejected proposal rolls back to the committed ISR."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.fetch(2)
+    c[1].append(b"a")
+    assert not answer(c, ErrorCode.INELIGIBLE_REPLICA)
+    partition = c[1].partition()
+    assert (partition.maximal_isr, partition.proposal) == ({1}, None)
+    assert c[1].high_watermark == 1
+    assert partition.counters.failed_isr_updates == 1
+    c.fetch(2, times=2)
+    assert len(c[1].proposals) == 2  # nothing stays in flight for ever (KAFKA-12751)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ],
+)
+async def test_a_leader_that_is_behind_stands_by_its_proposal_until_the_metadata_comes(
+    error: ErrorCode,
+) -> None:
+    """An earlier try may have been accepted: 2 may be in the ISR, and must be waited for."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.fetch(2)
+    c[1].append(b"a")
+    assert not answer(c, error)
+    assert c[1].partition().maximal_isr == {1, 2}
+    assert c[1].high_watermark == 0
+    c.change(isr=[1, 2])
+    partition = c[1].partition()
+    assert (partition.isr, partition.maximal_isr, partition.proposal) == ({1, 2}, {1, 2}, None)
+    c.fetch(2, times=2)
+    assert c[1].high_watermark == 1
+
+
+async def test_errors_of_the_moment_are_asked_again() -> None:
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.fetch(2)
+    assert answer(c, ErrorCode.NOT_CONTROLLER)
+    assert answer(c, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert not answer(c)
+
+
+async def test_an_answer_after_a_change_of_leader_changes_nothing() -> None:
+    """Bug 5: KAFKA-12686."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.fetch(2)
+    c.change(leader=2, isr=[1, 2])
+    assert not answer(c)
+    partition = c[1].partition()
+    assert (partition.leader_id, partition.partition_epoch, partition.proposal) == (2, 1, None)
+    # And back: the answer is of an epoch that is over.
+    c.change(leader=1)
+    assert not answer(c)
+    assert c[1].partition().partition_epoch == 2
+
+
+async def test_metadata_older_than_the_answer_changes_nothing() -> None:
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.fetch(2)
+    answer(c, partition_epoch=5)
+    c.change(isr=[1])  # partition epoch 1, written before that answer
+    partition = c[1].partition()
+    assert (partition.isr, partition.partition_epoch) == ({1, 2}, 5)
+
+
+async def test_one_proposal_at_a_time() -> None:
+    c = Cluster()
+    c.create(1, 2, 3, isr=[1])
+    c.fetch(2)
+    c.fetch(3)
+    assert len(c[1].proposals) == 1
+    answer(c)
+    c.fetch(3)  # idle, and looked at all the same: it waits to join
+    assert [p.broker_ids for _, p in c[1].proposals] == [{1, 2}, {1, 2, 3}]
+
+
+async def test_fenced_leaving_and_reborn_brokers_do_not_join() -> None:
+    """Bug 10: KAFKA-13916 (KIP-841), KAFKA-14617 (KIP-903)."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.records.append(FenceBrokerRecord(id=2, epoch=102))
+    c.catch_up()
+    c.fetch(2)
+    assert c[1].proposals == []
+    c.records.append(
+        BrokerRegistrationChangeRecord(
+            broker_id=2, broker_epoch=102, fenced=-1, in_controlled_shutdown=1
+        )
+    )
+    c.catch_up()
+    c.fetch(2)
+    assert c[1].proposals == []
+    c.records.append(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, fenced=-1))
+    c.epochs[2] = 101  # a fetch of an earlier life
+    c.fetch(2)
+    assert c[1].proposals == []
+    assert c[1].partition().remote[2].broker_epoch == 102
+
+
+async def test_the_high_watermark_stands_still_under_min_isr() -> None:
+    """Bug 11: KAFKA-15583; P12, P20."""
+    c = Cluster(3, min_insync_replicas="2")
+    c.create(1, 2, 3)
+    waiting = c[1].append(b"a", acks=-1)
+    for follower in (2, 3):
+        c.fetch(follower)
+    c.change(isr=[1])
+    c.fetch(2, times=2)
+    assert c[1].high_watermark == 0
+    assert not waiting.done()
+    refused = c[1].append(b"b", acks=-1)
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert c[1].append(b"c", acks=1).error_code == ErrorCode.NONE
+    assert c[1].high_watermark == 0
+    c.fetch(2, times=2)
+    answer(c)
+    assert c[1].partition().isr == {1, 2}
+    assert c[1].high_watermark == 2
+    assert (await waiting).responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+# --- the AlterPartition manager -----------------------------------------------------------------
+
+
+class Waiting:
+    """A partition that wants something of the controller."""
+
+    def __init__(self, index: int = 0) -> None:
+        self.topic_id = TOPIC
+        self.index = index
+        self.proposal: IsrProposal | None = None
+        self.told: list[tuple[ErrorCode, PartitionStateNow]] = []
+        self.again = False
+
+    def want(self, *members: int, epoch: int = 0) -> IsrProposal:
+        self.proposal = IsrProposal(0, epoch, tuple(Member(m, 100 + m) for m in members))
+        return self.proposal
+
+    def stands_by(self, proposal: IsrProposal, /) -> bool:
+        return self.proposal is proposal
+
+    def isr_answered(
+        self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
+    ) -> bool:
+        self.told.append((error, state))
+        return self.again
+
+
+def accepted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartitionResponse:
+    return AlterPartitionResponse(
+        topics=[
+            AlterPartitionResponse.TopicData(
+                topic_id=TOPIC,
+                partitions=[
+                    AlterPartitionResponse.PartitionData(
+                        partition_index=index, error_code=error, isr=[1, 2], partition_epoch=1
+                    )
+                    for index in indexes
+                ],
+            )
+        ]
+    )
+
+
+def test_one_request_is_in_flight_and_the_next_takes_all_that_came() -> None:
+    manager = AlterPartitionManager()
+    first, second, third = (Waiting(index) for index in range(3))
+    manager.propose(first, first.want(1, 2))
+    request = manager.next_request(1, 999, 0.0)
+    assert request is not None
+    sent = request.topics[0].partitions[0].new_isr_with_epochs
+    assert [(m.broker_id, m.broker_epoch) for m in sent] == [(1, 999), (2, 102)]
+    manager.propose(second, second.want(1))
+    manager.propose(third, third.want(1))
+    assert manager.due_ms() is None
+    assert manager.next_request(1, 999, 0.0) is None
+    manager.answered(accepted(0), 0.0)
+    assert [error for error, _ in first.told] == [ErrorCode.NONE]
+    following = manager.next_request(1, 999, 0.0)
+    assert following is not None
+    assert [p.partition_index for p in following.topics[0].partitions] == [1, 2]
+
+
+def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
+    manager = AlterPartitionManager()
+    kept, moved = Waiting(0), Waiting(1)
+    manager.propose(kept, kept.want(1, 2))
+    manager.propose(moved, moved.want(1, 2))
+    assert manager.next_request(1, 9, 0.0) is not None
+    moved.proposal = None
+    manager.failed(1000.0)
+    assert manager.due_ms() == 1010.0
+    again = manager.next_request(1, 9, 1010.0)
+    assert again is not None
+    assert [p.partition_index for p in again.topics[0].partitions] == [0]
+    manager.answered(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), 1010.0)
+    assert kept.told == []
+    kept.again = True
+    assert manager.next_request(1, 10, 1030.0) is not None
+    manager.answered(accepted(0, error=ErrorCode.NOT_CONTROLLER), 1030.0)
+    assert manager.next_request(1, 10, 1040.0) is not None
+
+
+def test_stats_never_block_or_delay_a_proposal() -> None:
+    manager = AlterPartitionManager()
+    partition = Waiting()
+    manager.report(partition, LocalLogStats(1, 2))
+    assert manager.next_request(1, 9, 0.0) is None
+    manager.report(partition, LocalLogStats(1, 3))
+    manager.propose(partition, partition.want(1))
+    manager.report(partition, LocalLogStats(1, 4))
+    request = manager.next_request(1, 9, 0.0)
+    assert request is not None
+    assert len(request.topics[0].partitions) == 1
+
+
+def test_stats_are_of_one_life_of_a_broker() -> None:
+    remote = RemoteReplica()
+    remote.fetched(0, 0, 7, 0, 0.0)
+    remote.stats = LocalLogStats(1, 2)
+    remote.fetched(0, 0, 7, 0, 1.0)
+    assert remote.stats is not None
+    remote.fetched(0, 0, 8, 0, 2.0)
+    assert remote.stats is None
