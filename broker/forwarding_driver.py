@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from broker.context import BrokerContext
 from broker.controller_channel_driver import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
 from broker.forwarding_errors import error_response
+from broker.throttle_time import read_encoded
 from protocol.api_keys import ApiKey
 from protocol.codec import encode
 from protocol.errors import ErrorCode, ProtocolError
@@ -98,7 +99,11 @@ class Forwarder:
                 )
             if answer.error_code or answer.response_data is None:
                 return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
-            return _unwrap(context, answer.response_data)
+            reply = _unwrap(context, answer.response_data)
+            # How long the client is to wait is the controller's word, the connection ours.
+            response = request.response_class()
+            context.connection.mute(read_encoded(response, context.api_version, reply.parts))
+            return reply
         return error_response(request, ErrorCode.REQUEST_TIMED_OUT, context.api_version)
 
 

@@ -1,14 +1,7 @@
 """How fast a client may go, and how long it must wait when it went faster (KIP-13, 55, 124, 546).
 
-A limit belongs to a user, a client id, a pair of both, or to the default of any of these. For one
-request the most specific one counts, in this order:
-
-    user and client id, user and default client id, user,
-    default user and client id, default user and default client id, default user,
-    client id, default client id
-
-Whoever shares a limit shares its rate: a limit of a user is spent by all of the user's clients, one
-of a client id by all users of it, but the limits of a pair, and defaults, are each pair's own.
+A limit belongs to a user, a client id, a pair of both, or to the default of any of these; which one
+counts, and who shares it, says `metalog.quota_limits`.
 
 Each kind of limit has its own measure: bytes of Produce requests, bytes of Fetch responses, or the
 share of one CPU that handling takes (in percent), all over the windows of `quota.window.*`. What
@@ -22,17 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from metalog.image.values import QuotaEntity
+from metalog.quota_limits import Bearer, Limit, QuotaLimits
 from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedRate
 
 RATES_MAX: Final = 10_000
 """Rates that are kept; beyond, those without a recent event are forgotten."""
-ANSWERS_MAX: Final = 10_000
-
-Bearer: TypeAlias = tuple[str | None, str | None]
-"""Who shares a rate: user and client id, None where it does not matter."""
 
 
 class QuotaKind(Enum):
@@ -43,82 +33,34 @@ class QuotaKind(Enum):
     REQUEST = "request_percentage"
 
 
-class Limit(NamedTuple):
-    """The limit of a request, and whose rate it is held against."""
-
-    per_second: float
-    bearer: Bearer
-
-
-class _Default(Enum):
-    """The default entity, which is not the entity of any name."""
-
-    DEFAULT = 0
-
-
-_DEFAULT: Final = _Default.DEFAULT
-_Part: TypeAlias = str | _Default | None
-_Levels: TypeAlias = dict[tuple[_Part, _Part], float]
-
-
 class ClientQuotas:
     """All limits of the cluster, and the rates of this broker's clients."""
 
     def __init__(self, *, window_count: int = WINDOW_COUNT, window_ms: float = WINDOW_MS) -> None:
         self._window_count = window_count
         self._window_ms = window_ms
-        self._levels: dict[QuotaKind, _Levels] = {kind: {} for kind in QuotaKind}
+        self._limits = {kind: QuotaLimits(kind.value) for kind in QuotaKind}
         self._ips: dict[str | None, float] = {}
-        self._answers: dict[tuple[QuotaKind, str, str], Limit | None] = {}
         self._rates: dict[tuple[QuotaKind, Bearer], WindowedRate] = {}
         self.active = False
         """Whether any request can have a limit."""
 
     def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """These are the limits now. Rates go on: a changed limit holds at once."""
-        for levels in self._levels.values():
-            levels.clear()
+        for limits in self._limits.values():
+            limits.replace(quotas)
         self._ips.clear()
-        self._answers.clear()
         for entity, values in quotas.items():
             parts = dict(entity)
-            if "ip" in parts:
-                if "connection_creation_rate" in values:
-                    self._ips[parts["ip"]] = values["connection_creation_rate"]
-                continue
-            place = (_part(parts, "user"), _part(parts, "client-id"))
-            for kind in QuotaKind:
-                if kind.value in values:
-                    self._levels[kind][place] = values[kind.value]
-        self.active = any(self._levels.values())
+            if "ip" in parts and "connection_creation_rate" in values:
+                self._ips[parts["ip"]] = values["connection_creation_rate"]
+        self.active = any(self._limits.values())
 
     # --- limits ---------------------------------------------------------------------------------
 
     def limit(self, kind: QuotaKind, user: str, client_id: str) -> Limit | None:
         """The limit of this user's client, None without one."""
-        key = (kind, user, client_id)
-        if key not in self._answers:
-            if len(self._answers) >= ANSWERS_MAX:
-                self._answers.clear()
-            self._answers[key] = self._find(self._levels[kind], user, client_id)
-        return self._answers[key]
-
-    @staticmethod
-    def _find(levels: _Levels, user: str, client_id: str) -> Limit | None:
-        for place, bearer in (
-            ((user, client_id), (user, client_id)),
-            ((user, _DEFAULT), (user, client_id)),
-            ((user, None), (user, None)),
-            ((_DEFAULT, client_id), (user, client_id)),
-            ((_DEFAULT, _DEFAULT), (user, client_id)),
-            ((_DEFAULT, None), (user, None)),
-            ((None, client_id), (None, client_id)),
-            ((None, _DEFAULT), (None, client_id)),
-        ):
-            per_second = levels.get(place)
-            if per_second is not None:
-                return Limit(per_second, bearer)
-        return None
+        return self._limits[kind].of(user, client_id)
 
     def most_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float | None:
         """What the windows of a rate can hold: one answer with more would be over the limit for
@@ -168,10 +110,3 @@ class ClientQuotas:
             rate = WindowedRate(self._window_count, self._window_ms)
             self._rates[(kind, bearer)] = rate
         return rate
-
-
-def _part(parts: Mapping[str, str | None], kind: str) -> _Part:
-    if kind not in parts:
-        return None
-    name = parts[kind]
-    return _DEFAULT if name is None else name

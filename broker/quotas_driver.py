@@ -11,16 +11,16 @@ know before it answers.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, cast
 
 from broker.quotas import ClientQuotas, QuotaKind
+from broker.throttle_time import THROTTLE, can_tell, raise_encoded
 from metalog.image.values import QuotaEntity
 from protocol.api_keys import ApiKey
 from protocol.messages.produce import ProduceRequest
-from protocol.schema import ApiMessage, parse_versions
+from protocol.schema import ApiMessage
 from protocol.transport.dispatch import (
     Body,
     EncodedReply,
@@ -31,9 +31,6 @@ from protocol.transport.dispatch import (
     RequestContext,
 )
 from runtime.clock import Clock
-
-_THROTTLE = "throttle_time_ms"
-_int32 = struct.Struct(">i")
 
 
 def quota_user(context: RequestContext) -> str:
@@ -125,27 +122,9 @@ async def _when_done(reply: Coroutine[Any, Any, Body], finish: partial[Body]) ->
 def _with_throttle(entry: Entry, api_version: int, body: Body, wait_ms: int) -> Body:
     """The response that tells the client to wait, where this version can."""
     if isinstance(body, ApiMessage):
-        if _can_tell(type(body), api_version):
-            setattr(body, _THROTTLE, max(wait_ms, getattr(body, _THROTTLE)))
+        if can_tell(type(body), api_version):
+            setattr(body, THROTTLE, max(wait_ms, getattr(body, THROTTLE)))
         return body
-    if isinstance(body, EncodedReply) and _is_first(entry.response, api_version):
-        first = bytearray(body.parts[0])
-        told_ms = _int32.unpack_from(first)[0]
-        _int32.pack_into(first, 0, max(wait_ms, told_ms))
-        return EncodedReply([first, *body.parts[1:]])
+    if isinstance(body, EncodedReply):
+        return EncodedReply(raise_encoded(entry.response, api_version, body.parts, wait_ms))
     return body
-
-
-def _can_tell(response: type[ApiMessage], api_version: int) -> bool:
-    return any(
-        field.name == _THROTTLE and api_version in parse_versions(field.versions)
-        for field in response.FIELDS
-    )
-
-
-def _is_first(response: type[ApiMessage], api_version: int) -> bool:
-    """Whether an encoded response begins with the time."""
-    for field in response.FIELDS:
-        if api_version in parse_versions(field.versions) and field.tag is None:
-            return field.name == _THROTTLE
-    return False

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from controller.cluster import decide_fence_expired
 from controller.decision import ControllerView, Decision
 from controller.heartbeats import Heartbeats
+from controller.mutation_quotas import MutationQuotas
 from controller.settings import ControllerSettings
 from controller.stats import ControllerStats
 from controller.topic_settings import UNCLEAN_ELECTION
@@ -164,7 +165,13 @@ class Controller:
             self._upkeep.append(_Upkeep(decide_rebalance, settings.rebalance_interval_ms))
         self._last_append_ms = 0.0
         self._stopped = False
-        self._image_listeners: list[Callable[[MetadataImage], None]] = []
+        self.mutation_quotas = MutationQuotas(
+            window_count=settings.config["controller.quota.window.num"],
+            window_ms=settings.config["controller.quota.window.size.seconds"] * 1000.0,
+        )
+        self._image_listeners: list[Callable[[MetadataImage], None]] = [
+            self.mutation_quotas.publish
+        ]
 
     # --- state ---
 

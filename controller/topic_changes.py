@@ -18,6 +18,7 @@ from controller.decision import (
     check_record_count,
 )
 from controller.elections.cause import Cause
+from controller.mutation_quotas import Spending
 from metalog.image.values import TopicImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import ZERO_UUID, uuid_to_text
@@ -56,9 +57,9 @@ class PartitionsOutcome(NamedTuple):
 
 
 def decide_delete_topics(
-    view: ControllerView, keys: Sequence[TopicKey]
+    view: ControllerView, keys: Sequence[TopicKey], spending: Spending | None = None
 ) -> Decision[tuple[DeleteOutcome, ...]]:
-    """Delete topics by name or by id; each stands or falls alone.
+    """Delete topics by name or by id; each stands or falls alone. Partitions are charged.
 
     Raises TOPIC_DELETION_DISABLED, POLICY_VIOLATION.
     """
@@ -74,6 +75,8 @@ def decide_delete_topics(
             continue
         try:
             topic = _find_doomed(view, key, counts[key], doomed)
+            if spending is not None:
+                spending.charge(len(topic.partitions))
         except ApiError as error:
             outcomes[key] = DeleteOutcome(key.name, key.topic_id, error)
             continue
@@ -112,9 +115,12 @@ def _find_doomed(
 
 
 def decide_create_partitions(
-    view: ControllerView, request: CreatePartitionsRequest
+    view: ControllerView, request: CreatePartitionsRequest, spending: Spending | None = None
 ) -> Decision[tuple[PartitionsOutcome, ...]]:
-    """Add partitions to topics; each topic stands or falls alone. Raises POLICY_VIOLATION."""
+    """Add partitions to topics; each topic stands or falls alone. Partitions are charged.
+
+    Raises POLICY_VIOLATION.
+    """
     counts = Counter(topic.name for topic in request.topics)
     rng = view.fresh_rng()
     records: list[MetadataRecord] = []
@@ -125,7 +131,10 @@ def decide_create_partitions(
         try:
             if counts[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
-            records += _add_partitions(view, topic, rng)
+            added = _add_partitions(view, topic, rng)
+            if spending is not None:
+                spending.charge(len(added))
+            records += added
         except ApiError as error:
             if error.code is ErrorCode.POLICY_VIOLATION:
                 raise

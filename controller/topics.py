@@ -25,6 +25,7 @@ from controller.decision import (
 )
 from controller.described_configs import effective_topic
 from controller.elections.cause import Cause
+from controller.mutation_quotas import Spending
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import random_uuid
@@ -61,9 +62,11 @@ class TopicOutcome(NamedTuple):
 
 
 def decide_create_topics(
-    view: ControllerView, request: CreateTopicsRequest
+    view: ControllerView, request: CreateTopicsRequest, spending: Spending | None = None
 ) -> Decision[tuple[TopicOutcome, ...]]:
     """Create topics. The reply has one outcome per name, in the order of the request.
+
+    `spending` is charged with every partition, also of what is only validated.
 
     Raises POLICY_VIOLATION when the request is too large for one operation.
     """
@@ -81,6 +84,8 @@ def decide_create_topics(
         try:
             _check_name(view, topic.name, names[topic.name], taken)
             created, topic_records = _create_topic(view, topic, topic_id, rng)
+            if spending is not None:
+                spending.charge(created.partition_count)
         except ApiError as error:
             outcomes[topic.name] = TopicOutcome(topic.name, error)
             continue

@@ -100,6 +100,15 @@ class TokenBucket:
         self._tokens = min(grown, self.rate * self._burst)
         self._last_ms = now_ms
 
+    def tokens(self, now_ms: float) -> float:
+        """What can be spent; below zero after too much was."""
+        self._fill(now_ms)
+        return self._tokens
+
+    def is_full(self, now_ms: float) -> bool:
+        """Whether it is as good as new."""
+        return self.tokens(now_ms) >= self.rate * self._burst
+
     def wait_ms(self, now_ms: float) -> float:
         """How long until the bucket is not below zero any more."""
         self._fill(now_ms)

@@ -4,13 +4,15 @@ Behaviour: brings topics to a higher number of partitions, placed like those of 
 the request assigns them; each topic succeeds or fails alone. With validate_only nothing is written.
 
 Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more than there are),
-INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_REQUEST (named twice). For all
-topics: POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_REQUEST (named twice),
+THROTTLING_QUOTA_EXCEEDED (from version 3 on, KIP-599). For all topics: POLICY_VIOLATION,
+REQUEST_TIMED_OUT, NOT_CONTROLLER.
 """
 
 from __future__ import annotations
 
 from controller.driver import Controller
+from controller.mutations_driver import submit_within_quota
 from controller.topic_changes import PartitionsOutcome, decide_create_partitions
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
@@ -19,15 +21,20 @@ from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 
 MIN_VERSION = 0
 MAX_VERSION = 3
+STRICT_VERSION = 3
+"""From which on a client over its quota is refused (KIP-599)."""
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
     """Serve the API from `table`."""
 
     def handle(context: RequestContext, request: CreatePartitionsRequest) -> Reply:
-        return controller.submit(
-            lambda view: decide_create_partitions(view, request),
+        return submit_within_quota(
+            controller,
+            context,
+            lambda view, spending: decide_create_partitions(view, request, spending),
             lambda outcomes: CreatePartitionsResponse(results=[_result(o) for o in outcomes]),
+            strict_from=STRICT_VERSION,
             fail=lambda error: _failed(request, error),
             timeout_ms=request.timeout_ms,
         )

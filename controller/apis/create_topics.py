@@ -9,13 +9,15 @@ Versions: 5 returns number of partitions, replication factor and configurations;
 Errors per topic: INVALID_TOPIC_EXCEPTION (name, or a name that differs only in `.` and `_`),
 TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR (too few brokers),
 INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (named twice, counts beside an
-assignment, or the metadata topic). For all topics: POLICY_VIOLATION (over 10,000 records),
+assignment, or the metadata topic), THROTTLING_QUOTA_EXCEEDED (from version 6 on, KIP-599). For all
+topics: POLICY_VIOLATION (over 10,000 records),
 REQUEST_TIMED_OUT (not committed in time; it may be later), NOT_CONTROLLER.
 """
 
 from __future__ import annotations
 
 from controller.driver import Controller
+from controller.mutations_driver import submit_within_quota
 from controller.topics import TopicOutcome, decide_create_topics
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
@@ -25,15 +27,20 @@ from runtime.config import ConfigValue
 
 MIN_VERSION = 2
 MAX_VERSION = 7
+STRICT_VERSION = 6
+"""From which on a client over its quota is refused (KIP-599)."""
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
     """Serve the API from `table`."""
 
     def handle(context: RequestContext, request: CreateTopicsRequest) -> Reply:
-        return controller.submit(
-            lambda view: decide_create_topics(view, request),
+        return submit_within_quota(
+            controller,
+            context,
+            lambda view, spending: decide_create_topics(view, request, spending),
             lambda outcomes: CreateTopicsResponse(topics=[_result(o) for o in outcomes]),
+            strict_from=STRICT_VERSION,
             fail=lambda error: _failed(request, error),
             timeout_ms=request.timeout_ms,
         )

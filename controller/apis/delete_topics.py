@@ -4,7 +4,8 @@ Behaviour: deletes by name or, from version 6 on, by id; each topic succeeds or 
 brokers remove the data when they see the deletion in the metadata log.
 
 Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (named twice, by
-both name and id, or by neither). The metadata topic is no topic here. For all topics:
+both name and id, or by neither), THROTTLING_QUOTA_EXCEEDED (from version 5 on, KIP-599). The
+metadata topic is no topic here. For all topics:
 TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3, which does not have it),
 POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 """
@@ -12,6 +13,7 @@ POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 from __future__ import annotations
 
 from controller.driver import Controller
+from controller.mutations_driver import submit_within_quota
 from controller.topic_changes import DeleteOutcome, TopicKey, decide_delete_topics
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
@@ -20,6 +22,8 @@ from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 
 MIN_VERSION = 1
 MAX_VERSION = 6
+STRICT_VERSION = 5
+"""From which on a client over its quota is refused (KIP-599)."""
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
@@ -31,9 +35,12 @@ def register(table: HandlerTable, controller: Controller) -> None:
             keys = [TopicKey(topic.name, topic.topic_id) for topic in request.topics]
         else:
             keys = [TopicKey(name) for name in request.topic_names]
-        return controller.submit(
-            lambda view: decide_delete_topics(view, keys),
+        return submit_within_quota(
+            controller,
+            context,
+            lambda view, spending: decide_delete_topics(view, keys, spending),
             lambda outcomes: DeleteTopicsResponse(responses=[_result(o) for o in outcomes]),
+            strict_from=STRICT_VERSION,
             fail=lambda error: _failed(keys, _as_of(version, error)),
             timeout_ms=request.timeout_ms,
         )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.quotas import ANSWERS_MAX, RATES_MAX, ClientQuotas, QuotaKind
+from broker.quotas import RATES_MAX, ClientQuotas, QuotaKind
+from metalog.quota_limits import ANSWERS_MAX
 
 KIND = QuotaKind.PRODUCE
 KEY = KIND.value
@@ -116,4 +117,4 @@ def test_memory_does_not_grow_with_names() -> None:
     for n in range(RATES_MAX + ANSWERS_MAX):
         made.record(KIND, "u", f"client-{n}", 1.0, float(n * 10))
     assert len(made._rates) <= RATES_MAX
-    assert len(made._answers) <= ANSWERS_MAX
+    assert len(made._limits[KIND]._answers) <= ANSWERS_MAX
