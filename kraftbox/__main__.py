@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NODE_COMMANDS = ("up", "server")
-OWN_PROCESSES = ("_fork-server", "_node", "_testing")
+OWN_PROCESSES = ("_fork-server", "_node", "_router", "_testing")
 """Started by other processes of ours, not by people."""
 KAFKA_TOOL_PREFIX = "kafka-"
 
@@ -39,6 +39,10 @@ def own_process(name: str, arguments: Sequence[str]) -> int:
         from kraftbox.testing.helper import main as helper
 
         return helper()
+    if name == "_router":
+        from kraftbox.cluster.router import main as router
+
+        return router(arguments)
     from kraftbox.cluster.fork_server import main as fork_server
 
     return fork_server(list(arguments))

@@ -65,6 +65,11 @@ def _add_up(commands: Commands) -> None:
         help="racks that the brokers are in, in turn",
     )
     up.add_argument(
+        "--isolate",
+        action="store_true",
+        help="a new cluster gets a network of its own, whose links chaos can cut (Linux, root)",
+    )
+    up.add_argument(
         "--detach", action="store_true", help="return when it is ready, and let it run on"
     )
     up.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
@@ -161,6 +166,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     counts = (options.controllers, options.brokers)
     several = counts != (None, None) or options.combined or bool(options.racks)
+    several = several or options.isolate
     is_cluster = os.path.exists(os.path.join(options.dir, "cluster.properties"))
     if options.detach:
         from kraftbox.cluster.detach import detach
@@ -191,6 +197,6 @@ def _supervise(options: argparse.Namespace, several: bool) -> int:
         brokers = 1 if options.brokers is None else options.brokers
         controllers = 1 if options.controllers is None else options.controllers
         shape = Shape(controllers, brokers, options.combined, options.racks)
-    asked = start.Options(options.port, dict(options.settings), shape)
+    asked = start.Options(options.port, dict(options.settings), shape, options.isolate)
     lifeline = 0 if options.lifeline else None
     return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)

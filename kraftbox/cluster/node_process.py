@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 from kraftbox import server, up
-from kraftbox.cluster import frames, network
+from kraftbox.cluster import addresses, frames, network
 from kraftbox.node import Node
 from runtime import log
 from runtime.config import ConfigError, NodeConfig
@@ -25,10 +25,12 @@ def run(command: dict[str, Any], report: socket.socket) -> int:
     name_process(command["id"])
 
     def ready(node: Node) -> None:
-        addresses = node.client_addresses() if node.config.is_broker else []
-        tell(report, {"event": "ready", "addresses": addresses, "http": node.http_address})
+        found = node.client_addresses() if node.config.is_broker else []
+        tell(report, {"event": "ready", "addresses": found, "http": node.http_address})
 
     try:
+        if command.get("namespace") is not None:
+            addresses.enter(command["namespace"])
         config = NodeConfig.parse(command["properties"])
         server.configure_log(config, log.sink_for(1))
         up.format_if_new(config, command["cluster_id"])

@@ -2,6 +2,7 @@
 
     cluster.properties   shape, addresses and settings, from the first start on
     node-ID/             server.properties (written for the reader at each start), data/, node.log
+    network              with --isolate: the socket of the process that carries the packets
     supervisor.log       what a detached supervisor and the fork server have to say
     .running             locked as long as the supervisor or the fork server lives
     control              the supervisor's socket
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kraftbox.cluster import early
+from kraftbox.cluster.addresses import Network, choose_network
 from kraftbox.cluster.plan import (
     HOST,
     Member,
@@ -196,10 +198,13 @@ def plan_cluster(
     port: int | None,
     settings: Mapping[str, str],
     cluster_id: str,
+    *,
+    isolate: bool = False,
 ) -> tuple[Remembered, list[NodePlan]]:
     """What to start: the options of this start over what the directory remembers.
 
-    `shape` None resumes. `cluster_id` is for a new one. Raises StartupRefused.
+    `shape` None resumes. `cluster_id` is for a new one; so is `isolate`, which gives it a network
+    of its own. Raises StartupRefused.
     """
     known = place.remembered()
     try:
@@ -217,7 +222,28 @@ def plan_cluster(
             random.SystemRandom().getrandbits(64),
         )
         merged = {**(known.settings if known else {}), **settings}
-        plans = node_plans(nodes, str(place.root), ports, merged)
+        network = _network(known, isolate)
+        plans = node_plans(nodes, str(place.root), ports, merged, _hosts(nodes, network))
     except PlanRefused as error:
         raise StartupRefused(str(error)) from None
-    return Remembered(known.cluster_id if known else cluster_id, wanted, ports, merged), plans
+    number = 0
+    if network is not None:
+        number = network.number
+        plans = [plan._replace(namespace=network.namespace(plan.member.node_id)) for plan in plans]
+    found = Remembered(known.cluster_id if known else cluster_id, wanted, ports, merged, number)
+    return found, plans
+
+
+def _network(known: Remembered | None, isolate: bool) -> Network | None:
+    """The network of the cluster, None for the host's. Raises PlanRefused, StartupRefused."""
+    if known is None:
+        return choose_network(random.SystemRandom()) if isolate else None
+    if isolate and not known.network:
+        raise PlanRefused("--isolate is for a new cluster: this one's nodes have their addresses")
+    return Network(known.network) if known.network else None
+
+
+def _hosts(nodes: Sequence[Member], network: Network | None) -> dict[int, str] | None:
+    if network is None:
+        return None
+    return {member.node_id: network.address(member.node_id) for member in nodes}

@@ -102,11 +102,13 @@ class Ports(NamedTuple):
 
 
 class NodePlan(NamedTuple):
-    """What a node is started with. `properties` are those of its server.properties."""
+    """What a node is started with. `properties` are those of its server.properties; `namespace` is
+    the network namespace it lives in, None for the host's."""
 
     member: Member
     directory: str
     properties: Mapping[str, str]
+    namespace: str | None = None
 
 
 def _count(number: int, what: str) -> str:
@@ -189,11 +191,17 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def node_plans(
-    nodes: Sequence[Member], root: str, ports: Mapping[int, Ports], settings: Mapping[str, str]
+    nodes: Sequence[Member],
+    root: str,
+    ports: Mapping[int, Ports],
+    settings: Mapping[str, str],
+    hosts: Mapping[int, str] | None = None,
 ) -> list[NodePlan]:
-    """Properties of every node. `ports` are complete; `settings` win over those of `up`."""
+    """Properties of every node. `ports` are complete; `settings` win over those of `up`; `hosts`
+    are the nodes' addresses where they are not all HOST."""
+    at = {member.node_id: (hosts or {}).get(member.node_id, HOST) for member in nodes}
     voters = ",".join(
-        f"{member.node_id}@{HOST}:{ports[member.node_id].controller}"
+        f"{member.node_id}@{at[member.node_id]}:{ports[member.node_id].controller}"
         for member in nodes
         if member.is_controller
     )
@@ -212,9 +220,9 @@ def node_plans(
         properties = {
             "process.roles": member.roles,
             "node.id": str(member.node_id),
-            "listeners": _listeners(member, own),
+            "listeners": _listeners(member, at[member.node_id], own),
             "log.dirs": f"{directory}/data",
-            "kraftbox.http.listener": f"{HOST}:{own.http}",
+            "kraftbox.http.listener": f"{at[member.node_id]}:{own.http}",
             **common,
         }
         if member.rack is not None:
@@ -223,22 +231,24 @@ def node_plans(
     return plans
 
 
-def _listeners(member: Member, ports: Ports) -> str:
+def _listeners(member: Member, host: str, ports: Ports) -> str:
     entries = []
     if member.is_broker:
-        entries.append(f"PLAINTEXT://{HOST}:{ports.client}")
+        entries.append(f"PLAINTEXT://{host}:{ports.client}")
     if member.is_controller:
-        entries.append(f"CONTROLLER://{HOST}:{ports.controller}")
+        entries.append(f"CONTROLLER://{host}:{ports.controller}")
     return ",".join(entries)
 
 
 class Remembered(NamedTuple):
-    """What the directory of a cluster knows of it."""
+    """What the directory of a cluster knows of it. `network` is the number of a network of its own,
+    0 without one."""
 
     cluster_id: str
     shape: Shape
     ports: Mapping[int, Ports]
     settings: Mapping[str, str]
+    network: int = 0
 
 
 def remembered_to_properties(known: Remembered) -> dict[str, str]:
@@ -250,6 +260,8 @@ def remembered_to_properties(known: Remembered) -> dict[str, str]:
         "combined": str(known.shape.combined).lower(),
         "racks": ",".join(known.shape.racks),
     }
+    if known.network:
+        lines["network"] = str(known.network)
     for node_id, ports in sorted(known.ports.items()):
         lines[f"node.{node_id}.ports"] = ",".join(map(str, ports))
     for key, value in known.settings.items():
@@ -274,7 +286,8 @@ def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
         if {member.node_id for member in members(shape)} - ports.keys():
             raise ValueError("ports of a node are missing")
         cluster_id = lines["cluster.id"]
+        network = int(lines.get("network", "0"))
     except (KeyError, TypeError, ValueError) as error:
         raise PlanRefused(f"cluster.properties is damaged: {error!r}") from None
     settings = {k.removeprefix("set."): v for k, v in lines.items() if k.startswith("set.")}
-    return Remembered(cluster_id, shape, ports, settings)
+    return Remembered(cluster_id, shape, ports, settings, network)

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kraftbox.cluster import control
+from kraftbox.cluster.addresses import Network
 from kraftbox.cluster.early import Early, start_fork_server, take
 from kraftbox.cluster.place import ClusterPlace, plan_cluster, port_is_free
 from kraftbox.cluster.plan import Member, NodePlan, Shape
+from kraftbox.cluster.router import Router
 from kraftbox.cluster.states import Cluster
 from kraftbox.cluster.supervisor import ForkServerProcess, Supervisor
 from kraftbox.differences import differences
@@ -32,12 +34,14 @@ class Options(NamedTuple):
     port: int | None
     settings: Mapping[str, str]
     shape: Shape | None = None
+    isolate: bool = False
 
 
 class Prepared(NamedTuple):
     cluster_id: str
     plans: Sequence[NodePlan]
     text: str
+    network: int = 0
 
 
 def run(
@@ -55,8 +59,12 @@ def run(
     """
     place = ClusterPlace(early.root)
     fork_server = ForkServerProcess(early.fork_server or _start_late(early, place))
+    router = None
     try:
         prepared = _prepare(place, options)
+        if prepared.network:
+            ids = [plan.member.node_id for plan in prepared.plans]
+            router = Router(place, Network(prepared.network), ids, early.log_fd)
     except BaseException:
         fork_server.end()
         raise
@@ -78,7 +86,11 @@ def run(
         say=_say,
         lifeline=lifeline,
     )
-    return supervisor.run()
+    try:
+        return supervisor.run()
+    finally:
+        if router is not None:
+            router.end()
 
 
 def _say(text: str) -> None:
@@ -106,7 +118,9 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
         return _prepare_single(place, options, cluster_id)
     if place.is_single:
         raise StartupRefused(f"{place.root} holds a single node: give another --dir for a cluster")
-    known, plans = plan_cluster(place, options.shape, options.port, options.settings, cluster_id)
+    known, plans = plan_cluster(
+        place, options.shape, options.port, options.settings, cluster_id, isolate=options.isolate
+    )
     configs = [NodeConfig.parse(plan.properties) for plan in plans]
     for plan in plans:
         port = known.ports[plan.member.node_id].client
@@ -116,7 +130,8 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
             )
     place.prepare_nodes(plans)
     place.keep(known)
-    return Prepared(known.cluster_id, plans, _text(f"Cluster of {known.shape.text()}", configs))
+    text = _text(f"Cluster of {known.shape.text()}", configs)
+    return Prepared(known.cluster_id, plans, text, known.network)
 
 
 def _is_single(place: ClusterPlace, options: Options) -> bool:

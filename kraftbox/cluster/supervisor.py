@@ -69,6 +69,7 @@ class ForkServerProcess:
                 "cluster_id": cluster_id,
                 "properties": dict(plan.properties),
                 "log": log,
+                "namespace": plan.namespace,
                 # Brokers take their leave of a controller.
                 "last": not plan.member.is_broker,
             }
