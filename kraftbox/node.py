@@ -61,6 +61,7 @@ def build_node(config: NodeConfig, *, clock: Clock, rng: random.Random, files: F
             flush_ms=config["kraftbox.fault.files.flush.ms"],
             read_ms=config["kraftbox.fault.files.read.ms"],
         )
+        files.slow = not config["kraftbox.fault.files.on.signal"]
     return Node(config, clock=clock, rng=rng, files=files)
 
 

@@ -14,6 +14,7 @@ import random
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from runtime import descriptors, log
 from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.config.env import merge
-from storage.files import Files, RealFiles
+from storage.files import Files, RealFiles, SlowFiles
 
 _log = log.get_logger("kraftbox.server")
 
@@ -104,6 +105,7 @@ async def _serve(
     for warning in config.warnings:
         _log.warning(warning)
     node = build_node(config, clock=SystemClock(), rng=rng, files=files)
+    plant_faults(loop, config, node.files)
     starting = asyncio.ensure_future(_start(node, on_ready))
     ending = asyncio.ensure_future(_wait(stop))
     node.failed.add_done_callback(lambda _failed: stop.set())
@@ -138,6 +140,20 @@ def _read_lifeline(
         return
     loop.remove_reader(lifeline.fd)
     loop.call_later(wait_ms / 1000, stop.set)
+
+
+def plant_faults(loop: asyncio.AbstractEventLoop, config: NodeConfig, files: Files) -> None:
+    """Let signals cause the faults that the configuration prepares."""
+    stall_ms: int = config["kraftbox.fault.stall.ms"]
+    if stall_ms:
+        loop.add_signal_handler(signal.SIGUSR1, time.sleep, stall_ms / 1000)
+    if isinstance(files, SlowFiles) and config["kraftbox.fault.files.on.signal"]:
+        disk = files
+
+        def toggle() -> None:
+            disk.slow = not disk.slow
+
+        loop.add_signal_handler(signal.SIGUSR2, toggle)
 
 
 async def _wait(event: asyncio.Event) -> None:

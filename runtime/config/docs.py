@@ -56,10 +56,16 @@ DOCS: dict[str, str] = {
     "before; 0 leaves it to broker.session.timeout.ms.",
     "kraftbox.connection.max.inflight": "Requests of one connection that may wait for their reply "
     "before the socket is no longer read.",
+    "kraftbox.fault.acks": "`leader` plants a bug: acks=all is answered as soon as the leader has "
+    "the records. What a test of a cluster must find.",
     "kraftbox.fault.files": "`lossy` drops everything that was not flushed when the process dies, "
     "as a power cut would; `slow` makes flushes and cold reads take their time.",
     "kraftbox.fault.files.flush.ms": "How long a flush takes with kraftbox.fault.files=slow.",
+    "kraftbox.fault.files.on.signal": "With kraftbox.fault.files=slow the disk is fast at first, "
+    "and SIGUSR2 makes it slow, or fast again.",
     "kraftbox.fault.files.read.ms": "How long a cold read takes with kraftbox.fault.files=slow.",
+    "kraftbox.fault.stall.ms": "SIGUSR1 blocks the node's event loop for so long; 0 leaves the "
+    "signal alone.",
     "kraftbox.files.open.max": "Files kept open at once; 0 takes a share of the process's limit.",
     "kraftbox.http.listener": "Where /healthz, /readyz and /metrics are served; empty for "
     "nowhere. When the default port is taken, the kernel chooses another.",

@@ -9,6 +9,13 @@ KEYS: tuple[Key, ...] = (
     Key("kraftbox.broker.connection.loss.fence.ms", Type.INT, 0, at_least(0)),
     Key("kraftbox.connection.max.inflight", Type.INT, 5, at_least(1)),
     Key(
+        "kraftbox.fault.acks",
+        Type.STRING,
+        "none",
+        one_of("none", "leader"),
+        Importance.LOW,
+    ),
+    Key(
         "kraftbox.fault.files",
         Type.STRING,
         "none",
@@ -16,7 +23,9 @@ KEYS: tuple[Key, ...] = (
         Importance.LOW,
     ),
     Key("kraftbox.fault.files.flush.ms", Type.INT, 1000, at_least(0), Importance.LOW),
+    Key("kraftbox.fault.files.on.signal", Type.BOOLEAN, False, importance=Importance.LOW),
     Key("kraftbox.fault.files.read.ms", Type.INT, 100, at_least(0), Importance.LOW),
+    Key("kraftbox.fault.stall.ms", Type.INT, 0, at_least(0), Importance.LOW),
     Key("kraftbox.files.open.max", Type.INT, 0, at_least(0)),
     Key("kraftbox.http.listener", Type.STRING, "localhost:9404"),
     Key("kraftbox.leader.discovery.enable", Type.BOOLEAN, True),

@@ -48,11 +48,20 @@ class SlowFiles:
         block: Callable[[float], None] = time.sleep,
     ) -> None:
         self.backing = backing
-        self._flush_s = flush_ms / 1000.0
-        self._read_s = read_ms / 1000.0
+        self._times_s = (flush_ms / 1000.0, read_ms / 1000.0)
+        self._flush_s, self._read_s = self._times_s
         self._block = block
         self._disk = asyncio.Lock()
         self._next: _Batch | None = None
+
+    @property
+    def slow(self) -> bool:
+        """Whether the disk takes its time now."""
+        return (self._flush_s, self._read_s) == self._times_s
+
+    @slow.setter
+    def slow(self, slow: bool) -> None:
+        self._flush_s, self._read_s = self._times_s if slow else (0.0, 0.0)
 
     # What waits for the disk -----------------------------------------------------------------
 
