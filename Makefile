@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench soak venv format clean
+.PHONY: demo test check bench soak chaos venv format clean
 
 venv: $(STAMP)
 
@@ -32,6 +32,12 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench.single_node
+
+# A seed repeats a schedule: make chaos SEED=7 MINUTES=30
+SEED ?= 1
+MINUTES ?= 5
+chaos: $(STAMP)
+	$(BIN)/kraftbox chaos --seed $(SEED) --minutes $(MINUTES) --history chaos.kbxh
 
 soak: $(STAMP)
 	$(BIN)/python scripts/run_tests.py --soak

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from kraftbox.cli import cluster, configs, dump_log, groups, records, status, storage, topics
+from kraftbox.cli import chaos, cluster, configs, dump_log, groups, records, status, storage, topics
 from kraftbox.cli.output import DONE, FAILED, CommandFailed, say_error
 
 app = typer.Typer(
@@ -38,6 +38,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.command("produce")(records.produce)
 app.command("consume")(records.consume)
+app.command("chaos")(chaos.chaos)
 app.command("dump-log")(dump_log.dump_log)
 
 

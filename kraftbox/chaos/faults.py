@@ -1,0 +1,314 @@
+"""The kinds of faults: what is done to whom, and how it is undone.
+
+A fault is an async context manager: on the way in it chooses its victims and does its deed, on the
+way out, however it comes to that, it undoes it. What it yields says whom it hit and why them. The
+numbers are those of the fault matrix that the tests go through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import NamedTuple
+
+from kraftbox.chaos.scene import Scene
+from kraftbox.chaos.target import CUT, HOST, Ability
+from kraftbox.cluster.links import Link, LinkRule
+
+SLOW = Link(delay_ms=50.0, jitter_ms=20.0, rate_bytes_per_s=375_000)
+"""A round trip of 100 ms, 3 Mbit/s."""
+LOSSY = Link(loss=0.1, delay_ms=1.0, duplicate=0.02, reorder=0.1)
+BREATH_S = 0.5
+LONE_S = 1.0
+REASSIGN_MS_MAX = 10_000.0
+
+
+class Hit(NamedTuple):
+    """Whom a fault hit, and why them."""
+
+    nodes: list[int]
+    detail: str
+
+
+Deed = Callable[[Scene, random.Random], AbstractAsyncContextManager[Hit]]
+
+
+class Kind(NamedTuple):
+    """A kind of fault. `number` is its place in the fault matrix."""
+
+    number: str
+    text: str
+    needs: frozenset[Ability]
+    deed: Deed
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def _kind(
+    name: str, number: str, text: str, *needs: Ability
+) -> Callable[[Callable[[Scene, random.Random], AsyncIterator[Hit]]], Deed]:
+    def register(function: Callable[[Scene, random.Random], AsyncIterator[Hit]]) -> Deed:
+        deed: Deed = asynccontextmanager(function)
+        KINDS[name] = Kind(number, text, frozenset(needs), deed)
+        return deed
+
+    return register
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+@_kind("kill-leader", "F1", "kill -9 a partition's leader", Ability.PROCESSES)
+async def kill_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    async with _down(scene, "kill", led.leader):
+        yield Hit([led.leader], f"leader of partition {led.number}")
+
+
+@_kind("kill-follower", "F2", "kill -9 a partition's follower", Ability.PROCESSES)
+async def kill_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    victim = rng.choice([one for one in led.replicas if one != led.leader] or [led.leader])
+    async with _down(scene, "kill", victim):
+        yield Hit([victim], f"follower of partition {led.number}")
+
+
+@_kind("restart", "F3", "restart all nodes in turn, cleanly", Ability.PROCESSES)
+async def restart(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    nodes = [one.node_id for one in await scene.members()]
+    rng.shuffle(nodes)
+    for node_id in nodes:
+        await scene.target.act("stop", node_id)
+        await scene.target.act("start", node_id)
+        await scene.wait_until_whole(30.0)
+    yield Hit(nodes, "one after the other")
+
+
+@_kind("kill-all", "F4", "kill -9 all nodes at once", Ability.PROCESSES)
+async def kill_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    nodes = [one.node_id for one in await scene.members() if one.is_running]
+    await asyncio.gather(*(scene.target.act("kill", node_id) for node_id in nodes))
+    try:
+        yield Hit(nodes, "")
+    finally:
+        # None of them is ready before enough others are there.
+        await asyncio.gather(*(scene.target.act("start", node_id) for node_id in nodes))
+
+
+@_kind("pause-leader", "F5", "SIGSTOP a partition's leader", Ability.PROCESSES)
+async def pause_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    async with _paused(scene, led.leader):
+        yield Hit([led.leader], f"leader of partition {led.number}")
+
+
+@_kind("pause-controller", "F6", "SIGSTOP the active controller", Ability.PROCESSES)
+async def pause_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    controller = await scene.controller()
+    async with _paused(scene, controller):
+        yield Hit([controller], "active controller")
+
+
+@_kind("kill-controller", "F7", "kill -9 the controller, and a leader", Ability.PROCESSES)
+async def kill_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    controller = await scene.controller()
+    led = await scene.a_leader(rng)
+    victims = list(dict.fromkeys([led.leader, controller]))
+    async with _down(scene, "kill", *victims):
+        yield Hit(victims, f"leader of partition {led.number}, then the active controller")
+
+
+@_kind("lone-leader", "F24", "pause a leader's followers, then kill the leader", Ability.PROCESSES)
+async def lone_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    followers = [one for one in led.replicas if one != led.leader]
+    async with _paused(scene, *followers):
+        await asyncio.sleep(LONE_S)
+        await scene.target.act("kill", led.leader)
+    try:
+        yield Hit([led.leader, *followers], f"replicas of partition {led.number}")
+    finally:
+        await scene.target.act("start", led.leader)
+
+
+# --- the network --------------------------------------------------------------------------------
+
+
+@_kind("cut-leader", "F8", "cut a leader off from everybody", Ability.NETWORK)
+async def cut_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    async with _cut_off(scene, led.leader):
+        yield Hit([led.leader], f"leader of partition {led.number}")
+
+
+@_kind("cut-controller", "F8", "cut the active controller off", Ability.NETWORK)
+async def cut_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    controller = await scene.controller()
+    async with _cut_off(scene, controller):
+        yield Hit([controller], "active controller")
+
+
+@_kind("cut-leader-from-nodes", "F8", "cut a leader off from nodes, not clients", Ability.LINKS)
+async def cut_leader_from_nodes(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
+    async with _links(scene, [*_both(led.leader, others, CUT)]):
+        yield Hit([led.leader], f"leader of partition {led.number}; clients reach it")
+
+
+@_kind("deaf-leader", "F9", "a leader sends and does not receive", Ability.LINKS)
+async def deaf_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
+    async with _links(scene, [LinkRule(other, led.leader, CUT) for other in others]):
+        yield Hit([led.leader], f"leader of partition {led.number} hears no node")
+
+
+@_kind("mute-leader", "F9", "a leader receives and does not send", Ability.LINKS)
+async def mute_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
+    async with _links(scene, [LinkRule(led.leader, other, CUT) for other in others]):
+        yield Hit([led.leader], f"no node hears the leader of partition {led.number}")
+
+
+@_kind("cut-from-controllers", "F9", "cut a leader off from the controllers", Ability.LINKS)
+async def cut_from_controllers(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    controllers = [one.node_id for one in await scene.members() if one.is_controller]
+    others = [one for one in controllers if one != led.leader]
+    async with _links(scene, [*_both(led.leader, others, CUT)]):
+        yield Hit([led.leader], f"leader of partition {led.number} and the controllers")
+
+
+@_kind("cut-follower", "F10", "cut a follower off from its leader alone", Ability.LINKS)
+async def cut_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    followers = [one for one in led.replicas if one != led.leader] or [led.leader]
+    victim = rng.choice(followers)
+    async with _links(scene, [*_both(victim, [led.leader], CUT)]):
+        yield Hit([victim, led.leader], f"follower and leader of partition {led.number}")
+
+
+@_kind("cut-clients", "F11", "cut the clients off from all nodes", Ability.LINKS)
+async def cut_clients(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    nodes = [one.node_id for one in await scene.members()]
+    async with _links(scene, [*_both(HOST, nodes, CUT)]):
+        yield Hit([], "all clients")
+
+
+@_kind("slow-network", "F12", "100 ms round trip, jitter, 3 Mbit/s everywhere", Ability.LINKS)
+async def slow_network(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    async with _everywhere(scene, SLOW) as hit:
+        yield hit
+
+
+@_kind("lossy-network", "F13", "loss of 10 %, copies, another order everywhere", Ability.LINKS)
+async def lossy_network(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    async with _everywhere(scene, LOSSY) as hit:
+        yield hit
+
+
+# --- one process from inside ------------------------------------------------------------------
+
+
+@_kind("slow-follower", "F15", "a follower's disk is slow", Ability.SLOW_DISK)
+async def slow_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    victim = rng.choice([one for one in led.replicas if one != led.leader] or [led.leader])
+    async with _slow_disk(scene, victim):
+        yield Hit([victim], f"follower of partition {led.number}")
+
+
+@_kind("slow-leader", "F16", "a leader's disk is slow", Ability.SLOW_DISK)
+async def slow_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    async with _slow_disk(scene, led.leader):
+        yield Hit([led.leader], f"leader of partition {led.number}")
+
+
+@_kind("stall-leader", "F35", "a leader's event loop stands still", Ability.STALL)
+async def stall_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    await scene.target.stall(led.leader)
+    yield Hit([led.leader], f"leader of partition {led.number}")
+
+
+@_kind("no-descriptors", "F36", "a leader can open no more files", Ability.DESCRIPTORS)
+async def no_descriptors(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    await scene.target.exhaust_descriptors(led.leader)
+    try:
+        yield Hit([led.leader], f"leader of partition {led.number}")
+    finally:
+        await scene.target.restore_descriptors(led.leader)
+
+
+# --- how things are undone --------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _down(scene: Scene, action: str, *nodes: int) -> AsyncIterator[None]:
+    try:
+        for node_id in nodes:
+            await scene.target.act(action, node_id)
+        yield
+    finally:
+        await asyncio.gather(*(scene.target.act("start", node_id) for node_id in nodes))
+
+
+@asynccontextmanager
+async def _paused(scene: Scene, *nodes: int) -> AsyncIterator[None]:
+    try:
+        for node_id in nodes:
+            await scene.target.act("pause", node_id)
+        yield
+    finally:
+        for node_id in nodes:
+            await scene.target.act("resume", node_id)
+
+
+@asynccontextmanager
+async def _cut_off(scene: Scene, node_id: int) -> AsyncIterator[None]:
+    try:
+        await scene.target.cut_off(node_id)
+        yield
+    finally:
+        await scene.target.heal()
+
+
+@asynccontextmanager
+async def _links(scene: Scene, rules: list[LinkRule]) -> AsyncIterator[None]:
+    try:
+        await scene.target.set_links(rules)
+        yield
+    finally:
+        await scene.target.heal()
+
+
+@asynccontextmanager
+async def _everywhere(scene: Scene, link: Link) -> AsyncIterator[Hit]:
+    ends = [HOST, *(one.node_id for one in await scene.members())]
+    rules = [LinkRule(a, b, link) for a in ends for b in ends if a != b]
+    async with _links(scene, rules):
+        yield Hit(ends[1:], "every link")
+
+
+@asynccontextmanager
+async def _slow_disk(scene: Scene, node_id: int) -> AsyncIterator[None]:
+    await scene.target.toggle_slow_disk(node_id)
+    try:
+        yield
+    finally:
+        await scene.target.toggle_slow_disk(node_id)
+
+
+def _both(one: int, others: list[int], link: Link) -> list[LinkRule]:
+    return [
+        rule
+        for other in others
+        for rule in (LinkRule(one, other, link), LinkRule(other, one, link))
+    ]

@@ -1,0 +1,125 @@
+"""The ledger: what every client did and was told, on one clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from protocol.transport.producer import NotProduced
+from runtime.history import (
+    NO_OFFSET,
+    Assign,
+    End,
+    Fault,
+    History,
+    Outcome,
+    Poll,
+    Process,
+    Send,
+    Topic,
+)
+
+
+@dataclass
+class Counts:
+    """What the ledger holds so far, for those who watch. `gap_us` is the longest time between two
+    acknowledgements since it was last set to 0."""
+
+    ok: int = 0
+    failed: int = 0
+    unknown: int = 0
+    read: int = 0
+    last_ok_us: int = 0
+    gap_us: int = 0
+
+
+@dataclass
+class Ledger:
+    """A history that grows. Its clock is the wall clock at its start, and monotonic from then."""
+
+    history: History = field(default_factory=History)
+    counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        self._start_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._processes = 0
+
+    def now_us(self) -> int:
+        return self._start_us + time.monotonic_ns() // 1000
+
+    def process(self, role: str, client: str) -> int:
+        """The number of a new client, from 1."""
+        self._processes += 1
+        self.history.processes.append(Process(self._processes, role, client))
+        return self._processes
+
+    def topic(self, topic: Topic) -> int:
+        """The index of a topic under test."""
+        self.history.topics.append(topic)
+        return len(self.history.topics) - 1
+
+    def sent(
+        self,
+        values: Sequence[int],
+        place: tuple[int, int, int],
+        order: int,
+        begin_us: int,
+        result: int | BaseException,
+        producer_id: int,
+    ) -> None:
+        """A batch has an outcome: its first offset, or why it has none.
+
+        `place` is process, topic and partition; `order` counts that process's sends there.
+        """
+        end_us = self.now_us()
+        if isinstance(result, int):
+            outcome, error = Outcome.OK, ""
+            self.counts.ok += len(values)
+            if self.counts.last_ok_us:
+                self.counts.gap_us = max(self.counts.gap_us, end_us - self.counts.last_ok_us)
+            self.counts.last_ok_us = end_us
+        elif isinstance(result, NotProduced) and result.certain:
+            outcome, error = Outcome.FAILED, result.name
+            self.counts.failed += len(values)
+        else:
+            outcome = Outcome.UNKNOWN
+            error = result.name if isinstance(result, NotProduced) else type(result).__name__
+            self.counts.unknown += len(values)
+        for index, value in enumerate(values):
+            known = isinstance(result, int) and result != NO_OFFSET
+            offset = result + index if isinstance(result, int) and known else NO_OFFSET
+            self.history.sends.append(
+                Send(
+                    *(place[0], place[1], place[2], value, begin_us, end_us, outcome, offset),
+                    order=order + index,
+                    error=error,
+                    producer_id=producer_id,
+                )
+            )
+
+    def polled(
+        self,
+        place: tuple[int, int, int],
+        begin_us: int,
+        offsets: list[int],
+        values: list[int],
+        *,
+        final: bool = False,
+    ) -> None:
+        self.counts.read += len(offsets)
+        self.history.polls.append(Poll(*place, begin_us, self.now_us(), offsets, values, final))
+
+    def assigned(self, place: tuple[int, int, int], offset: int) -> None:
+        self.history.assigns.append(Assign(*place, self.now_us(), offset))
+
+    def ended(
+        self, place: tuple[int, int, int], begin_us: int, offset: int, *, final: bool = False
+    ) -> None:
+        self.history.ends.append(End(*place, begin_us, self.now_us(), offset, final))
+
+    def fault(self, kind: str, nodes: Sequence[int], begin_us: int, detail: str) -> Fault:
+        """A fault that is over now."""
+        made = Fault(kind, list(nodes), begin_us, self.now_us(), detail)
+        self.history.faults.append(made)
+        return made

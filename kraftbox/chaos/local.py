@@ -1,0 +1,87 @@
+"""A cluster of the chaos run's own: started for it, with everything prepared, and taken down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from kraftbox.chaos.target import LocalTarget, TargetError
+from kraftbox.cluster import control
+from kraftbox.cluster.interpreter import own_command
+from kraftbox.cluster.place import ClusterPlace
+
+START_S_MAX = 90
+SETTINGS: Mapping[str, str] = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "replica.lag.time.max.ms": "4000",
+    "kraftbox.fault.files": "slow",
+    "kraftbox.fault.files.on.signal": "true",
+    "kraftbox.fault.files.flush.ms": "500",
+    "kraftbox.fault.stall.ms": "5000",
+}
+"""Short timeouts, so that a fault of seconds is one for the cluster too, and prepared faults."""
+
+
+def can_isolate() -> bool:
+    """Whether a cluster can have a network of its own here."""
+    return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("ip") is not None
+
+
+def start(
+    place: ClusterPlace,
+    *,
+    controllers: int = 3,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+    isolate: bool | None = None,
+) -> LocalTarget:
+    """Start a cluster in a directory and let it run. Raises TargetError.
+
+    `settings` win over SETTINGS; `isolate` None gives it a network of its own where that is
+    possible.
+    """
+    arguments = ["up", "--dir", str(place.root), "--detach", "--port", "0"]
+    if not place.is_cluster:
+        arguments += ["--controllers", str(controllers), "--brokers", str(brokers)]
+        if can_isolate() if isolate is None else isolate:
+            arguments.append("--isolate")
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        arguments += ["--set", f"{key}={value}"]
+    try:
+        done = subprocess.run(
+            own_command(*arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START_S_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise TargetError(f"the cluster was not ready after {START_S_MAX} s") from None
+    if done.returncode:
+        raise TargetError(f"the cluster did not start: {done.stderr.strip()}")
+    return LocalTarget(place)
+
+
+@contextmanager
+def running(directory: Path, *, settings: Mapping[str, str] | None = None) -> Iterator[LocalTarget]:
+    """The cluster that runs in a directory; or one that is started there for the block."""
+    place = ClusterPlace(directory)
+    if control.is_supervised(place):
+        if settings:
+            raise TargetError(f"{place.root} is running: its settings stay as they are")
+        yield LocalTarget(place)
+        return
+    target = start(place, settings=settings)
+    try:
+        yield target
+    finally:
+        control.down(place)

@@ -1,0 +1,80 @@
+"""What a chaos run tells a person: the timeline of its faults, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kraftbox.chaos.checks import Finding, is_broken, summary
+from kraftbox.chaos.run import Entry, Outcome, Progress
+
+COLUMNS = ("AT", "FAULT", "NODES", "LASTED", "WHOLE AFTER", "NO ACK FOR", "WHOM")
+
+
+def progress_line(seen: Progress) -> str:
+    """One line while it runs."""
+    return (
+        f"{seen.now_s:6.0f} s  {seen.ok} acknowledged, {seen.failed} failed, "
+        f"{seen.unknown} unknown, {seen.read} read   {seen.doing}"
+    )
+
+
+def timeline_rows(timeline: Sequence[Entry]) -> list[list[str]]:
+    """Cells under COLUMNS."""
+    return [
+        [
+            f"{entry.begin_s:.1f} s",
+            entry.kind,
+            ",".join(map(str, entry.hit.nodes)) or "-",
+            f"{entry.end_s - entry.begin_s:.1f} s",
+            "never" if entry.whole_s is None else f"{entry.whole_s - entry.end_s:.1f} s",
+            f"{entry.gap_s:.2f} s",
+            entry.trouble or entry.hit.detail,
+        ]
+        for entry in timeline
+    ]
+
+
+def verdict_lines(outcome: Outcome) -> Iterator[str]:
+    """The verdict, with the evidence."""
+    counts = summary(outcome.history)
+    yield (
+        f"{counts['sends']} sends: {counts['ok']} acknowledged, {counts['failed']} failed, "
+        f"{counts['unknown']} unknown; {counts['read']} reads; {counts['faults']} faults"
+    )
+    for finding in outcome.findings:
+        yield from _finding_lines(finding)
+    for trouble in outcome.trouble:
+        yield f"trouble: {trouble}"
+    yield "PROMISES BROKEN" if is_broken(outcome.findings) else "every promise held"
+
+
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    yield f"{finding.severity.upper()} {finding.rule}: {finding.message} ({finding.total} times)"
+    for example in finding.examples:
+        yield f"    {example}"
+
+
+def as_json(outcome: Outcome, path: str) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "about": outcome.history.about,
+        "history": path,
+        "broken": is_broken(outcome.findings),
+        "summary": summary(outcome.history),
+        "findings": [finding._asdict() for finding in outcome.findings],
+        "trouble": outcome.trouble,
+        "timeline": [
+            {
+                "kind": entry.kind,
+                "nodes": entry.hit.nodes,
+                "detail": entry.hit.detail,
+                "beginS": round(entry.begin_s, 3),
+                "endS": round(entry.end_s, 3),
+                "wholeS": None if entry.whole_s is None else round(entry.whole_s, 3),
+                "gapS": round(entry.gap_s, 3),
+                "trouble": entry.trouble,
+            }
+            for entry in outcome.timeline
+        ],
+    }

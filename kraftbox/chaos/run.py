@@ -1,0 +1,160 @@
+"""One chaos run: clients, faults in turn, a final read, a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from kraftbox.chaos.checks import Finding, judge
+from kraftbox.chaos.faults import KINDS, Hit
+from kraftbox.chaos.ledger import Ledger
+from kraftbox.chaos.scene import Scene
+from kraftbox.chaos.schedule import Step
+from kraftbox.chaos.target import Target, TargetError
+from kraftbox.chaos.workload import Load, Workload
+from protocol.errors import ApiError, ProtocolError
+from runtime.history import History
+
+WARM_UP_S = 3.0
+WHOLE_S_MAX = 60.0
+QUIET_S = 2.0
+FINAL_READ_MS_MAX = 60_000.0
+
+
+@dataclass
+class Entry:
+    """A line of the timeline. Times in seconds since the start; `gap_s` is the longest time without
+    any acknowledgement from the fault's begin to the cluster's being whole again."""
+
+    kind: str
+    hit: Hit
+    begin_s: float
+    end_s: float = 0.0
+    whole_s: float | None = None
+    gap_s: float = 0.0
+    trouble: str = ""
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    history: History
+    findings: list[Finding]
+    timeline: list[Entry]
+    trouble: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Progress:
+    """What there is to show while it runs."""
+
+    now_s: float
+    ok: int
+    failed: int
+    unknown: int
+    read: int
+    doing: str
+
+
+class Run:
+    """`go` once. `show` is called whenever there is something new to see."""
+
+    def __init__(
+        self,
+        target: Target,
+        load: Load,
+        seed: int,
+        *,
+        show: Callable[[Progress], None] = lambda _: None,
+        about: dict[str, object] | None = None,
+    ) -> None:
+        self._scene = Scene(target, load.topic)
+        self._ledger = Ledger()
+        self._ledger.history.about = {"seed": seed, **(about or {})}
+        self._workload = Workload(target.bootstrap, self._ledger, load, random.Random(seed))
+        self._show = show
+        self._started_s = time.monotonic()
+        self._timeline: list[Entry] = []
+        self._trouble: list[str] = []
+        self._doing = "making the topic"
+
+    async def go(self, steps: Iterator[Step], length_s: float, count_max: int = 0) -> Outcome:
+        """Faults until the time is over (or `count_max` of them), then the verdict.
+
+        Raises ApiError, OSError or TargetError when the run cannot begin.
+        """
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._workload.prepare()
+            self._workload.start()
+            self._doing = "warming up"
+            await asyncio.sleep(WARM_UP_S)
+            for number in itertools.count(1):
+                await self._step(next(steps))
+                if self._now_s() >= length_s or number == count_max:
+                    break
+            self._doing = "letting it rest"
+            if not await self._scene.wait_until_whole(WHOLE_S_MAX):
+                self._trouble.append("the cluster did not become whole again")
+            await asyncio.sleep(QUIET_S)
+            self._doing = "waiting for the last sends"
+            await self._workload.stop()
+            self._doing = "reading everything"
+            await self._workload.read_all(FINAL_READ_MS_MAX)
+        finally:
+            watching.cancel()
+            await self._workload.close()
+            await self._scene.close()
+        history = self._ledger.history
+        if self._workload.starts_over:
+            self._trouble.append(
+                f"{self._workload.starts_over} times a broker did not know what it had acknowledged"
+            )
+        return Outcome(history, judge(history), self._timeline, self._trouble)
+
+    async def _step(self, step: Step) -> None:
+        kind = KINDS[step.kind]
+        self._ledger.counts.gap_us = 0
+        begin_us = self._ledger.now_us()
+        entry = Entry(step.kind, Hit([], ""), self._now_s())
+        self._timeline.append(entry)
+        self._doing = step.kind
+        try:
+            async with kind.deed(self._scene, random.Random(step.draw)) as hit:
+                entry.hit = hit
+                self._doing = f"{step.kind} {' '.join(map(str, hit.nodes))}"
+                await asyncio.sleep(step.length_s)
+        except (TargetError, ApiError, OSError, ProtocolError) as error:
+            entry.trouble = str(error)
+            self._trouble.append(f"{step.kind}: {error}")
+        entry.end_s = self._now_s()
+        self._ledger.fault(step.kind, entry.hit.nodes, begin_us, entry.hit.detail)
+        self._doing = f"recovering from {step.kind}"
+        if await self._scene.wait_until_whole(WHOLE_S_MAX):
+            entry.whole_s = self._now_s()
+        await asyncio.sleep(QUIET_S)
+        waited_us = self._ledger.now_us() - self._ledger.counts.last_ok_us
+        entry.gap_s = max(self._ledger.counts.gap_us, waited_us) / 1e6
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    async def _watch(self) -> None:
+        while True:
+            counts = self._ledger.counts
+            self._show(
+                Progress(
+                    self._now_s(),
+                    counts.ok,
+                    counts.failed,
+                    counts.unknown,
+                    counts.read,
+                    self._doing,
+                )
+            )
+            await asyncio.sleep(1.0)

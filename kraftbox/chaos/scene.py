@@ -1,0 +1,112 @@
+"""What a fault sees of the cluster: who leads what, who follows, who controls."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kraftbox.chaos.target import Member, Target, TargetError
+from protocol.errors import ApiError, ProtocolError
+from protocol.messages.describe_quorum import DescribeQuorumRequest
+from protocol.transport.cluster import Address, ClusterClient
+
+ASK_MS_MAX = 3_000.0
+LOOK_AGAIN_S = 0.1
+_QUORUM = DescribeQuorumRequest(
+    topics=[
+        DescribeQuorumRequest.TopicData(
+            topic_name="__cluster_metadata",
+            partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
+        )
+    ]
+)
+
+
+class PartitionView(NamedTuple):
+    """One partition of the topic under test, as Metadata tells it; leader -1 is nobody."""
+
+    number: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+
+
+class Scene:
+    """Target and topic. `draw` chooses victims; every fault gets a generator of its own."""
+
+    def __init__(self, target: Target, topic: str) -> None:
+        self.target = target
+        self.topic = topic
+        self._bootstrap: Sequence[Address] = target.bootstrap
+        self._client: ClusterClient | None = None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def members(self) -> list[Member]:
+        return await self.target.members()
+
+    async def brokers(self) -> list[int]:
+        """Running brokers."""
+        return [one.node_id for one in await self.members() if one.is_broker and one.is_running]
+
+    async def partitions(self) -> list[PartitionView]:
+        """Raises ApiError, OSError, ProtocolError."""
+        client = await self._connected()
+        answer = await client.metadata([self.topic], ASK_MS_MAX)
+        return [
+            PartitionView(
+                one.partition_index, one.leader_id, list(one.replica_nodes), list(one.isr_nodes)
+            )
+            for one in answer.topics[0].partitions
+        ]
+
+    async def controller(self) -> int:
+        """The active controller. Raises TargetError."""
+        client = await self._connected()
+        try:
+            answer = await client.request_any(_QUORUM, ASK_MS_MAX)
+            leader: int = answer.topics[0].partitions[0].leader_id
+        except (ApiError, OSError, ProtocolError, IndexError) as error:
+            raise TargetError(f"no broker told who the controller is: {error}") from None
+        return leader
+
+    async def a_leader(self, rng: random.Random) -> PartitionView:
+        """A partition with a leader that others follow. Raises TargetError."""
+        try:
+            found = [one for one in await self.partitions() if one.leader >= 0]
+        except (ApiError, OSError, ProtocolError) as error:
+            raise TargetError(f"no broker told who leads: {error}") from None
+        if not found:
+            raise TargetError("no partition has a leader")
+        return rng.choice(found)
+
+    async def is_whole(self) -> bool:
+        """Whether every node runs and every replica is in sync."""
+        if not all(one.is_running for one in await self.members()):
+            return False
+        try:
+            partitions = await self.partitions()
+        except (ApiError, OSError, ProtocolError):
+            return False
+        return bool(partitions) and all(
+            one.leader >= 0 and len(one.isr) == len(one.replicas) for one in partitions
+        )
+
+    async def wait_until_whole(self, wait_s: float) -> bool:
+        """Whether it is within that time."""
+        deadline = time.monotonic() + wait_s
+        while not await self.is_whole():
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return True
+
+    async def _connected(self) -> ClusterClient:
+        if self._client is None:
+            self._client = await ClusterClient.connect(self._bootstrap, "chaos-scene", ASK_MS_MAX)
+        return self._client

@@ -1,0 +1,229 @@
+"""What chaos is done to: a cluster whose nodes can be killed, paused, cut off, slowed.
+
+`LocalTarget` is a cluster that `kraftbox up` supervises. `kraftbox.chaos.compose` has the nodes of
+a docker-compose project behind the same interface.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from kraftbox.cluster import control
+from kraftbox.cluster.links import Link, LinkRule
+from kraftbox.cluster.place import ClusterPlace
+from kraftbox.cluster.router import NetworkControl, NetworkError
+from protocol.transport.cluster import Address
+
+ACTION_MS_MAX = 10_000
+LONG_ACTIONS_MS_MAX = {"stop": 40_000, "start": 60_000}
+SPARE_DESCRIPTORS = 2
+
+
+class Ability(StrEnum):
+    """What a fault needs of its target."""
+
+    PROCESSES = "processes"
+    NETWORK = "network"
+    LINKS = "links"
+    SLOW_DISK = "slow disk"
+    STALL = "stall"
+    DESCRIPTORS = "descriptors"
+
+
+class TargetError(Exception):
+    """Something could not be done to the cluster; the message says what and why."""
+
+
+class Member(NamedTuple):
+    """A node of the cluster under chaos."""
+
+    node_id: int
+    is_broker: bool
+    is_controller: bool
+    is_running: bool
+    pid: int | None
+
+
+class Target(Protocol):
+    """Raises TargetError from every method that does something."""
+
+    @property
+    def bootstrap(self) -> list[Address]: ...
+
+    @property
+    def abilities(self) -> frozenset[Ability]: ...
+
+    async def members(self) -> list[Member]: ...
+
+    async def act(self, action: str, node_id: int) -> None:
+        """kill, stop, start, pause or resume, until it is done."""
+
+    async def cut_off(self, node_id: int) -> None:
+        """No packet between this node and anybody else, clients too. Needs NETWORK."""
+
+    async def set_links(self, rules: Sequence[LinkRule]) -> None:
+        """Rules for directed links; those that are not named are whole. Needs LINKS."""
+
+    async def heal(self) -> None:
+        """Make the network whole."""
+
+    async def stall(self, node_id: int) -> None:
+        """Block the node's event loop for the time it was configured with. Needs STALL."""
+
+    async def toggle_slow_disk(self, node_id: int) -> None:
+        """Make the node's disk slow, or fast again. Needs SLOW_DISK."""
+
+    async def exhaust_descriptors(self, node_id: int) -> None:
+        """Let the node open no more files and sockets. Needs DESCRIPTORS."""
+
+    async def restore_descriptors(self, node_id: int) -> None: ...
+
+
+class LocalTarget:
+    """A cluster that `kraftbox up` supervises in a directory."""
+
+    def __init__(self, place: ClusterPlace) -> None:
+        self._place = place
+        self._limits: dict[int, tuple[int, int]] = {}
+        known = self._status()
+        self.bootstrap: list[Address] = [
+            address for node in known["nodes"] for address in _client_addresses(node)
+        ]
+        settings = place.remembered()
+        keys = {} if settings is None else settings.settings
+        self._cut: set[int] = set()
+        found = {Ability.PROCESSES}
+        if sys.platform == "linux":
+            found.add(Ability.NETWORK)
+        if hasattr(os, "pidfd_open"):
+            found.add(Ability.DESCRIPTORS)
+        if settings is not None and settings.network:
+            self._network: NetworkControl | None = NetworkControl(place)
+            found.add(Ability.LINKS)
+        else:
+            self._network = None
+        if keys.get("kraftbox.fault.files") == "slow" and "kraftbox.fault.files.on.signal" in keys:
+            found.add(Ability.SLOW_DISK)
+        if int(keys.get("kraftbox.fault.stall.ms", "0")) > 0:
+            found.add(Ability.STALL)
+        self.abilities = frozenset(found)
+
+    def _status(self) -> dict[str, list[dict[str, object]]]:
+        try:
+            return control.status(self._place)
+        except (control.NotRunning, control.RequestFailed) as error:
+            raise TargetError(str(error)) from None
+
+    async def members(self) -> list[Member]:
+        known = await asyncio.to_thread(self._status)
+        return [_member(node) for node in known["nodes"]]
+
+    async def act(self, action: str, node_id: int) -> None:
+        try:
+            await asyncio.to_thread(
+                control.act,
+                self._place,
+                action,
+                node_id,
+                LONG_ACTIONS_MS_MAX.get(action, ACTION_MS_MAX),
+            )
+        except (control.NotRunning, control.RequestFailed) as error:
+            raise TargetError(f"{action} {node_id}: {error}") from None
+
+    # --- the network ---------------------------------------------------------------------------
+
+    async def cut_off(self, node_id: int) -> None:
+        if self._network is None:
+            await self.act("cut-off", node_id)
+            self._cut.add(node_id)
+            return
+        others = [HOST, *(one.node_id for one in await self.members() if one.node_id != node_id)]
+        await self.set_links(
+            [
+                rule
+                for other in others
+                for rule in (LinkRule(node_id, other, CUT), LinkRule(other, node_id, CUT))
+            ]
+        )
+
+    async def set_links(self, rules: Sequence[LinkRule]) -> None:
+        if self._network is None:
+            raise TargetError("this cluster has no network of its own: start it with --isolate")
+        try:
+            await asyncio.to_thread(self._network.set_links, list(rules))
+        except NetworkError as error:
+            raise TargetError(str(error)) from None
+
+    async def heal(self) -> None:
+        if self._network is not None:
+            await self.set_links([])
+        while self._cut:
+            await self.act("reconnect", self._cut.pop())
+
+    # --- one process ---------------------------------------------------------------------------
+
+    async def stall(self, node_id: int) -> None:
+        await self._signal(node_id, signal.SIGUSR1)
+
+    async def toggle_slow_disk(self, node_id: int) -> None:
+        await self._signal(node_id, signal.SIGUSR2)
+
+    async def _signal(self, node_id: int, number: signal.Signals) -> None:
+        os.kill(await self._pid(node_id), number)
+
+    async def _pid(self, node_id: int) -> int:
+        for member in await self.members():
+            if member.node_id == node_id and member.pid is not None and member.is_running:
+                return member.pid
+        raise TargetError(f"node {node_id} is not running")
+
+    async def exhaust_descriptors(self, node_id: int) -> None:
+        import resource
+
+        pid = await self._pid(node_id)
+        self._limits[pid] = before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        highest = max(map(int, os.listdir(f"/proc/{pid}/fd")))
+        limit = min(highest + 1 + SPARE_DESCRIPTORS, before[0])
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+
+    async def restore_descriptors(self, node_id: int) -> None:
+        import resource
+
+        for pid, limits in self._limits.items():
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        self._limits.clear()
+
+
+HOST = 0
+"""The end of a link at which the clients are."""
+CUT = Link(loss=1.0)
+
+
+def _member(node: dict[str, object]) -> Member:
+    roles = str(node["roles"])
+    pid = node["pid"]
+    number = node["id"]
+    assert isinstance(number, int) and (pid is None or isinstance(pid, int))
+    return Member(
+        number,
+        is_broker="broker" in roles,
+        is_controller="controller" in roles,
+        is_running=node["state"] == "running",
+        pid=pid,
+    )
+
+
+def _client_addresses(node: dict[str, object]) -> Iterable[Address]:
+    for entry in str(node["listeners"]).split(","):
+        name, _, address = entry.partition("://")
+        host, _, port = address.rpartition(":")
+        if name != "CONTROLLER":
+            yield host.strip("[]") or "localhost", int(port)

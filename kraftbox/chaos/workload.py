@@ -1,0 +1,325 @@
+"""The clients of a chaos run: producers, consumers, and who reads everything at the end.
+
+All use our own client, every producer and consumer with connections of its own. A producer offers
+small batches to all partitions in turn, at a steady rate as long as a partition takes them; a
+partition that takes none does not hold up the others. Consumers read every partition from where
+they are. Whatever goes wrong is an entry in the ledger, never an exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from kraftbox.chaos.ledger import Ledger
+from protocol.batch.header import iter_checked
+from protocol.batch.records import Record, read_batch
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.ids import ZERO_UUID
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.schema import Buffer
+from protocol.transport.client import SOFTWARE_NAME, SOFTWARE_VERSION
+from protocol.transport.cluster import EARLIEST, LATEST, Address, ClusterClient, Produced
+from protocol.transport.producer import IdempotentProducer
+from runtime.history import Topic, value_bytes, value_id, value_of
+
+CLIENT = f"{SOFTWARE_NAME} {SOFTWARE_VERSION}"
+TROUBLE = (ApiError, OSError, ProtocolError)
+PAUSE_S = 0.05
+BATCH_RECORDS_MAX = 8
+CONNECT_MS_MAX = 10_000.0
+PREPARE_MS_MAX = 30_000.0
+
+
+class Load(NamedTuple):
+    """What the clients do. `records_per_s` is of all producers together."""
+
+    topic: str = "chaos"
+    partitions: int = 6
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    producers: int = 3
+    consumers: int = 2
+    records_per_s: int = 300
+    record_bytes: int = 100
+    waiting_max: int = 10
+    """Batches of one producer that wait for one partition."""
+    request_timeout_ms: float = 5_000.0
+    delivery_timeout_ms: float = 30_000.0
+    topic_settings: tuple[tuple[str, str], ...] = ()
+
+
+class Workload:
+    """`prepare`, `start`, faults, `stop`, `read_all`, `close`."""
+
+    def __init__(
+        self, bootstrap: Sequence[Address], ledger: Ledger, load: Load, rng: random.Random
+    ) -> None:
+        self.ledger = ledger
+        self.load = load
+        self.client_trouble: dict[str, int] = defaultdict(int)
+        """What consumers met, by name: news for a person, no verdict."""
+        self.starts_over = 0
+        self._bootstrap = list(bootstrap)
+        self._rng = rng
+        self._topic = 0
+        self._stopping = asyncio.Event()
+        self._producers: list[asyncio.Task[None]] = []
+        self._consumers: list[asyncio.Task[None]] = []
+        self._clients: list[ClusterClient] = []
+
+    async def prepare(self) -> None:
+        """Make the topic and wait until every partition has a leader. Raises ApiError, OSError."""
+        load = self.load
+        client = await self._client("chaos-admin")
+        settings = (*load.topic_settings, ("min.insync.replicas", str(load.min_insync_replicas)))
+        request = CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.CreatableTopic(
+                    name=load.topic,
+                    num_partitions=load.partitions,
+                    replication_factor=load.replication_factor,
+                    configs=[
+                        CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                        for key, value in settings
+                    ],
+                )
+            ],
+            timeout_ms=int(PREPARE_MS_MAX),
+        )
+        answer = await client.request_any(request, PREPARE_MS_MAX)
+        code = ErrorCode(answer.topics[0].error_code)
+        if code is not ErrorCode.NONE:
+            raise ApiError(code, answer.topics[0].error_message)
+        await self._leaders(client)
+        self._topic = self.ledger.topic(
+            Topic(
+                load.topic,
+                client.cache.topic_ids.get(load.topic, ZERO_UUID),
+                load.partitions,
+                load.replication_factor,
+                load.min_insync_replicas,
+            )
+        )
+
+    async def _leaders(self, client: ClusterClient) -> None:
+        deadline = time.monotonic() + PREPARE_MS_MAX / 1000
+        while True:
+            topic = (await client.metadata([self.load.topic])).topics[0]
+            led = sum(one.leader_id >= 0 for one in topic.partitions)
+            if not topic.error_code and led == self.load.partitions:
+                return
+            if time.monotonic() > deadline:
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{led} partitions have a leader")
+            await asyncio.sleep(PAUSE_S)
+
+    def start(self) -> None:
+        """Let the clients begin."""
+        for number in range(self.load.producers):
+            self._producers.append(asyncio.create_task(self._produce(number)))
+        for number in range(self.load.consumers):
+            process = self.ledger.process("consumer", CLIENT)
+            self._consumers.append(asyncio.create_task(self._consume(number, process)))
+
+    async def stop(self) -> None:
+        """End the producers once everything they sent has an outcome, then the consumers."""
+        self._stopping.set()
+        await asyncio.gather(*self._producers)
+        for task in self._consumers:
+            task.cancel()
+        await asyncio.gather(*self._consumers, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End everything at once."""
+        tasks = [*self._producers, *self._consumers]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for client in self._clients:
+            await client.close()
+
+    async def _client(self, name: str) -> ClusterClient:
+        """A client that is connected, however long that takes."""
+        while True:
+            try:
+                client = await ClusterClient.connect(self._bootstrap, name, CONNECT_MS_MAX)
+            except TROUBLE:
+                await asyncio.sleep(PAUSE_S)
+            else:
+                self._clients.append(client)
+                return client
+
+    # --- producers -----------------------------------------------------------------------------
+
+    async def _produce(self, number: int) -> None:
+        load = self.load
+        process = self.ledger.process("producer", CLIENT)
+        rng = random.Random(self._rng.getrandbits(64))
+        producer = IdempotentProducer(
+            await self._client(f"chaos-producer-{number}"),
+            request_timeout_ms=load.request_timeout_ms,
+            delivery_timeout_ms=load.delivery_timeout_ms,
+        )
+        await self._start(producer)
+        lanes = [_Lane((process, self._topic, index)) for index in range(load.partitions)]
+        sent = turn = 0
+        # Sends are made at the times when they are due, not so long after each other.
+        due_s = time.monotonic()
+        while not self._stopping.is_set():
+            lane = lanes[turn % len(lanes)]
+            turn += 1
+            if len(lane.waiting) < load.waiting_max:
+                count = rng.randint(1, BATCH_RECORDS_MAX)
+                self._offer(producer, lane, range(sent, sent + count))
+                sent += count
+                due_s += count * load.producers / load.records_per_s
+            else:
+                due_s = time.monotonic() + PAUSE_S / len(lanes)
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+        for lane in lanes:
+            await asyncio.gather(*lane.waiting, return_exceptions=True)
+        self.starts_over += producer.starts_over
+        await producer.close()
+
+    async def _start(self, producer: IdempotentProducer) -> None:
+        while True:
+            try:
+                await producer.start()
+            except TROUBLE:
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return
+
+    def _offer(self, producer: IdempotentProducer, lane: _Lane, numbers: range) -> None:
+        process, _, partition = lane.place
+        now_ms = time.time_ns() // 1_000_000
+        values = [value_id(process, number) for number in numbers]
+        records = [
+            Record(0, now_ms, None, value_bytes(value, self.load.record_bytes)) for value in values
+        ]
+        order, lane.order = lane.order, lane.order + len(values)
+        begin_us = self.ledger.now_us()
+        future = producer.send(self.load.topic, partition, records)
+        lane.waiting.add(future)
+        producer_id = producer.producer_id
+
+        def done(future: asyncio.Future[Produced]) -> None:
+            lane.waiting.discard(future)
+            result: int | BaseException
+            if future.cancelled():
+                result = asyncio.CancelledError()
+            else:
+                result = future.exception() or future.result().base_offset
+            self.ledger.sent(values, lane.place, order, begin_us, result, producer_id)
+
+        future.add_done_callback(done)
+
+    # --- consumers -----------------------------------------------------------------------------
+
+    async def _consume(self, number: int, process: int) -> None:
+        client = await self._client(f"chaos-consumer-{number}")
+        await asyncio.gather(
+            *(
+                self._follow(client, (process, self._topic, partition))
+                for partition in range(self.load.partitions)
+            )
+        )
+
+    async def _follow(self, client: ClusterClient, place: tuple[int, int, int]) -> None:
+        """Read one partition from its start on, until cancelled."""
+        position = 0
+        self.ledger.assigned(place, position)
+        while True:
+            try:
+                position = await self._poll(client, place, position)
+            except ApiError as error:
+                self.client_trouble[error.code.name] += 1
+                if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    position = 0
+                    self.ledger.assigned(place, position)
+            except (OSError, ProtocolError) as error:
+                self.client_trouble[type(error).__name__] += 1
+            else:
+                continue
+            await asyncio.sleep(PAUSE_S)
+
+    async def _poll(
+        self,
+        client: ClusterClient,
+        place: tuple[int, int, int],
+        position: int,
+        *,
+        final: bool = False,
+    ) -> int:
+        """Fetch once; the position after it."""
+        begin_us = self.ledger.now_us()
+        fetched = await client.fetch(
+            self.load.topic, place[2], position, timeout_ms=self.load.request_timeout_ms
+        )
+        offsets, values, after = contents(fetched.records, position)
+        if offsets or final:
+            self.ledger.polled(place, begin_us, offsets, values, final=final)
+        return after
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def read_all(self, wait_ms: float) -> None:
+        """Read every partition from its start to its end. What cannot be read in time is missing in
+        the history, and so is found."""
+        client = await self._client("chaos-reader")
+        process = self.ledger.process("reader", CLIENT)
+        deadline = time.monotonic() + wait_ms / 1000
+        reading = partial(self._read_partition, client, deadline)
+        await asyncio.gather(
+            *(reading((process, self._topic, index)) for index in range(self.load.partitions))
+        )
+
+    async def _read_partition(
+        self, client: ClusterClient, deadline: float, place: tuple[int, int, int]
+    ) -> None:
+        while time.monotonic() < deadline:
+            try:
+                begin_us = self.ledger.now_us()
+                end = (await client.list_offset(self.load.topic, place[2], LATEST)).offset
+                self.ledger.ended(place, begin_us, end, final=True)
+                start = await client.list_offset(self.load.topic, place[2], EARLIEST)
+                position = start.offset
+                self.ledger.assigned(place, position)
+                while position < end and time.monotonic() < deadline:
+                    position = await self._poll(client, place, position, final=True)
+                if position == 0:
+                    self.ledger.polled(place, begin_us, [], [], final=True)
+            except TROUBLE as error:
+                self.client_trouble[f"final read: {error}"] += 1
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return
+
+
+class _Lane:
+    """One producer's sends to one partition. `place` is process, topic, partition."""
+
+    def __init__(self, place: tuple[int, int, int]) -> None:
+        self.place = place
+        self.order = 0
+        self.waiting: set[asyncio.Future[Produced]] = set()
+
+
+def contents(records: Buffer, position: int) -> tuple[list[int], list[int], int]:
+    """Offsets and values of the records from `position` on, and the position after them."""
+    offsets, values = [], []
+    after = position
+    for header, at in iter_checked(records):
+        after = max(after, header.next_offset)
+        if header.is_control:
+            continue
+        for record in read_batch(records, at, header):
+            if record.offset >= position:
+                offsets.append(record.offset)
+                values.append(value_of(record.value))
+    return offsets, values, after

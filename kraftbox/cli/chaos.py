@@ -1,0 +1,197 @@
+"""`kraftbox chaos`: faults on a cluster, with clients whose ledger is judged at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kraftbox.chaos import local
+from kraftbox.chaos.checks import is_broken
+from kraftbox.chaos.faults import KINDS
+from kraftbox.chaos.report import COLUMNS, as_json, progress_line, timeline_rows, verdict_lines
+from kraftbox.chaos.run import Outcome, Progress, Run
+from kraftbox.chaos.schedule import steps
+from kraftbox.chaos.target import Target, TargetError
+from kraftbox.chaos.workload import Load
+from kraftbox.cli.output import FAILED, JsonFlag, say, say_error, say_json, table
+from protocol.errors import ApiError
+from runtime.history import save
+
+MISUSE = 2
+PLAIN_LINES_S = 5.0
+REPLICATION_FACTOR = 3
+
+
+def chaos(
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Repeats a schedule; otherwise drawn and told.")
+    ] = None,
+    minutes: Annotated[float, typer.Option("--minutes", "-m", min=0.1, help="How long.")] = 2.0,
+    faults: Annotated[
+        str | None,
+        typer.Option("--faults", "-f", help="Kinds, with commas; default: all."),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", help="A cluster of `kraftbox up`; started if it is down."),
+    ] = None,
+    compose: Annotated[
+        Path | None, typer.Option("--compose", help="A docker-compose file whose project runs.")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option("--history", help="Where to keep what the clients saw.")
+    ] = None,
+    settings: Annotated[
+        list[str],
+        typer.Option("--set", metavar="KEY=VALUE", help="A key of a cluster that is started here."),
+    ] = [],
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Records per second.")] = 300,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1)] = 6,
+    show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
+    as_document: JsonFlag = False,
+) -> None:
+    """Kill, pause, cut off and slow down nodes under load, and judge what the clients saw.
+
+    Without --dir and --compose a cluster of three controllers and three brokers is started for the
+    run. Exit code 0: every promise held; 1: one broke; 2: the run was not possible.
+    """
+    if show_kinds:
+        _show_kinds()
+        return
+    if directory is not None and compose is not None:
+        raise typer.BadParameter("--dir or --compose, not both")
+    chosen_seed = random.SystemRandom().getrandbits(32) if seed is None else seed
+    asked = None if faults is None else [one.strip() for one in faults.split(",")]
+    _check_kinds(asked)
+    pairs = dict(_pair(one) for one in settings)
+    path = history or Path(f"chaos-{chosen_seed}.kbxh")
+    try:
+        with _target(directory, compose, pairs) as target:
+            kinds = _possible(target, asked)
+            if not as_document:
+                say(f"seed {chosen_seed}, {minutes:g} minutes, faults: {', '.join(kinds)}")
+            outcome = asyncio.run(
+                _run(target, kinds, chosen_seed, minutes, rate, partitions, quiet=as_document)
+            )
+    except (TargetError, ApiError, OSError) as error:
+        say_error(str(error))
+        raise typer.Exit(MISUSE) from None
+    save(path, outcome.history)
+    if as_document:
+        say_json(as_json(outcome, str(path)))
+    else:
+        table(COLUMNS, timeline_rows(outcome.timeline))
+        for line in verdict_lines(outcome):
+            say(line)
+        say(f"history: {path}")
+    if is_broken(outcome.findings):
+        raise typer.Exit(FAILED)
+
+
+async def _run(
+    target: Target,
+    kinds: Sequence[str],
+    seed: int,
+    minutes: float,
+    rate: int,
+    partitions: int,
+    *,
+    quiet: bool,
+) -> Outcome:
+    brokers = sum(one.is_broker for one in await target.members())
+    factor = min(REPLICATION_FACTOR, brokers)
+    load = Load(
+        topic=f"chaos-{seed}",
+        partitions=partitions,
+        replication_factor=factor,
+        min_insync_replicas=max(1, factor - 1),
+        records_per_s=rate,
+    )
+    about: dict[str, object] = {
+        "command": shlex.join(sys.argv),
+        "kinds": list(kinds),
+        "brokers": brokers,
+    }
+    run = Run(target, load, seed, show=_silent if quiet else _Shower().show, about=about)
+    return await run.go(steps(seed, kinds), minutes * 60)
+
+
+@contextmanager
+def _target(
+    directory: Path | None, compose: Path | None, settings: dict[str, str]
+) -> Iterator[Target]:
+    if compose is not None:
+        from kraftbox.chaos.compose import ComposeTarget
+
+        if settings:
+            raise TargetError("--set: the settings of a compose project are in its file")
+        yield ComposeTarget(compose)
+    elif directory is not None:
+        with local.running(directory, settings=settings) as target:
+            yield target
+    else:
+        with (
+            tempfile.TemporaryDirectory(prefix="kraftbox-chaos-") as made,
+            local.running(Path(made), settings=settings) as target,
+        ):
+            yield target
+
+
+def _check_kinds(asked: Sequence[str] | None) -> None:
+    for kind in asked or ():
+        if kind not in KINDS:
+            raise typer.BadParameter(f"--faults: {kind!r} is none of {', '.join(KINDS)}")
+
+
+def _possible(target: Target, asked: Sequence[str] | None) -> list[str]:
+    """The kinds to use. Raises TargetError for one that this cluster has no way for."""
+    for name in asked or ():
+        missing = KINDS[name].needs - target.abilities
+        if missing:
+            raise TargetError(f"--faults {name}: this cluster offers no {', '.join(missing)}")
+    return list(asked or (name for name, kind in KINDS.items() if kind.needs <= target.abilities))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"--set: {text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _show_kinds() -> None:
+    rows = [
+        [name, kind.number, kind.text, ", ".join(sorted(kind.needs))]
+        for name, kind in KINDS.items()
+    ]
+    table(("FAULT", "MATRIX", "WHAT", "NEEDS"), rows)
+
+
+def _silent(_: Progress) -> None:
+    """A document on standard output stands alone."""
+
+
+class _Shower:
+    """Progress: one line that is overwritten on a terminal, a line now and then on a pipe."""
+
+    def __init__(self) -> None:
+        self._told_s = -PLAIN_LINES_S
+        self._doing = ""
+
+    def show(self, seen: Progress) -> None:
+        if sys.stdout.isatty():
+            sys.stdout.write(f"\r\x1b[2K{progress_line(seen)}")
+            sys.stdout.flush()
+        elif seen.doing != self._doing or seen.now_s - self._told_s >= PLAIN_LINES_S:
+            self._told_s, self._doing = seen.now_s, seen.doing
+            say(progress_line(seen))
+            sys.stdout.flush()
