@@ -167,6 +167,19 @@ def test_14618_a_snapshot_is_named_after_the_first_offset_that_is_not_in_it() ->
     assert exactly.snapshot is None and exactly.diverging is None
 
 
+def test_a_log_of_an_epoch_before_the_leaders_snapshot_is_replaced() -> None:
+    """Where its epoch ends is not known any more; an answer by offset would come again for ever."""
+    core = core_of(1, 1, 2, 3, epochs=(1, 1, 3, 3))
+    log = core._log
+    assert isinstance(log, ModelLog)
+    log.snapshot(3)
+    log.clean()
+    win(core)
+    append(core, "leader change")
+    longer = fetch(core, KEYS[2], 40, 2)[-1]
+    assert longer.snapshot == OffsetAndEpoch(3, 3) and longer.diverging is None
+
+
 def test_15078_an_empty_follower_of_a_whole_log_loads_no_snapshot() -> None:
     core = core_of(1, 1, 2, 3, epochs=(1, 1, 1))
     log = core._log

@@ -146,9 +146,9 @@ class LeadingReplica(FollowingReplica):
         if offset == 0 and start == 0 and epoch == 0:
             return None, None
         latest = log.latest_snapshot
-        if latest is not None and (
-            offset < start or (offset == start and start > 0 and epoch != log.start_epoch)
-        ):
+        # Of an epoch before the log's start nothing is known here but that the snapshot covers it.
+        before = offset < start or epoch < log.start_epoch
+        if latest is not None and (before or (offset == start > 0 and epoch != log.start_epoch)):
             return None, latest
         end = log.end_offset_for_epoch(epoch)
         if end.epoch != epoch or offset > end.offset:
