@@ -346,7 +346,11 @@ class Partition:
         """Registers for the high watermark to reach `end_offset`; False if it has already."""
         if self.log.high_watermark >= end_offset:
             return False
-        self._commit_waits.append((end_offset, waiter, slot))
+        waits = self._commit_waits
+        at = len(waits)
+        while at and waits[at - 1][0] > end_offset:
+            at -= 1  # a repeated batch waits for what was appended before others that wait
+        waits.insert(at, (end_offset, waiter, slot))
         return True
 
     def maybe_advance_high_watermark(self) -> bool:
