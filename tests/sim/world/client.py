@@ -103,12 +103,14 @@ class SimClient:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
         return leader
 
-    async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> bytes:
+    async def create_topic(
+        self, name: str, partitions: int, configs: dict[str, str], replicas: int = 1
+    ) -> bytes:
         """The new topic's id."""
         topic = CreateTopicsRequest.CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=replicas,
             configs=[
                 CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
                 for key, value in configs.items()

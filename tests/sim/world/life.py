@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 
 
 class PowerCut(BaseException):
@@ -28,6 +29,8 @@ class Life:
         self.alive = True
         self.parked: list[asyncio.Handle] | None = None
         """While the process is paused: what would have run meanwhile, in order."""
+        self.watch: Callable[[], None] | None = None
+        """Called whenever something has run in this life."""
 
     def __repr__(self) -> str:
         return f"{self.host}#{self.number}"

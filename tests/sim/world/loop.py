@@ -38,6 +38,14 @@ class Deadlock(RuntimeError):
     """Nothing is ready and no timer is set: the world can never move again."""
 
 
+class Livelock(RuntimeError):
+    """Something is always ready, and no time passes."""
+
+
+TURNS_MAX = 20_000
+"""Turns of the loop within one instant."""
+
+
 class _Soon(asyncio.Handle):
     """A callback that knows its life."""
 
@@ -55,10 +63,15 @@ class _Soon(asyncio.Handle):
         self._life = life
 
     def _run(self) -> None:
-        if self._life is not None and self._life.parked is not None:
-            self._life.parked.append(self)
+        life = self._life
+        if life is None:
+            super()._run()  # type: ignore[misc]
+        elif life.parked is not None:
+            life.parked.append(self)
         else:
             super()._run()  # type: ignore[misc]
+            if life.watch is not None and life.alive:
+                life.watch()
 
 
 class _Timer(asyncio.TimerHandle):
@@ -87,10 +100,15 @@ class _Timer(asyncio.TimerHandle):
         return bool(self._when < other._when)
 
     def _run(self) -> None:
-        if self._life is not None and self._life.parked is not None:
-            self._life.parked.append(self)
+        life = self._life
+        if life is None:
+            super()._run()  # type: ignore[misc]
+        elif life.parked is not None:
+            life.parked.append(self)
         else:
             super()._run()  # type: ignore[misc]
+            if life.watch is not None and life.alive:
+                life.watch()
 
 
 class _VirtualSelector:
@@ -98,16 +116,22 @@ class _VirtualSelector:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
+        self._turns = 0
 
     def select(self, timeout: float | None) -> list[Any]:
         """Advance virtual time by `timeout` seconds and report no I/O events.
 
-        Raises Deadlock when there is nothing to wait for.
+        Raises Deadlock when there is nothing to wait for, Livelock when time does not pass.
         """
         if timeout is None:
             raise Deadlock(f"at {self._loop.time():.3f} s nothing is ready and no timer is set")
+        self._turns += 1
         if timeout > 0:
             self._loop.advance(timeout)
+            self._turns = 0
+        elif self._turns > TURNS_MAX:
+            ready = [repr(handle) for handle in list(self._loop._ready)[:5]]
+            raise Livelock(f"at {self._loop.time():.3f} s time does not pass; {ready}")
         return []
 
     def close(self) -> None:
@@ -250,7 +274,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return self.run_until_complete(main)
         finally:
             left = [task for task in self._tasks if not task.done()]
-            living = [task for task in left if task.life is None or task.life.alive]
+            living = [task for task in left if task.life is None or _runs(task.life)]
             for task in living:
                 task.cancel()
             if living:
@@ -269,6 +293,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         # Its clean-up runs on a machine that is off: what it raises means nothing.
         with contextlib.suppress(BaseException):
             coro.close()
+
+
+def _runs(life: Life) -> bool:
+    return life.alive and life.parked is None
 
 
 def _address(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:

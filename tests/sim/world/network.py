@@ -36,6 +36,8 @@ class Link:
     delay_ms_min: float = 0.05
     delay_ms_max: float = 0.5
     cut: bool = False
+    held: int = 0
+    """How often a cut kept something from passing."""
 
 
 class ListeningSocket:
@@ -297,7 +299,9 @@ class Network:
 
     async def _travel(self, source: str, target: str) -> None:
         # Polling costs nothing in virtual time, and a healed link needs to tell nobody.
-        while self.link(source, target).cut or self.link(target, source).cut:  # noqa: ASYNC110
+        there, back = self.link(source, target), self.link(target, source)
+        while there.cut or back.cut:
+            there.held += 1
             await asyncio.sleep(0.05)
         await asyncio.sleep(self._delay_s(source, target))
 
@@ -321,7 +325,9 @@ class Network:
         self, due_s: float, source: _End, target: _End, action: Callable[[], None]
     ) -> None:
         def deliver() -> None:
-            if self.link(source.host, target.host).cut:
+            link = self.link(source.host, target.host)
+            if link.cut:
+                link.held += 1
                 # A cut link delays, as TCP's retransmission does; it never loses the middle.
                 self._deliver_at(self.loop.time() + 0.2, source, target, action)
             else:

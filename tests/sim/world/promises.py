@@ -1,0 +1,347 @@
+"""What replication promises, looked at from above after every event.
+
+`Promises` sees all nodes at once, which no node can. After each callback that ran in a node's life
+it compares what that node holds with what was committed before, anywhere:
+
+* what a leader once showed below its high watermark is what every replica shows there for ever
+  (P1, P4, P6), and every new leader has all of it;
+* every running member of the ISR has it, too (P2), unless its machine lost what was not flushed;
+* a high watermark moves over what the whole maximal ISR has, and only at min ISR (P12);
+* with the leader's view and the controllers' apart, the leader's is the wider one (P3);
+* who joins an ISR has what is committed and has reached the leader epoch's start (P13);
+* nobody cuts below a high watermark (P17), and logs are logs (P18).
+
+The laws of the metadata records are in `metadata_truth`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.replication.partition import Partition, Role
+from metalog.image.values import PartitionImage
+from protocol.batch.header import iter_batches
+from protocol.batch.records import read_records
+from storage.log.log import Log
+from tests.sim.world.invariants import Key, Violation, require
+from tests.sim.world.metadata_truth import MetadataTruth
+
+if TYPE_CHECKING:
+    from tests.sim.world.cluster import NodeLife
+
+READ_BYTES = 1 << 20
+HISTORY = 150
+State = tuple[Role, int, int, int, frozenset[int], frozenset[int]]
+BatchAt = tuple[int, int, int, int]
+"""Base offset, next offset, leader epoch, checksum of all its bytes."""
+
+
+@dataclass
+class PartitionTruth:
+    """One partition as it was committed. `had` is how far each broker's log has ever reached since
+    it was last cut; `leaders` are those that led, by leader epoch."""
+
+    name: str
+    end: int = 0
+    batches: dict[int, BatchAt] = field(default_factory=dict)
+    values: dict[int, bytes] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    had: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def newest_epoch(self) -> int:
+        return max(self.leaders, default=-1)
+
+
+def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]]:
+    """The batches of a log in [begin, end); raises Violation for what is no log (P18)."""
+    at, epoch = begin, -1
+    where = f"{log.topic}-{log.partition}"
+    while at < end:
+        data = bytes(log.read(at, READ_BYTES, max_offset=end).data)
+        before = at
+        for header, position in iter_batches(data):
+            whole = data[position : position + header.size_bytes]
+            require(header.base_offset == at, f"P18: {where}: {header.base_offset} follows {at}")
+            require(header.leader_epoch >= epoch, f"P18: {where}: epochs go back at {at}")
+            at, epoch = header.next_offset, header.leader_epoch
+            yield (header.base_offset, at, epoch, zlib.crc32(whole)), whole
+        require(at > before, f"P18: {where}: no whole batch at {at}, the end is {end}")
+
+
+class Promises:
+    """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end."""
+
+    def __init__(self) -> None:
+        self.metadata = MetadataTruth(joined=self._joined, changed=self._replaced)
+        self.partitions: dict[Key, PartitionTruth] = {}
+        self.lossy: dict[int, int] = {}
+        """Brokers that lost what was not flushed, and the broker epoch they had then; until they
+        are back in every ISR."""
+        self.checks = 0
+        self.history: deque[str] = deque(maxlen=HISTORY)
+        """What was seen lately, for people."""
+        self._awaited: dict[int, set[Key]] = {}
+        self._marks: dict[NodeLife, int] = {}
+        self._seen: dict[Partition, State] = {}
+        self._open: dict[int, dict[Key, Partition]] = {}
+
+    # --- lives --------------------------------------------------------------------------------
+
+    def after(self, life: NodeLife) -> None:
+        """Something ran in this life."""
+        node = life.node
+        if node is None:
+            return
+        quorum = node.quorum
+        if quorum is not None and quorum.is_started:
+            mark = quorum.high_watermark
+            known = self._marks.get(life, 0)
+            if mark is not None and mark > known:
+                self._marks[life] = mark
+                self.metadata.committed(str(life), quorum.log, known, mark)
+        if node.broker is None:
+            return
+        seen = self._seen
+        for one in node.broker.replicas:
+            log = one.log
+            state = (
+                one.role,
+                one.leader_epoch,
+                log.high_watermark,
+                log.log_end_offset,
+                one.isr,
+                one.maximal_isr,
+            )
+            old = seen.get(one)
+            if state != old:
+                seen[one] = state
+                self._look(life, one, old)
+
+    def over(self, life: NodeLife, *, lossy: bool) -> None:
+        """The life has ended; `lossy`: what was not flushed may be gone."""
+        node_id = life.machine.node_id
+        self._open.pop(node_id, None)
+        broker = self.metadata.image.cluster.brokers.get(node_id)
+        if lossy and broker is not None:
+            self.lossy[node_id] = broker.epoch
+            self._awaited[node_id] = {
+                (topic.id, index)
+                for topic in self.metadata.image.topics.by_id.values()
+                for index, one in topic.partitions.items()
+                if node_id in one.replicas
+            }
+
+    def spares(self, broker_id: int) -> bool:
+        """Whether every partition keeps a member of its ISR that has lost nothing if this broker
+        is out of action for a while."""
+        gone = {broker_id, *self.lossy}
+        return all(
+            set(one.isr) - gone or broker_id not in one.replicas
+            for topic in self.metadata.image.topics.by_id.values()
+            for one in topic.partitions.values()
+        )
+
+    # --- one partition on one broker ----------------------------------------------------------
+
+    def _look(self, life: NodeLife, one: Partition, old: State | None) -> None:
+        self.checks += 1
+        key, node_id = (one.topic_id, one.index), life.machine.node_id
+        truth = self.partitions.setdefault(key, PartitionTruth(f"{one.topic}-{one.index}"))
+        if one.role not in (Role.LEADER, Role.FOLLOWER):
+            self._open.get(node_id, {}).pop(key, None)
+            return
+        where = f"{life}, {truth.name}"
+        self._note(life, truth.name, one)
+        mine = self._open.setdefault(node_id, {})
+        if mine.get(key) is not one:
+            mine[key] = one
+            old = None
+        one.validate()
+        end = one.log.log_end_offset
+        if old is None:
+            self._scan(where, one.log)
+            truth.had[node_id] = max(truth.had.get(node_id, 0), end)
+        elif end < old[3]:
+            cut_off = getattr(one, "truncations_below_high_watermark", 0)
+            require(not cut_off, f"P17: {where} was cut to {end}, below its high watermark")
+            self._scan(where, one.log)
+            truth.had[node_id] = end
+        else:
+            truth.had[node_id] = max(truth.had.get(node_id, 0), end)
+        if one.is_leader:
+            self._look_at_leader(where, one, truth, old)
+        self._look_at_committed(where, one, truth, old)
+        self._look_at_members(key, truth)
+
+    def _note(self, life: NodeLife, name: str, one: Partition) -> None:
+        isr, wider = sorted(one.isr), sorted(one.maximal_isr - one.isr)
+        self.history.append(
+            f"{life.machine.cluster.loop.time():12.6f} {life} {name}: {one.role.name} of "
+            f"{one.leader_id} in {one.leader_epoch}/{one.partition_epoch}, ISR {isr} + {wider}, "
+            f"{one.log.high_watermark} of {one.log.log_end_offset}"
+        )
+
+    def _scan(self, where: str, log: Log) -> None:
+        first_of: dict[int, int] = {}
+        for (base, _, epoch, _), _ in batches_of(log, log.log_start_offset, log.log_end_offset):
+            first_of.setdefault(epoch, base)
+        cache = {entry.epoch: entry.start_offset for entry in log.epochs.entries}
+        for epoch, base in first_of.items():
+            require(
+                cache.get(epoch, -1) in range(base + 1),
+                f"P18: {where}: epoch {epoch} begins at {base}, cached are {cache}",
+            )
+
+    def _look_at_leader(
+        self, where: str, one: Partition, truth: PartitionTruth, old: State | None
+    ) -> None:
+        epoch = one.leader_epoch
+        newest = epoch >= truth.newest_epoch
+        first = truth.leaders.setdefault(epoch, one.node_id)
+        require(first == one.node_id, f"P1: {where}: {first} led epoch {epoch}, too")
+        if not newest:
+            return
+        log = one.log
+        require(
+            log.log_end_offset >= truth.end,
+            f"P1: {where} leads epoch {epoch}; it ends at {log.log_end_offset}, {truth.end} is "
+            f"committed",
+        )
+        if old is None or old[0] is not Role.LEADER or old[1] != epoch:
+            self._compare(where, "P1", log, truth, log.log_start_offset, truth.end)
+        if one.high_watermark_settled:
+            # P14: from here on it answers what needs a high watermark.
+            require(
+                log.high_watermark >= min(truth.end, one.leader_epoch_start),
+                f"P14: {where}: high watermark {log.high_watermark}, committed is {truth.end}",
+            )
+
+    def _look_at_committed(
+        self, where: str, one: Partition, truth: PartitionTruth, old: State | None
+    ) -> None:
+        log, mark = one.log, one.log.high_watermark
+        begin = max(0 if old is None else old[2], log.log_start_offset)
+        if mark <= begin:
+            return
+        self._compare(where, "P4", log, truth, begin, min(mark, truth.end))
+        if mark <= truth.end:
+            return
+        if one.is_leader:
+            self._may_show(where, one, truth, mark)
+        else:
+            # One that wakes up may take over several changes at once: in the middle of them it led
+            # a smaller ISR. Whether the next leader has what it showed then is seen there (P1, P2).
+            led = old is not None and old[0] is Role.LEADER
+            require(led, f"P12: {where} follows and is the first to show {mark}")
+        for batch, whole in batches_of(log, truth.end, mark):
+            truth.batches[batch[0]] = batch
+            truth.end = batch[1]
+            for record in read_records(whole):
+                truth.values[record.offset] = record.value or b""
+
+    def _may_show(self, where: str, one: Partition, truth: PartitionTruth, mark: int) -> None:
+        require(
+            len(one.isr) >= one.effective_min_isr,
+            f"P12: {where}: high watermark {mark} with the ISR {sorted(one.isr)}",
+        )
+        for member in one.maximal_isr:
+            require(
+                truth.had.get(member, 0) >= mark,
+                f"P12: {where}: high watermark {mark}, {member} has {truth.had.get(member, 0)}",
+            )
+
+    def _compare(
+        self, where: str, law: str, log: Log, truth: PartitionTruth, begin: int, end: int
+    ) -> None:
+        for batch, _ in batches_of(log, begin, end) if begin < end else ():
+            if truth.batches.get(batch[0]) != batch:
+                raise Violation(
+                    f"{law}: {where} has {batch}, committed is {truth.batches.get(batch[0])}"
+                )
+
+    def _look_at_members(self, key: Key, truth: PartitionTruth) -> None:
+        """P2 and P3, by what the controllers have committed."""
+        image = self.metadata.image.topics.partition(*key)
+        if image is None:
+            return
+        for member in image.isr:
+            one = self._open.get(member, {}).get(key)
+            if one is None or member in self.lossy:
+                continue
+            require(
+                one.log.log_end_offset >= truth.end,
+                f"P2: {truth.name}: {member} is in the ISR and ends at {one.log.log_end_offset}, "
+                f"{truth.end} is committed",
+            )
+        leader = self._open.get(image.leader, {}).get(key)
+        if leader is None or not leader.is_leader or leader.leader_epoch != image.leader_epoch:
+            return
+        if len(leader.isr) >= leader.effective_min_isr:
+            require(
+                set(image.isr) <= leader.maximal_isr,
+                f"P3: {truth.name}: ISR {image.isr}, the leader's maximal ISR is "
+                f"{sorted(leader.maximal_isr)}",
+            )
+
+    # --- records ------------------------------------------------------------------------------
+
+    def _joined(self, key: Key, broker_id: int) -> None:
+        truth, one = self.partitions.get(key), self._open.get(broker_id, {}).get(key)
+        image = self.metadata.image
+        lost_in = self.lossy.get(broker_id)
+        if lost_in is not None and image.cluster.brokers[broker_id].epoch > lost_in:
+            self._back(key, broker_id)
+        if truth is None or one is None or broker_id in self.lossy:
+            return
+        partition = image.topics.partition(*key)
+        assert partition is not None
+        leader = self._open.get(partition.leader, {}).get(key)
+        least = truth.end
+        if leader is not None and leader.leader_epoch == partition.leader_epoch:
+            least = max(least, leader.leader_epoch_start)
+        require(
+            truth.had.get(broker_id, 0) >= least,
+            f"P13: {truth.name}: {broker_id} joins the ISR with {truth.had.get(broker_id, 0)} of "
+            f"{least}",
+        )
+
+    def _back(self, key: Key, broker_id: int) -> None:
+        awaited = self._awaited.get(broker_id, set())
+        awaited.discard(key)
+        if not awaited:
+            del self.lossy[broker_id]
+
+    def _replaced(self, key: Key, old: PartitionImage | None, new: PartitionImage) -> None:
+        name = f"{self.metadata.image.topics.by_id[key[0]].name}-{key[1]}"
+        self.history.append(
+            f"{'committed':>12} {name}: leader {new.leader} in {new.leader_epoch}/"
+            f"{new.partition_epoch}, ISR {new.isr}"
+        )
+        truth = self.partitions.get(key)
+        if truth is not None:
+            self._look_at_members(key, truth)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def whole(self, brokers: int) -> str | None:
+        """What is still missing after the faults, None if every replica has everything."""
+        for key, truth in self.partitions.items():
+            image = self.metadata.image.topics.partition(*key)
+            assert image is not None
+            if sorted(image.isr) != sorted(image.replicas) or image.leader < 0:
+                return f"{truth.name}: leader {image.leader}, ISR {image.isr}"
+            for node_id in image.replicas:
+                one = self._open.get(node_id, {}).get(key)
+                if one is None or one.leader_epoch != image.leader_epoch:
+                    return f"{truth.name}: {node_id} has not heard of epoch {image.leader_epoch}"
+                ends = (one.log.log_end_offset, one.log.high_watermark)
+                if ends != (truth.end, truth.end):
+                    return f"{truth.name}: {node_id} is at {ends}, committed is {truth.end}"
+                if one.isr != one.maximal_isr or one.isr != frozenset(image.isr):
+                    return f"{truth.name}: {node_id} knows the ISR {one.isr}, {one.maximal_isr}"
+        return None if self.partitions else "there is no partition"
