@@ -1,0 +1,1 @@
+"""The audit: replays metadata logs with Spark and says what happened (docs/audit.md)."""

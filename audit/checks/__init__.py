@@ -1,0 +1,47 @@
+"""The checks: one file, one rule each."""
+
+from __future__ import annotations
+
+from audit.checks.base import Check
+from audit.checks.batch_crc import BatchCrc
+from audit.checks.broker_epochs import BrokerEpochs
+from audit.checks.elr_cleared import ElrCleared
+from audit.checks.epochs import Epochs
+from audit.checks.fenced_in_isr import FencedInIsr
+from audit.checks.isr_churn import IsrChurn
+from audit.checks.leader_in_isr import LeaderInIsr
+from audit.checks.leader_skew import LeaderSkew
+from audit.checks.leaderless import Leaderless
+from audit.checks.log_gap import LogGap
+from audit.checks.lossy_elections import LossyElections
+from audit.checks.members import Members
+from audit.checks.quorum_epochs import QuorumEpochs
+from audit.checks.records import OrphanRecord, UnreadableRecord
+from audit.checks.snapshot import SnapshotEquality
+from audit.checks.totals import TotalsCheck
+from audit.checks.truncated_tail import TruncatedTail
+from audit.checks.two_leaders import TwoLeaders
+from audit.checks.under_min_isr import UnderMinIsr
+
+REPLAY_CHECKS: tuple[type[Check], ...] = (
+    BatchCrc,
+    TruncatedTail,
+    LogGap,
+    Epochs,
+    QuorumEpochs,
+    UnreadableRecord,
+    OrphanRecord,
+    LeaderInIsr,
+    Members,
+    ElrCleared,
+    FencedInIsr,
+    TwoLeaders,
+    BrokerEpochs,
+    LossyElections,
+    SnapshotEquality,
+)
+"""Asked while one copy of the log is replayed."""
+
+TOTALS_CHECKS: tuple[type[TotalsCheck], ...] = (UnderMinIsr, Leaderless, IsrChurn, LeaderSkew)
+"""Asked about the numbers of the whole log. `audit.checks.logs_agree` compares copies, and
+`audit.data` has the checks of the brokers' own logs."""

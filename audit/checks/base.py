@@ -1,0 +1,130 @@
+"""What a check is: one rule, in one file, asked at fixed points of the replay.
+
+A check overrides the hooks it needs; the replay calls no others. A hook yields complaints and the
+replay adds where in the log it is. `on_shape` must depend on its arguments alone: its answer is
+kept for equal transitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, NamedTuple
+
+from audit.batches import Batch
+from audit.elections import BrokerEvent
+from audit.findings import Complaint, Election, Severity
+from audit.state import Broker, Partition, ShapeKey, World
+
+
+class Facts(NamedTuple):
+    """What beside the partition a rule about its shape may look at."""
+
+    effective_min_isr: int
+    elr_enabled: bool
+
+
+class BatchPlace(NamedTuple):
+    """A batch and what the log before it lets one expect; None when that is unknown."""
+
+    batch: Batch
+    path: str
+    expected_offset: int | None
+    last_epoch: int | None
+    after_damage: bool
+
+
+class DamagePlace(NamedTuple):
+    """Bytes of a file that are no batch. `at_end`: nothing readable follows in the whole log."""
+
+    kind: str
+    path: str
+    position: int
+    size_bytes: int
+    at_end: bool
+    after_offset: int
+
+
+class Replacement(NamedTuple):
+    """A PartitionRecord for a partition that exists."""
+
+    partition: Partition
+    before: ShapeKey
+    after: ShapeKey
+    leader_epoch: int
+    partition_epoch: int
+
+
+class BrokerChange(NamedTuple):
+    """A broker before and after a record. `epoch` is the one that the record names."""
+
+    id: int
+    event: BrokerEvent
+    before: Broker | None
+    after: Broker | None
+    epoch: int
+
+
+class LeaderChange(NamedTuple):
+    """A quorum leader's first record in its epoch."""
+
+    leader: int
+    epoch: int
+    offset: int
+
+
+class BatchEnd(NamedTuple):
+    """The cluster where a batch or metadata transaction ends.
+
+    `changed` are partitions whose ISR got new members, `fenced` brokers that were fenced in it.
+    """
+
+    world: World
+    changed: Sequence[Partition]
+    fenced: frozenset[int]
+
+
+class Difference(NamedTuple):
+    """One thing that a snapshot says otherwise than the records before it."""
+
+    what: str
+    replayed: object
+    snapshot: object
+    topic: str | None = None
+    partition: int | None = None
+
+
+class Check:
+    """The hooks, all of them without effect."""
+
+    name: ClassVar[str]
+    severity: ClassVar[Severity] = Severity.ERROR
+
+    def on_batch(self, place: BatchPlace) -> Iterable[Complaint]:
+        return ()
+
+    def on_damage(self, place: DamagePlace) -> Iterable[Complaint]:
+        return ()
+
+    def on_record_error(self, reason: str, orphan: bool) -> Iterable[Complaint]:
+        return ()
+
+    def on_shape(self, before: ShapeKey | None, after: ShapeKey, facts: Facts) -> str | None:
+        return None
+
+    def on_replacement(self, replacement: Replacement) -> Iterable[Complaint]:
+        return ()
+
+    def on_election(self, election: Election) -> Iterable[Complaint]:
+        return ()
+
+    def on_broker(self, change: BrokerChange) -> Iterable[Complaint]:
+        return ()
+
+    def on_batch_end(self, end: BatchEnd) -> Iterable[Complaint]:
+        return ()
+
+    def on_leader_change(self, change: LeaderChange) -> Iterable[Complaint]:
+        return ()
+
+    def on_snapshot(self, differences: Sequence[Difference]) -> Iterable[Complaint]:
+        return ()

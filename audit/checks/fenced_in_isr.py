@@ -1,0 +1,48 @@
+"""No fenced broker is in an ISR (P10), looked at where a batch ends.
+
+Without ELR the last member of a partition that lost its leader stays: it is the only replica known
+to hold every committed record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.checks.base import BatchEnd, Check
+from audit.findings import Complaint
+from audit.state import NO_LEADER, Partition, World, describe
+
+
+class FencedInIsr(Check):
+    name = "fenced-in-isr"
+
+    def on_batch_end(self, end: BatchEnd) -> Iterable[Complaint]:
+        world = end.world
+        if end.fenced:
+            for partition in world.each_partition():
+                if not end.fenced.isdisjoint(partition.shape.key.isr):
+                    yield from self._judge(world, partition, set(end.fenced))
+        if end.changed:
+            fenced = world.fenced_ids()
+            if fenced:
+                for partition in end.changed:
+                    if not fenced.isdisjoint(partition.shape.key.isr):
+                        yield from self._judge(world, partition, fenced)
+
+    def _judge(self, world: World, partition: Partition, fenced: set[int]) -> Iterable[Complaint]:
+        shape = partition.shape.key
+        if not partition.certain:
+            return
+        last_one = shape.leader == NO_LEADER and len(shape.isr) == 1
+        if last_one and not world.elr_enabled:
+            return
+        there = sorted(fenced & set(shape.isr))
+        brokers = ", ".join(map(str, there))
+        yield Complaint(
+            f"fenced broker {brokers} is in the ISR {list(shape.isr)} of "
+            f"{partition.topic.name}-{partition.index}",
+            before={"fenced": sorted(world.fenced_ids())},
+            after=describe(shape, partition.leader_epoch, partition.partition_epoch),
+            topic=partition.topic.name,
+            partition=partition.index,
+        )

@@ -1,0 +1,29 @@
+"""Offsets are dense: each batch begins where the one before it ended (P18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.checks.base import BatchPlace, Check
+from audit.findings import Complaint
+
+
+class LogGap(Check):
+    name = "log-gap"
+
+    def on_batch(self, place: BatchPlace) -> Iterable[Complaint]:
+        base = place.batch.header.base_offset
+        expected = place.expected_offset
+        if expected is None or base == expected:
+            return
+        if base > expected:
+            what = f"offsets {expected} to {base - 1} are missing"
+        else:
+            what = f"offsets {base} to {expected - 1} stand in the log twice"
+        yield Complaint(
+            f"{what}: the batch before ends at {expected - 1}, the next in {place.path} begins "
+            f"at {base}",
+            before={"end_offset": expected},
+            after={"base_offset": base},
+            offset=min(base, expected),
+        )

@@ -1,0 +1,54 @@
+"""All copies of the log are equal up to the high watermark (M5, M14).
+
+Two copies that agree on the epoch of a batch must agree on every byte of it, wherever the high
+watermark was: an epoch has one leader, and a leader writes an offset once. Where the epochs
+differ, one copy holds what a leader wrote that was voted out; that is no breach as long as it was
+never committed, and the copy will be truncated there. It was committed if a snapshot of that very
+copy covers it, because snapshots hold committed records only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from audit.findings import Complaint, Severity
+
+NAME = "logs-agree"
+SEVERITY = Severity.ERROR
+
+
+def judge(
+    comparisons: Sequence[Mapping[str, Any]], primary: str, snapshots: Mapping[str, int]
+) -> Iterable[Complaint]:
+    """`comparisons` are the events of `audit.comparison`, by offset; `snapshots` says, by log, up
+    to which offset its newest snapshot reaches."""
+    diverged: set[str] = set()
+    for event in comparisons:
+        log = event["log"]
+        for offset, epoch, mine, other in event["conflicts"]:
+            yield Complaint(
+                f"{primary} and {log} hold different batches at offset {offset}, both of epoch "
+                f"{epoch}",
+                before={"log": primary, "end_offset": mine[0], "crc": mine[2]},
+                after={"log": log, "end_offset": other[0], "crc": other[2]},
+                offset=offset,
+            )
+        if event["diverged"] is None or log in diverged:
+            continue
+        diverged.add(log)
+        offset, epoch, other_epoch = event["diverged"]
+        committed = min(snapshots.get(primary, 0), snapshots.get(log, 0)) > offset
+        yield Complaint(
+            f"{log} differs from {primary} from offset {offset} on: epoch {other_epoch} there, "
+            f"epoch {epoch} here"
+            + (
+                "; snapshots of both cover it, so both were committed"
+                if committed
+                else f"; what {log} holds from there on was not committed and will be truncated"
+            ),
+            before={"log": primary, "epoch": epoch},
+            after={"log": log, "epoch": other_epoch},
+            offset=offset,
+            severity=Severity.ERROR if committed else Severity.INFO,
+        )

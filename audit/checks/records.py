@@ -1,0 +1,24 @@
+"""Every record can be read, and names what exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.checks.base import Check
+from audit.findings import Complaint
+
+
+class UnreadableRecord(Check):
+    name = "record-unreadable"
+
+    def on_record_error(self, reason: str, orphan: bool) -> Iterable[Complaint]:
+        if not orphan:
+            yield Complaint(f"the record cannot be read: {reason}")
+
+
+class OrphanRecord(Check):
+    name = "record-orphan"
+
+    def on_record_error(self, reason: str, orphan: bool) -> Iterable[Complaint]:
+        if orphan:
+            yield Complaint(f"the record does not follow from those before it: {reason}")

@@ -1,0 +1,25 @@
+"""A snapshot followed by the records up to the next gives the next (M13).
+
+The audit replays the records with a replay of its own, so this also compares two replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from audit.checks.base import Check, Difference
+from audit.findings import Complaint
+
+
+class SnapshotEquality(Check):
+    name = "snapshot-equality"
+
+    def on_snapshot(self, differences: Sequence[Difference]) -> Iterable[Complaint]:
+        for difference in differences:
+            yield Complaint(
+                f"the snapshot says otherwise than the records before it about {difference.what}",
+                before=difference.replayed,
+                after=difference.snapshot,
+                topic=difference.topic,
+                partition=difference.partition,
+            )

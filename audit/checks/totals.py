@@ -1,0 +1,43 @@
+"""What checks that look at a whole audit are given: the numbers of all intervals, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from audit.findings import Complaint, Severity
+
+
+class Lasting(NamedTuple):
+    """How long a partition was in some state, in how many episodes."""
+
+    topic: str
+    partition: int
+    total_ms: int
+    episodes: int
+
+
+class Totals(NamedTuple):
+    """Numbers of the whole log. `end` is the state of the cluster at its end."""
+
+    records: int
+    isr_shrinks: int
+    isr_expands: int
+    under_min_isr: Sequence[Lasting]
+    leaderless: Sequence[Lasting]
+    end: Mapping[str, Any]
+    end_offset: int
+
+
+class TotalsCheck:
+    """A check of the numbers; they are facts, so most say INFO."""
+
+    name: ClassVar[str]
+    severity: ClassVar[Severity] = Severity.INFO
+
+    def on_totals(self, totals: Totals) -> Iterable[Complaint]:
+        return ()
+
+
+def seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:.3f} s"

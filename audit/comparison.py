@@ -1,0 +1,164 @@
+"""Copies of one log beside each other: one task reads the same offsets of every copy.
+
+Batches are replicated byte for byte, so equal logs have equal batches: same offsets, same epoch,
+same CRC. What a task finds is judged, for the whole log, by `audit.checks.logs_agree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from audit.batches import Batch, walk
+from audit.checks import REPLAY_CHECKS
+from audit.checks.base import BatchPlace, Check, DamagePlace
+from audit.findings import Finding
+from audit.interval import floor_position
+from audit.logs import MetadataLog, Segment
+from audit.sink import Sink
+
+CONFLICTS_MAX = 20
+
+
+class Copy(NamedTuple):
+    """One copy's segments that hold the offsets of a comparison."""
+
+    log: str
+    segments: tuple[Segment, ...]
+    is_primary: bool
+
+
+class Comparison(NamedTuple):
+    """Offsets `start_offset` to `end_offset` (None: to the end) of all copies, the primary first."""
+
+    start_offset: int
+    end_offset: int | None
+    copies: tuple[Copy, ...]
+
+
+def plan_comparisons(primary: MetadataLog, others: Sequence[MetadataLog]) -> list[Comparison]:
+    """One comparison per segment of the primary."""
+    if not others or not primary.segments:
+        return []
+    starts = [segment.base_offset for segment in primary.segments]
+    ends: list[int | None] = [*starts[1:], None]
+    lowest = min((log.segments[0].base_offset for log in others if log.segments), default=0)
+    if lowest < starts[0]:
+        starts, ends = [lowest, *starts], [starts[0], *ends]
+    return [
+        Comparison(
+            start,
+            end,
+            tuple(
+                Copy(log.name, _within(log.segments, start, end), log is primary)
+                for log in (primary, *others)
+            ),
+        )
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _within(segments: Sequence[Segment], start: int, end: int | None) -> tuple[Segment, ...]:
+    chosen = []
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
+        if (end is None or segment.base_offset < end) and (following is None or following > start):
+            chosen.append(segment)
+    return tuple(chosen)
+
+
+class Mark(NamedTuple):
+    """A batch, as far as copies must agree on it."""
+
+    next_offset: int
+    epoch: int
+    crc: int
+
+
+def compare(comparison: Comparison, sink: Sink) -> None:
+    """Compare the copies; findings about single copies and one event with the differences."""
+    marks = [_marks(comparison, copy, sink) for copy in comparison.copies]
+    first = marks[0]
+    for copy, other in zip(comparison.copies[1:], marks[1:], strict=True):
+        sink.event("comparison", comparison.start_offset, -1, _differences(copy.log, first, other))
+
+
+def _differences(log: str, mine: dict[int, Mark], other: dict[int, Mark]) -> dict[str, Any]:
+    shared = sorted(mine.keys() & other.keys())
+    conflicts = []
+    diverged = None
+    for offset in shared:
+        left, right = mine[offset], other[offset]
+        if left == right:
+            continue
+        if left.epoch == right.epoch:
+            conflicts.append([offset, left.epoch, list(left), list(right)])
+        elif diverged is None:
+            diverged = [offset, left.epoch, right.epoch]
+    return {
+        "log": log,
+        "shared": len(shared),
+        "conflicts": conflicts[:CONFLICTS_MAX],
+        "diverged": diverged,
+    }
+
+
+def _marks(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Mark]:
+    """The copy's batches by base offset; other copies than the primary are judged by the way."""
+    checks: list[Check] = [] if copy.is_primary else [make() for make in REPLAY_CHECKS]
+    marks: dict[int, Mark] = {}
+    expected: int | None = None
+    epoch: int | None = None
+    damaged = False
+    for segment, found in _walk(comparison, copy):
+        if not isinstance(found, Batch):
+            at_end = comparison.end_offset is None and segment is copy.segments[-1]
+            place = DamagePlace(
+                found.kind,
+                segment.path,
+                found.position,
+                found.size_bytes,
+                at_end,
+                (expected or segment.base_offset) - 1,
+            )
+            for check in checks:
+                _tell(sink, copy, check, check.on_damage(place), -1)
+            damaged = True
+            continue
+        header = found.header
+        here = BatchPlace(found, segment.path, None if damaged else expected, epoch, damaged)
+        for check in checks:
+            _tell(sink, copy, check, check.on_batch(here), header.max_timestamp)
+        damaged = not found.crc_ok
+        if found.crc_ok:
+            marks[header.base_offset] = Mark(header.next_offset, header.leader_epoch, header.crc)
+            expected, epoch = header.next_offset, max(epoch or 0, header.leader_epoch)
+    return marks
+
+
+def _walk(comparison: Comparison, copy: Copy) -> Iterator[tuple[Segment, Any]]:
+    start, end = comparison.start_offset, comparison.end_offset
+    for segment in copy.segments:
+        for found in walk(segment.path, floor_position(segment, start)):
+            if isinstance(found, Batch) and found.crc_ok:
+                if found.header.base_offset < start:
+                    continue
+                if end is not None and found.header.base_offset >= end:
+                    break
+            yield segment, found
+
+
+def _tell(sink: Sink, copy: Copy, check: Check, complaints: Any, timestamp_ms: int) -> None:
+    for complaint in complaints:
+        sink.finding(
+            Finding(
+                check.name,
+                complaint.severity or check.severity,
+                -1 if complaint.offset is None else complaint.offset,
+                timestamp_ms,
+                complaint.message,
+                complaint.before,
+                complaint.after,
+                log=copy.log,
+            )
+        )

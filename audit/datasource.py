@@ -1,0 +1,277 @@
+"""The Python data sources: `kraftlog` for everybody, `kraftaudit` for the audit's own job.
+
+`kraftlog` gives the records of metadata logs as rows, batch or streaming (docs/audit.md has the
+schema and the options). `kraftaudit` runs one interval of the log per task and gives what it found;
+its plan is made by `audit.job`.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+
+from audit.batches import Batch, walk
+from audit.comparison import Comparison, compare
+from audit.interval import Interval, IntervalAudit
+from audit.logs import MetadataLog, find_logs
+from audit.planning import SPLIT_BYTES, plan_ranges
+from audit.rows import SCHEMA_DDL, FileRange, RowReader
+from audit.sink import HistoryRow, Sink
+
+PATHS_SEPARATOR = ","
+
+
+class UnknownOption(ValueError):
+    """An option that the data source does not have, or a value it cannot use."""
+
+
+def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = str(options.get(name, default)).lower()
+    if text not in ("true", "false"):
+        raise UnknownOption(f"option {name} is true or false, not {text!r}")
+    return text == "true"
+
+
+def _paths(options: Mapping[str, str]) -> list[Path]:
+    """`load(path)`; Spark gives several as a JSON list in `paths`."""
+    given = options.get("paths") or options.get("path")
+    if not given:
+        raise UnknownOption("kraftlog needs a path: a __cluster_metadata-0 directory or one above")
+    if given.startswith("["):
+        import json
+
+        return [Path(p) for p in json.loads(given)]
+    return [Path(p) for p in given.split(PATHS_SEPARATOR)]
+
+
+class RangePartition(InputPartition):
+    """A range of a file."""
+
+    def __init__(self, part: FileRange) -> None:
+        self.part = part
+
+
+class KraftLog(DataSource):
+    """`spark.read.format("kraftlog").load(path)`.
+
+    Options: `snapshots` (false) adds the records of snapshot files; `fields` (true) the records as
+    JSON; `raw` (false) keys and values as bytes; `split.bytes` the size of a task's share.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "kraftlog"
+
+    def schema(self) -> str:
+        return SCHEMA_DDL
+
+    def reader(self, schema: Any) -> KraftLogReader:
+        return KraftLogReader(dict(self.options))
+
+    def streamReader(self, schema: Any) -> KraftLogStreamReader:
+        return KraftLogStreamReader(dict(self.options))
+
+
+class _Reading:
+    """What batch and streaming readers share."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._paths = _paths(options)
+        self._fields = _flag(options, "fields", True)
+        self._raw = _flag(options, "raw", False)
+        self._snapshots = _flag(options, "snapshots", False)
+        self._split_bytes = int(options.get("split.bytes", SPLIT_BYTES))
+        if self._split_bytes <= 0:
+            raise UnknownOption(f"option split.bytes is above 0, not {self._split_bytes}")
+
+    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+        return RowReader(fields=self._fields, raw=self._raw).read(partition.part)
+
+
+class KraftLogReader(_Reading, DataSourceReader):
+    def partitions(self) -> Sequence[RangePartition]:
+        return [
+            RangePartition(part)
+            for log in find_logs(self._paths)
+            for part in plan_ranges(
+                log, snapshots=self._snapshots, split_bytes=self._split_bytes
+            )
+        ]
+
+
+class KraftLogStreamReader(_Reading, DataSourceStreamReader):
+    """Follows growing logs. A stream offset says, per log, the segment and the position in it up
+    to which whole batches were read; snapshot files are not streamed."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        return {
+            log.path: _end_of(log, start.get(log.path))
+            for log in find_logs(self._paths)
+            if log.segments
+        }
+
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> Sequence[RangePartition]:
+        logs = {log.path: log for log in find_logs(self._paths)}
+        return [
+            RangePartition(part)
+            for path, stop in end.items()
+            if path in logs
+            for part in _between(logs[path], start.get(path), stop)
+        ]
+
+
+def _end_of(log: MetadataLog, before: Mapping[str, int] | None) -> dict[str, int]:
+    """The last segment and the end of its last whole batch with a right CRC."""
+    segment = log.segments[-1]
+    position = 0
+    if before is not None and before["segment"] == segment.base_offset:
+        position = before["position"]
+    for found in walk(segment.path, position):
+        if not isinstance(found, Batch) or not found.crc_ok:
+            break
+        position = found.position + found.header.size_bytes
+    return {"segment": segment.base_offset, "position": position}
+
+
+def _between(
+    log: MetadataLog, start: Mapping[str, int] | None, end: Mapping[str, int]
+) -> Iterator[FileRange]:
+    begin = {"segment": -1, "position": 0} if start is None else start
+    for segment in log.segments:
+        if not begin["segment"] <= segment.base_offset <= end["segment"]:
+            continue
+        first = begin["position"] if segment.base_offset == begin["segment"] else 0
+        stop = end["position"] if segment.base_offset == end["segment"] else None
+        if stop is None or stop > first:
+            yield FileRange(log.name, log.node_id, segment.path, None, first, stop)
+
+
+# --- the audit's job ---------------------------------------------------------------------------
+
+AUDIT_DDL = (
+    "kind string, offset bigint, timestamp_ms bigint, body string, topic string, "
+    "topic_id binary, partition int, record string, leader int, leader_epoch int, "
+    "partition_epoch int, replicas array<int>, isr array<int>, elr array<int>, "
+    "last_known_elr array<int>, adding array<int>, removing array<int>, recovering boolean, "
+    "election_kind string, election_cause string"
+)
+_INTS = pa.list_(pa.int32())
+AUDIT_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("body", pa.string()),
+        ("topic", pa.string()),
+        ("topic_id", pa.binary()),
+        ("partition", pa.int32()),
+        ("record", pa.string()),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        ("replicas", _INTS),
+        ("isr", _INTS),
+        ("elr", _INTS),
+        ("last_known_elr", _INTS),
+        ("adding", _INTS),
+        ("removing", _INTS),
+        ("recovering", pa.bool_()),
+        ("election_kind", pa.string()),
+        ("election_cause", pa.string()),
+    ]
+)
+HISTORY = "history"
+
+
+Work: TypeAlias = Interval | Comparison
+
+
+class WorkPartition(InputPartition):
+    """One interval, one shard of one, or the same offsets of all copies."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+
+def encode_plan(plan: Sequence[Work]) -> str:
+    return base64.b64encode(pickle.dumps(list(plan))).decode()
+
+
+class KraftAudit(DataSource):
+    """Options: `plan` (made by `encode_plan`), `history`, `min.isr`, `elections.max`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kraftaudit"
+
+    def schema(self) -> str:
+        return AUDIT_DDL
+
+    def reader(self, schema: Any) -> KraftAuditReader:
+        return KraftAuditReader(dict(self.options))
+
+
+class KraftAuditReader(DataSourceReader):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._plan: list[Work] = pickle.loads(base64.b64decode(options["plan"]))
+        self._history = _flag(options, "history", False)
+        self._min_isr = int(options.get("min.isr", "1"))
+        self._elections_max = int(options.get("elections.max", "100000"))
+
+    def partitions(self) -> Sequence[WorkPartition]:
+        return [WorkPartition(work) for work in self._plan]
+
+    def read(self, partition: WorkPartition) -> Iterator[pa.RecordBatch]:
+        batches: list[pa.RecordBatch] = []
+        sink = Sink(self._elections_max, lambda rows: batches.append(_history_batch(rows)))
+        if isinstance(partition.work, Comparison):
+            compare(partition.work, sink)
+        else:
+            audit = IntervalAudit(
+                partition.work, sink, default_min_isr=self._min_isr, history=self._history
+            )
+            for _ in audit.steps():
+                yield from batches
+                batches.clear()
+        yield from batches
+        events = list(sink.rows())
+        if events:
+            yield _event_batch(events)
+
+
+def _history_batch(rows: Sequence[HistoryRow]) -> pa.RecordBatch:
+    columns = dict(zip(HistoryRow._fields, zip(*rows, strict=True), strict=True))
+    columns["kind"] = (HISTORY,) * len(rows)
+    return _batch(columns, len(rows))
+
+
+def _event_batch(events: Sequence[Any]) -> pa.RecordBatch:
+    names = ("kind", "offset", "timestamp_ms", "body")
+    columns = dict(zip(names, zip(*events, strict=True), strict=True))
+    return _batch(columns, len(events))
+
+
+def _batch(columns: Mapping[str, Any], size: int) -> pa.RecordBatch:
+    arrays = [
+        pa.array(columns[field.name], type=field.type)
+        if field.name in columns
+        else pa.nulls(size, field.type)
+        for field in AUDIT_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=AUDIT_SCHEMA)

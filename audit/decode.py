@@ -1,0 +1,169 @@
+"""Metadata records from their bytes, in bulk.
+
+Nearly every record of a long log is a PartitionChangeRecord, and what follows the partition in it
+(an ISR of three, a leader) repeats all the time. So the codec of `protocol` decodes each distinct
+rest of a record once, and the result is looked up by those bytes from then on. Everything else is
+decoded one by one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from protocol.errors import ProtocolError
+from protocol.ids import uuid_to_text
+from protocol.json_form import to_json
+from protocol.metadata import PartitionChangeRecord, decode_record
+
+CHANGE_TYPE = PartitionChangeRecord.RECORD_TYPE
+KEY_AT, KEY_END = 3, 23
+"""Where a framed partition change has its partition: an int32 index and a topic id."""
+CACHE_ENTRIES_MAX = 200_000
+LEADER_STAYS = -2
+RECOVERY_STAYS = -1
+
+
+@dataclass(slots=True, eq=False)
+class Delta:
+    """What a partition change says; None (or LEADER_STAYS, RECOVERY_STAYS) leaves a part as it is.
+
+    Deltas are compared by identity: `DeltaCache` makes each but once.
+    `kind` and `cause` are what a Kraftbox controller noted about an election: 0 and "" for none.
+    """
+
+    isr: tuple[int, ...] | None
+    leader: int
+    replicas: tuple[int, ...] | None
+    removing: tuple[int, ...] | None
+    adding: tuple[int, ...] | None
+    recovery: int
+    elr: tuple[int, ...] | None
+    last_known: tuple[int, ...] | None
+    directories: tuple[bytes, ...] | None
+    kind: int
+    cause: str
+
+
+def delta_of(record: PartitionChangeRecord) -> Delta:
+    return Delta(
+        isr=_tuple(record.isr),
+        leader=record.leader,
+        replicas=_tuple(record.replicas),
+        removing=_tuple(record.removing_replicas),
+        adding=_tuple(record.adding_replicas),
+        recovery=record.leader_recovery_state,
+        elr=_tuple(record.eligible_leader_replicas),
+        last_known=_tuple(record.last_known_elr),
+        directories=None if record.directories is None else tuple(record.directories),
+        kind=getattr(record, "election_kind", 0),
+        cause=getattr(record, "election_cause", ""),
+    )
+
+
+def _tuple(values: list[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+class DeltaCache:
+    """Deltas by the bytes that follow the partition in a framed change.
+
+    `on_clear` is called when the cache begins anew, for whoever keeps things by delta.
+    """
+
+    def __init__(self, on_clear: Callable[[], None] = lambda: None) -> None:
+        self._known: dict[bytes, Delta] = {}
+        self._on_clear = on_clear
+
+    def get(self, value: bytes) -> Delta:
+        """The delta of a framed PartitionChangeRecord. Raises ProtocolError."""
+        rest = value[2:3] + value[KEY_END:]
+        delta = self._known.get(rest)
+        if delta is None:
+            record, _ = decode_record(value)
+            assert isinstance(record, PartitionChangeRecord)
+            delta = delta_of(record)
+            if len(self._known) >= CACHE_ENTRIES_MAX:
+                self._known.clear()
+                self._on_clear()
+            self._known[rest] = delta
+        return delta
+
+
+def is_change(value: bytes) -> bool:
+    """Whether these are the bytes of a framed PartitionChangeRecord, version below 128."""
+    return (
+        len(value) > KEY_END and value[0] == 1 and value[1] == CHANGE_TYPE and value[2] < 128
+    )
+
+
+class Decoded(NamedTuple):
+    """A record as a row shows it. `fields` is JSON as Kafka's tools print it."""
+
+    name: str
+    version: int
+    fields: str
+
+
+class JsonCache:
+    """Records as JSON, with the same trick: only the partition of a change is written anew."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[int, str]] = {}
+        self._topics: dict[bytes, str] = {}
+
+    def decode(self, value: bytes) -> Decoded:
+        """Raises ProtocolError."""
+        if not is_change(value):
+            record, version = decode_record(value)
+            return Decoded(type(record).__name__, version, dumps(to_json(record, version)))
+        rest = value[2:3] + value[KEY_END:]
+        known = self._known.get(rest)
+        if known is None:
+            known = self._known[rest] = self._tail(value)
+            if len(self._known) > CACHE_ENTRIES_MAX:
+                self._known.clear()
+        topic_id = value[7:KEY_END]
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            topic = self._topics[topic_id] = uuid_to_text(topic_id)
+        index = int.from_bytes(value[KEY_AT:7], "big", signed=True)
+        return Decoded(
+            PartitionChangeRecord.__name__,
+            known[0],
+            f'{{"partitionId":{index},"topicId":"{topic}"{known[1]}',
+        )
+
+    @staticmethod
+    def _tail(value: bytes) -> tuple[int, str]:
+        record, version = decode_record(value)
+        fields = to_json(record, version)
+        for name in ("partitionId", "topicId"):
+            del fields[name]
+        text = dumps(fields)
+        return version, ("," if fields else "") + text[1:]
+
+
+def dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def kafka_type_name(name: str) -> str:
+    """PartitionChangeRecord as Kafka's tools name it: PARTITION_CHANGE_RECORD."""
+    out = "".join("_" + c if c.isupper() else c for c in name)
+    return out.lstrip("_").upper()
+
+
+__all__ = [
+    "Decoded",
+    "Delta",
+    "DeltaCache",
+    "JsonCache",
+    "ProtocolError",
+    "delta_of",
+    "dumps",
+    "is_change",
+    "kafka_type_name",
+]

@@ -1,0 +1,73 @@
+"""What checks say: findings, and the elections they and the report speak of."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Severity(StrEnum):
+    """ERROR: a promise is broken. WARNING: data may be lost, or the log is damaged where that may
+    be harmless. INFO: a fact that somebody asks for."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class ElectionKind(StrEnum):
+    ISR = "isr"
+    PREFERRED = "preferred"
+    ELR = "elr"
+    LAST_KNOWN_LEADER = "last-known-leader"
+    UNCLEAN = "unclean"
+
+
+LOSSY = frozenset((ElectionKind.LAST_KNOWN_LEADER, ElectionKind.UNCLEAN))
+"""Elections whose leader may lack committed records."""
+
+
+class Election(NamedTuple):
+    """A partition got another leader. -1 as `from_leader`: it had none; None: a hole in the log
+    hides who led."""
+
+    offset: int
+    timestamp_ms: int
+    topic: str
+    partition: int
+    kind: str
+    from_leader: int | None
+    to_leader: int
+    leader_epoch: int
+    cause: str
+
+
+class Finding(NamedTuple):
+    """One sentence about one place of a log, and what stood before and after it.
+
+    `offset` is -1 where none fits. `log` names the copy of the log (a node) it is about, or is
+    empty; `before` and `after` are JSON values.
+    """
+
+    check: str
+    severity: str
+    offset: int
+    timestamp_ms: int
+    message: str
+    before: Any = None
+    after: Any = None
+    topic: str | None = None
+    partition: int | None = None
+    log: str = ""
+
+
+class Complaint(NamedTuple):
+    """What a check gives; who runs the check knows where in the log it is."""
+
+    message: str
+    before: Any = None
+    after: Any = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    severity: Severity | None = None

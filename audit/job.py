@@ -1,0 +1,169 @@
+"""The audit as a whole: plan, let Spark run the plan, merge, judge.
+
+`run` is what the command, the chaos tests and spark-submit call. Nothing is shuffled: a task reads
+an interval of the log and gives back what it found, which is little; the history table alone is as
+long as the log, and each task writes its own part of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from audit.batches import Batch, walk
+from audit.comparison import plan_comparisons
+from audit.interval import plan_intervals, with_shards
+from audit.logs import MetadataLog, find_logs
+from audit.merge import Ends, Merged
+
+DEFAULT_ELECTIONS_MAX = 100_000
+_POLL_S = 0.2
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with tasks done and tasks in all."""
+
+
+class Result:
+    """What an audit found. `data` is the JSON document of docs/audit.md."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    @property
+    def promises_hold(self) -> bool:
+        return bool(self.data["summary"]["promises_hold"])
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        return list(self.data["findings"])
+
+    @property
+    def elections(self) -> list[dict[str, Any]]:
+        return list(self.data["elections"])
+
+
+def log_end(log: MetadataLog) -> Ends:
+    """The end of a copy's last whole batch; that of its newest snapshot if there is none."""
+    newest = max(log.snapshots, key=lambda s: s.end_offset, default=None)
+    end = Ends(newest.end_offset, newest.epoch) if newest else Ends(0, -1)
+    for segment in reversed(log.segments):
+        for found in walk(segment.path):
+            if isinstance(found, Batch) and found.crc_ok:
+                header = found.header
+                end = max(end, Ends(header.next_offset, header.leader_epoch))
+        if end.end_offset > segment.base_offset:
+            break
+    return end
+
+
+def choose_primary(logs: Sequence[MetadataLog], ends: dict[str, Ends]) -> MetadataLog:
+    """The copy to audit: the one of the newest leader, as elections of the quorum judge it; of
+    equals the one that reaches back farthest."""
+
+    def rank(log: MetadataLog) -> tuple[int, int, int]:
+        end = ends[log.name]
+        return end.epoch, end.end_offset, -log.start_offset
+
+    return max(sorted(logs, key=lambda log: log.path, reverse=True), key=rank)
+
+
+def run(
+    paths: Iterable[Path],
+    spark: Any,
+    *,
+    history: Iterable[Path] = (),
+    data: Iterable[Path] = (),
+    tables: Path | None = None,
+    progress: Progress | None = None,
+    min_isr: int = 1,
+    elections_max: int = DEFAULT_ELECTIONS_MAX,
+) -> Result:
+    """Audit the metadata logs at or below `paths` on a session of `audit.session`.
+
+    history: files of what clients saw (docs/chaos.md). data: log directories of brokers, to compare
+    replicas; brokers' directories among `paths` are found by themselves. tables: where the tables
+    are written. min_isr: `min.insync.replicas` where the metadata log does not say it.
+
+    Raises UnreadableInput for what cannot be read.
+    """
+    logs = _named(find_logs(paths))
+    ends = {log.name: log_end(log) for log in logs}
+    primary = choose_primary(logs, ends)
+    others = [log for log in logs if log is not primary]
+    width = spark.sparkContext.defaultParallelism
+    plan: list[Any] = list(with_shards(plan_intervals(primary, others), width))
+    plan += plan_comparisons(primary, others)
+    merged = Merged(primary, logs, ends)
+    with _watched(spark, len(plan), progress):
+        merged.add(_events(spark, plan, tables, min_isr, elections_max))
+    result = merged.result(elections_max)
+    if tables is not None:
+        from audit.tables import write_tables
+
+        write_tables(spark, result, tables)
+    return Result(result)
+
+
+def _named(logs: list[MetadataLog]) -> list[MetadataLog]:
+    """Logs with one name each: two copies of one node are told apart by their paths."""
+    names = [log.name for log in logs]
+    return [log._replace(node_id=None) if names.count(log.name) > 1 else log for log in logs]
+
+
+def _events(
+    spark: Any, plan: Sequence[Any], tables: Path | None, min_isr: int, elections_max: int
+) -> Iterator[tuple[str, int, int, str]]:
+    from audit.datasource import HISTORY, encode_plan
+
+    frame = (
+        spark.read.format("kraftaudit")
+        .option("plan", encode_plan(plan))
+        .option("history", str(tables is not None).lower())
+        .option("min.isr", str(min_isr))
+        .option("elections.max", str(elections_max))
+        .load()
+    )
+    if tables is not None:
+        raw = str(tables / "_all")
+        frame.write.mode("overwrite").partitionBy("kind").parquet(raw)
+        frame = spark.read.schema(frame.schema).parquet(raw)
+    events = frame.where(frame.kind != HISTORY).select("kind", "offset", "timestamp_ms", "body")
+    for batch in events.toArrow().to_batches():
+        columns = [column.to_pylist() for column in batch.columns]
+        yield from zip(*columns, strict=True)
+
+
+@contextmanager
+def _watched(spark: Any, tasks: int, progress: Progress | None) -> Iterator[None]:
+    """Tell `progress` how many tasks are done while the block runs."""
+    if progress is None:
+        yield
+        return
+    tracker = spark.sparkContext.statusTracker()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_POLL_S):
+            stages = [tracker.getStageInfo(s) for s in tracker.getActiveStageIds()]
+            done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+            progress(done, tasks)
+
+    watcher = threading.Thread(target=watch, name="audit-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+        progress(tasks, tasks)
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def timed(spark: Any, paths: Iterable[Path], **more: Any) -> tuple[Result, float]:
+    """`run` and the seconds it took."""
+    begun = time.monotonic()
+    result = run(paths, spark, **more)
+    return result, time.monotonic() - begun

@@ -1,0 +1,98 @@
+"""A Spark session for the audit: local by default, quiet, with our code on every worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from audit.java import java_home
+from audit.package import write_package
+
+LOGGING = """\
+rootLogger.level=error
+rootLogger.appenderRef.c.ref=c
+appender.c.type=Console
+appender.c.name=c
+appender.c.target=SYSTEM_ERR
+appender.c.layout.type=PatternLayout
+appender.c.layout.pattern=%p %m (%c)%n
+"""
+
+
+class NoSpark(Exception):
+    """PySpark is not installed."""
+
+
+def spark_available() -> bool:
+    """Whether the `audit` extra is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("pyspark") is not None and find_spec("pyarrow") is not None
+
+
+def local_master() -> str:
+    """All processors of this machine."""
+    return f"local[{os.cpu_count() or 1}]"
+
+
+@contextmanager
+def session(master: str | None = None) -> Iterator[Any]:
+    """A SparkSession with the audit's data sources; stopped at the end.
+
+    Raises NoSpark, NoJava.
+    """
+    if not spark_available():
+        raise NoSpark("the audit runs on Spark: pip install 'kraftbox[audit]'")
+    with tempfile.TemporaryDirectory(prefix="kraftbox-audit-") as scratch:
+        folder = Path(scratch)
+        _environment(folder)
+        spark = start(master or local_master(), folder)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _environment(folder: Path) -> None:
+    """What Spark's start scripts read; they run in a process of their own."""
+    os.environ["JAVA_HOME"] = str(java_home(folder))
+    (folder / "log4j2.properties").write_text(LOGGING)
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def start(master: str, folder: Path) -> Any:
+    """A session on `master`; `folder` is scratch space that outlives it."""
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master(master)
+        .appName("kraftbox audit")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.maxResultSize", "0")
+        .config("spark.driver.memory", os.environ.get("KRAFTBOX_AUDIT_MEMORY", "1g"))
+        .config("spark.sql.shuffle.partitions", "8")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .getOrCreate()
+    )
+    prepare(spark, folder)
+    return spark
+
+
+def prepare(spark: Any, folder: Path) -> None:
+    """Ship our code to the workers and register the data sources."""
+    from audit.datasource import KraftAudit, KraftLog
+
+    spark.sparkContext.addPyFile(str(write_package(folder / "kraftbox-audit.zip")))
+    spark.dataSource.register(KraftLog)
+    spark.dataSource.register(KraftAudit)
