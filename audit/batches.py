@@ -77,12 +77,15 @@ def walk(
             data += more
             used = 0
             for found in _walk_window(data, base, last=not more):
-                used = found.position - base
-                used += found.header.size_bytes if type(found) is Batch else found.size_bytes
+                used = found.position - base + _size_bytes(found)
                 yield found
             if not more:
                 return
             data, base = data[used:], base + used
+
+
+def _size_bytes(found: Batch | Damage) -> int:
+    return found.size_bytes if isinstance(found, Damage) else found.header.size_bytes
 
 
 def _walk_window(data: bytes, base: int, *, last: bool) -> Iterator[Batch | Damage]:

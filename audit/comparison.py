@@ -29,7 +29,7 @@ class Copy(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Offsets `start_offset` to `end_offset` (None: to the end) of all copies, the primary first."""
+    """Offsets `start_offset` to `end_offset` (None: to the end) of all copies, primary first."""
 
     start_offset: int
     end_offset: int | None

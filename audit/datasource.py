@@ -104,9 +104,7 @@ class KraftLogReader(_Reading, DataSourceReader):
         return [
             RangePartition(part)
             for log in find_logs(self._paths)
-            for part in plan_ranges(
-                log, snapshots=self._snapshots, split_bytes=self._split_bytes
-            )
+            for part in plan_ranges(log, snapshots=self._snapshots, split_bytes=self._split_bytes)
         ]
 
 
@@ -124,9 +122,7 @@ class KraftLogStreamReader(_Reading, DataSourceStreamReader):
             if log.segments
         }
 
-    def partitions(
-        self, start: dict[str, Any], end: dict[str, Any]
-    ) -> Sequence[RangePartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         logs = {log.path: log for log in find_logs(self._paths)}
         return [
             RangePartition(part)

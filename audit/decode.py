@@ -94,9 +94,7 @@ class DeltaCache:
 
 def is_change(value: bytes) -> bool:
     """Whether these are the bytes of a framed PartitionChangeRecord, version below 128."""
-    return (
-        len(value) > KEY_END and value[0] == 1 and value[1] == CHANGE_TYPE and value[2] < 128
-    )
+    return len(value) > KEY_END and value[0] == 1 and value[1] == CHANGE_TYPE and value[2] < 128
 
 
 class Decoded(NamedTuple):

@@ -94,7 +94,7 @@ def election_cause(
     if before.leader not in after.replicas:
         return "reassignment"
     event = events.get(before.leader)
-    if event in _CAUSE:
+    if event is not None and event in _CAUSE:
         return _CAUSE[event]
     return _by_state(world.brokers.get(before.leader))
 

@@ -33,7 +33,6 @@ from audit.state import (
     Partition,
     Shape,
     ShapeKey,
-    Topic,
     World,
     describe,
     merged,
@@ -300,7 +299,7 @@ class Replay:
         partition = self.world.partitions.get(key)
         if partition is None:
             if self.is_mine(index, topic_id):
-                raise apply.Orphan(f"a change of partition {index} of a topic that has no such partition")
+                raise apply.Orphan(f"partition {index}, which it changes, does not exist")
             return
         before = partition.shape
         after = self.world.shapes.get(merged(before.key, delta), before.min_isr)
@@ -430,9 +429,9 @@ class Replay:
         self.sink.event(kind, at, self.timestamp_ms, body)
 
     def broker_changed(self, change: BrokerChange) -> None:
-        if change.after is not None and change.after.fenced:
-            if change.before is None or not change.before.fenced:
-                self._fenced.add(change.id)
+        was_fenced = change.before is not None and change.before.fenced
+        if change.after is not None and change.after.fenced and not was_fenced:
+            self._fenced.add(change.id)
         if self.uncertain_brokers is not None:
             doubtful = change.id not in self.uncertain_brokers
             if change.event is BrokerEvent.REGISTERED:

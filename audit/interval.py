@@ -125,9 +125,7 @@ def _size_bytes(interval: Interval) -> int:
     return sum(segment.size_bytes for segment in interval.segments)
 
 
-def _overlapping(
-    segments: Sequence[Segment], start: int, end: int | None
-) -> tuple[Segment, ...]:
+def _overlapping(segments: Sequence[Segment], start: int, end: int | None) -> tuple[Segment, ...]:
     chosen = []
     for at, segment in enumerate(segments):
         following = segments[at + 1].base_offset if at + 1 < len(segments) else None
@@ -268,38 +266,51 @@ class IntervalAudit:
         end = self.interval.end_offset
         if end is not None and header.base_offset >= end and batch.crc_ok:
             return False
-        expected = None if self._after_damage else self._expected
-        place = BatchPlace(batch, path, expected, self._epoch, self._after_damage)
+        self._judge_batch(path, batch)
+        if self._trust(batch):
+            self._replay(batch)
+            if self._milestones:
+                self._pass_milestones()
+        return True
+
+    def _judge_batch(self, path: str, batch: Batch) -> None:
         if self._speaks:
+            expected = None if self._after_damage else self._expected
+            place = BatchPlace(batch, path, expected, self._epoch, self._after_damage)
             for check in self.checks:
                 for complaint in check.on_batch(place):
-                    self._complain(check, complaint, header.max_timestamp)
+                    self._complain(check, complaint, batch.header.max_timestamp)
+
+    def _trust(self, batch: Batch) -> bool:
+        """Whether the batch is to be replayed; what it says about the log's place is noted."""
+        header = batch.header
         if not batch.crc_ok:
             self._after_damage = True
             self.replay.doubt()
-            return True
+            return False
         if self._expected is not None and header.base_offset != self._expected:
             if header.base_offset < self._expected and not self._after_damage:
-                return True  # the same offsets again: complained about, and not replayed twice
+                return False  # the same offsets again: complained about, and not replayed twice
             self.replay.doubt()
         self._after_damage = False
         self._expected = header.next_offset
         self._epoch = max(header.leader_epoch, self._epoch or 0)
         if self._first_timestamp_ms is None:
             self._first_timestamp_ms = header.max_timestamp
+        return True
+
+    def _replay(self, batch: Batch) -> None:
+        header = batch.header
         try:
             rows = split(batch)
         except (ProtocolError, ApiError) as error:
             self._say("record-unreadable", f"the batch cannot be read: {error}", header.base_offset)
             self.replay.doubt()
-            return True
+            return
         if header.is_control:
             self._control(batch, rows)
         else:
             self.replay.batch(batch, rows)
-        if self._milestones:
-            self._pass_milestones()
-        return True
 
     def _control(self, batch: Batch, rows: Sequence[Any]) -> None:
         header = batch.header
@@ -442,6 +453,4 @@ class IntervalAudit:
         self, check: str, message: str, offset: int, severity: Severity = Severity.ERROR
     ) -> None:
         if self._speaks:
-            self.sink.finding(
-                Finding(check, severity, offset, self.replay.timestamp_ms, message)
-            )
+            self.sink.finding(Finding(check, severity, offset, self.replay.timestamp_ms, message))

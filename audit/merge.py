@@ -70,9 +70,7 @@ class Merged:
     # --- the result ----------------------------------------------------------------------------
 
     def result(self, elections_max: int) -> dict[str, Any]:
-        numbers = sorted(
-            self.by_kind.get("numbers", ()), key=lambda n: (n["interval"], n["shard"])
-        )
+        numbers = sorted(self.by_kind.get("numbers", ()), key=lambda n: (n["interval"], n["shard"]))
         totals = _totals(numbers)
         self._judge(totals)
         findings = self._sorted_findings()

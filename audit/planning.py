@@ -21,7 +21,7 @@ def plan_ranges(
 
     `snapshots` adds the snapshot files, each a range of its own.
     """
-    ranges = []
+    ranges: list[FileRange] = []
     for interval in plan_intervals(log):
         for segment in interval.segments:
             ranges += _segment_ranges(log, interval, segment, split_bytes)
@@ -48,9 +48,7 @@ def _segment_ranges(
         )
 
 
-def boundaries(
-    segment: Segment, start: int, split_bytes: int
-) -> Iterator[tuple[int, int | None]]:
+def boundaries(segment: Segment, start: int, split_bytes: int) -> Iterator[tuple[int, int | None]]:
     """Ranges of about `split_bytes` from `start` on, cut where batches begin.
 
     Only lengths are read. Where they stop making sense the last range goes on to the file's end,

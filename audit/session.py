@@ -21,6 +21,9 @@ appender.c.name=c
 appender.c.target=SYSTEM_ERR
 appender.c.layout.type=PatternLayout
 appender.c.layout.pattern=%p %m (%c)%n
+# Spark prints a line about log levels where this one differs from the root's.
+logger.g.name=org.apache.spark.api.python.PythonGatewayServer
+logger.g.level=error
 """
 
 

@@ -76,10 +76,7 @@ class Transitions:
         made.elr_growth = len(new.elr) - len(old.elr)
         made.reassigns = (old.adding, old.removing) != (new.adding, new.removing)
         made.quiet = not (
-            made.broken
-            or made.reassigns
-            or old.leader != new.leader
-            or after.under != before.under
+            made.broken or made.reassigns or old.leader != new.leader or after.under != before.under
         )
         before.transitions[delta] = made
         return made

@@ -79,6 +79,7 @@ class LogWriter:
         self._file = (folder / "unused").open("wb")
 
     def batch(self, values: Iterable[bytes]) -> None:
+        """Append one batch. `values` may be a generator: a snapshot is taken before it runs."""
         if self.offset >= self._next_roll:
             self._roll()
         count, data = build(values, self.offset, self.now_ms)
@@ -203,9 +204,7 @@ def _begin(log: LogWriter) -> list[bytes]:
     log.cluster += [
         encode_record(FeatureLevelRecord(name="metadata.version", feature_level=29), 0),
         encode_record(
-            ConfigRecord(
-                resource_type=4, resource_name="", name="min.insync.replicas", value="2"
-            ),
+            ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"),
             0,
         ),
     ]
@@ -250,28 +249,26 @@ def _turns(log: LogWriter) -> Iterator[None]:
     while True:
         for broker in range(BROKERS):
             mine = [p for p in log.partitions if broker in p.replicas]
-            for chunk in _chunks(mine, 500):
-                log.batch(_leave(log, broker, chunk))
-                yield
-            log.batch([_fence(broker)])
+            log.batch(_leave(log, broker, mine))
+            yield
             log.batch([_unfence(broker)])
             for chunk in _chunks(mine, 20):
-                log.batch([log.change(p, (*p.isr, broker), p.leader) for p in chunk])
+                log.batch(log.change(p, (*p.isr, broker), p.leader) for p in chunk)
                 yield
             for chunk in _chunks([p for p in mine if p.replicas[0] == broker], 100):
-                log.batch([log.change(p, p.isr, broker) for p in chunk])
+                log.batch(log.change(p, p.isr, broker) for p in chunk)
                 yield
 
 
-def _leave(log: LogWriter, broker: int, partitions: list[_Partition]) -> list[bytes]:
-    values = []
+def _leave(log: LogWriter, broker: int, partitions: list[_Partition]) -> Iterator[bytes]:
+    """As Kafka fences a broker: first it leaves the ISRs, then it is fenced, all in one batch."""
     for partition in partitions:
         isr = tuple(r for r in partition.isr if r != broker)
         leader = partition.leader
         if leader == broker:
             leader = next(r for r in partition.replicas if r in isr)
-        values.append(log.change(partition, isr, leader))
-    return values
+        yield log.change(partition, isr, leader)
+    yield _fence(broker)
 
 
 def _chunks(items: list[_Partition], size: int) -> Iterator[list[_Partition]]:

@@ -1,4 +1,4 @@
-"""A broker's epoch grows with each registration, and records about it name the current one (P16)."""
+"""A broker's epoch grows with each registration; records about it name the current one (P16)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ class BrokerEpochs(Check):
         before = change.before
         if before is None:
             return
-        shown = {"before": before._asdict(), "after": change.after and change.after._asdict()}
+        shown = None if change.after is None else change.after._asdict()
         if change.event is BrokerEvent.REGISTERED:
             same = change.after is not None and before.incarnation == change.after.incarnation
             if change.epoch < before.epoch or (change.epoch == before.epoch and not same):
                 yield Complaint(
                     f"broker {change.id} registers with epoch {change.epoch} after epoch "
                     f"{before.epoch}",
-                    **shown,
+                    before._asdict(),
+                    shown,
                 )
         elif change.epoch != before.epoch:
             yield Complaint(
                 f"a record says {change.event} of broker {change.id} in epoch {change.epoch}, but "
                 f"it is registered with epoch {before.epoch}",
-                **shown,
+                before._asdict(),
+                shown,
             )

@@ -15,9 +15,14 @@ class TwoLeaders(Check):
     def on_replacement(self, replacement: Replacement) -> Iterable[Complaint]:
         partition, before, after = replacement[:3]
         same_epoch = replacement.leader_epoch == partition.leader_epoch
-        if same_epoch and before.leader != after.leader and NO_LEADER not in (
-            before.leader,
-            after.leader,
+        if (
+            same_epoch
+            and before.leader != after.leader
+            and NO_LEADER
+            not in (
+                before.leader,
+                after.leader,
+            )
         ):
             yield Complaint(
                 f"{partition.topic.name}-{partition.index} has two leaders in leader epoch "

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 import typer
 
-from kraftbox.cli import chaos, cluster, configs, dump_log, groups, records, status, storage, topics
+from kraftbox.cli import (
+    audit,
+    chaos,
+    cluster,
+    configs,
+    dump_log,
+    groups,
+    records,
+    status,
+    storage,
+    topics,
+)
 from kraftbox.cli.output import DONE, FAILED, CommandFailed, say_error
 
 app = typer.Typer(
@@ -40,6 +51,7 @@ app.command("produce")(records.produce)
 app.command("consume")(records.consume)
 app.command("chaos")(chaos.chaos)
 app.command("dump-log")(dump_log.dump_log)
+app.command("audit")(audit.audit)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -19,7 +19,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("kraftbox", "controller", "broker", "metalog", "storage", "protocol", "runtime")
+PACKAGES = (
+    "kraftbox",
+    "controller",
+    "broker",
+    "audit",
+    "metalog",
+    "storage",
+    "protocol",
+    "runtime",
+)
 FUNCTION_LINES_MAX = 70
 PURE_MODULE_LINES_MAX = 600
 SHELL_MODULE_LINES_MAX = 800

@@ -1,0 +1,1 @@
+"""The result of an audit as text, JSON and one HTML page."""

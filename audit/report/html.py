@@ -1,0 +1,308 @@
+"""The result as one HTML page that needs nothing beside itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from audit.report import timeline
+from audit.report.svg import (
+    LEADER_COLOURS,
+    Line,
+    TimeAxis,
+    bars,
+    lanes,
+    leader_style,
+    legend,
+    step_lines,
+)
+from audit.report.text import moment, verdict
+
+ROWS_MAX = 500
+KIND_STYLES = {
+    "isr": "kind-isr",
+    "preferred": "kind-preferred",
+    "elr": "kind-elr",
+    "last-known-leader": "kind-last",
+    "unclean": "kind-unclean",
+}
+
+STYLE = """
+:root { color-scheme: light dark; --paper: #fcfcfa; --ink: #22252a; --soft: #667;
+  --grid: #e2e2dd; --card: #fff; --edge: #d9d9d2; --good: #2d8a4e;
+  --bad: #c62f2f; --warn: #b97a10; }
+@media (prefers-color-scheme: dark) { :root { --paper: #17181b; --ink: #e4e4e0; --soft: #a0a2aa;
+  --grid: #33353b; --card: #1f2125; --edge: #3a3c43; --good: #57b879; --bad: #ef6a62;
+  --warn: #e0a83e; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1180px; padding: 24px; background: var(--paper);
+  color: var(--ink); font: 14px/1.5 system-ui, sans-serif; }
+h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 32px 0 8px; }
+p { margin: 4px 0; } .soft, .note { color: var(--soft); }
+.verdict { font-size: 17px; font-weight: 600; padding: 10px 14px; border-radius: 8px;
+  border: 1px solid var(--edge); border-left: 6px solid var(--good); background: var(--card);
+  margin: 14px 0; }
+.verdict.broken { border-left-color: var(--bad); }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; }
+.tile { background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
+  padding: 8px 12px; } .tile b { display: block; font-size: 20px; }
+figure { margin: 0; background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
+  padding: 12px; overflow-x: auto; }
+figure svg { width: 100%; min-width: 700px; height: auto; display: block; }
+text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+.label { text-anchor: end; } .tick { text-anchor: middle; fill: var(--soft); font-size: 11px; }
+.grid { stroke: var(--grid); stroke-width: 1; }
+.line { fill: none; stroke-width: 2; }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 14px; } .key { white-space: nowrap; }
+.key svg { width: 11px; height: 11px; margin-right: 5px; vertical-align: -1px; display: inline; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th, td { text-align: left; padding: 4px 10px 4px 0; border-bottom: 1px solid var(--grid);
+  vertical-align: top; } th { color: var(--soft); font-weight: 500; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.error { color: var(--bad); font-weight: 600; } .warning { color: var(--warn); font-weight: 600; }
+details pre { white-space: pre-wrap; word-break: break-word; font-size: 12px; margin: 4px 0; }
+.scroll { overflow-x: auto; }
+.none { fill: var(--bad); } .lossy { fill: var(--bad); stroke: var(--card); stroke-width: 1.5; }
+.up { fill: #4b9e68; } .down { fill: #cf5b52; } .closing { fill: #d9a441; }
+.kind-isr { fill: #4a7fb5; } .kind-preferred { fill: #4b9e68; } .kind-elr { fill: #8a6bb8; }
+.kind-last { fill: #d98a2b; } .kind-unclean { fill: #c62f2f; }
+.l-isr { stroke: #4a7fb5; fill: none; } .l-elr { stroke: #8a6bb8; fill: none; }
+.l-under { stroke: #d98a2b; fill: none; } .l-none { stroke: #c62f2f; fill: none; }
+.k-isr { fill: #4a7fb5; } .k-elr { fill: #8a6bb8; } .k-under { fill: #d98a2b; }
+"""
+PALETTE = (
+    "#4a7fb5", "#d98a2b", "#4b9e68", "#8a6bb8", "#3fa3a8", "#c26b9a",
+    "#9c8a3c", "#6f7fd1", "#b0624a", "#6a9f3a", "#7a8794", "#a85fc4",
+)  # fmt: skip
+
+
+def as_html(result: Mapping[str, Any]) -> str:
+    """The whole page."""
+    axis = timeline.time_axis(result)
+    parts = [
+        _head(result),
+        _leadership(result, axis),
+        _sizes(result, axis),
+        _elections_by_kind(result),
+        _brokers(result, axis),
+        _quorum(result, axis),
+        _findings(result),
+        _elections(result),
+        _copies(result),
+    ]
+    colours = "".join(f".b{n} {{ fill: {c}; }}\n" for n, c in enumerate(PALETTE))
+    assert len(PALETTE) == LEADER_COLOURS
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Audit of {escape(_cluster(result))}</title><style>{STYLE}{colours}</style></head>"
+        f"<body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _cluster(result: Mapping[str, Any]) -> str:
+    cluster = result["summary"]["cluster_id"]
+    return f"cluster {cluster}" if cluster else "a cluster of unknown id"
+
+
+def _head(result: Mapping[str, Any]) -> str:
+    summary, quorum = result["summary"], result["quorum"]
+    broken = "" if summary["promises_hold"] else " broken"
+    tiles = [
+        ("records", f"{summary['records']:,}"),
+        ("elections", f"{sum(summary['elections'].values()):,}"),
+        ("topics", f"{summary['topics']:,}"),
+        ("partitions", f"{summary['partitions']:,}"),
+        ("without leader at the end", f"{summary['partitions_leaderless']:,}"),
+        ("under min ISR at the end", f"{summary['partitions_under_min_isr']:,}"),
+        ("time without leader", _duration(summary["leaderless_ms"])),
+        ("time under min ISR", _duration(summary["under_min_isr_ms"])),
+    ]
+    shown = "".join(f'<div class="tile"><b>{value}</b>{name}</div>' for name, value in tiles)
+    return (
+        f"<h1>Audit of {escape(_cluster(result))}</h1>"
+        f'<p class="soft">{moment(summary["first_timestamp_ms"])} to '
+        f"{moment(summary['last_timestamp_ms'])} UTC; offsets {summary['start_offset']:,} to "
+        f"{summary['end_offset']:,} of {escape(quorum['audited'])}, "
+        f"{len(quorum['logs'])} copies of the log compared</p>"
+        f'<p class="verdict{broken}">{escape(verdict(summary))}</p>'
+        f'<div class="tiles">{shown}</div>'
+    )
+
+
+def _duration(milliseconds: int) -> str:
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.1f} s"
+    minutes, rest = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _figure(title: str, drawing: str, more: str = "") -> str:
+    return f"<h2>{escape(title)}</h2><figure>{drawing}</figure>{more}"
+
+
+def _nothing(title: str, why: str) -> str:
+    return f'<h2>{escape(title)}</h2><p class="note">{escape(why)}</p>'
+
+
+def _leadership(result: Mapping[str, Any], axis: TimeAxis) -> str:
+    title = "Who led which partition"
+    rows, left_out = timeline.leadership_lanes(result, axis)
+    if not rows:
+        return _nothing(title, "The log has no partitions.")
+    seen = timeline.leaders_seen(rows)
+    brokers = sorted(int(b) for b in result["summary"]["leaders"] if int(b) >= 0)
+    brokers = sorted({*brokers, *(b["id"] for b in result["brokers"])})
+    entries = [(leader_style(b), f"broker {b}") for b in brokers if leader_style(b) in seen]
+    entries += [("none", "no leader")] if "none" in seen else []
+    if any(lane.marks for lane in rows):
+        entries.append(("lossy", "diamond: election that may have lost records"))
+    more = legend(entries)
+    if left_out:
+        more += f'<p class="note">{left_out:,} partitions with fewer changes are not shown.</p>'
+    return _figure(title, lanes(axis, rows, title), more)
+
+
+def _sizes(result: Mapping[str, Any], axis: TimeAxis) -> str:
+    title = "In-sync and eligible leader replicas"
+    points = result["series"]
+    if not points:
+        return _nothing(title, "The log has no partitions.")
+    names = ("ISR members", "ELR members")
+    sizes = [
+        Line(name, style, [(p[0], p[at]) for p in points])
+        for at, (name, style) in enumerate(zip(names, ("l-isr", "l-elr"), strict=True), start=1)
+    ]
+    troubles = [
+        Line("partitions under min ISR", "l-under", [(p[0], p[3]) for p in points]),
+        Line("partitions without leader", "l-none", [(p[0], p[4]) for p in points]),
+    ]
+    upper = step_lines(axis, sizes, "ISR and ELR members over time")
+    lower = step_lines(axis, troubles, "partitions in trouble over time", 90)
+    keys = [
+        ("k-isr", "ISR members, all partitions"),
+        ("k-elr", "ELR members"),
+        ("k-under", "partitions under min ISR"),
+        ("none", "partitions without leader"),
+    ]
+    return _figure(title, upper + lower, legend(keys))
+
+
+def _elections_by_kind(result: Mapping[str, Any]) -> str:
+    title = "Elections by kind"
+    counts = result["summary"]["elections"]
+    if not counts:
+        return _nothing(title, "There was no election.")
+    rows = [(kind, counts.get(kind, 0), style) for kind, style in KIND_STYLES.items()]
+    causes = ", ".join(f"{cause} {n:,}" for cause, n in result["summary"]["causes"].items())
+    return _figure(title, bars(rows, title), f'<p class="note">By cause: {escape(causes)}.</p>')
+
+
+def _brokers(result: Mapping[str, Any], axis: TimeAxis) -> str:
+    title = "Brokers up and down"
+    rows = timeline.broker_lanes(result, axis)
+    if not rows:
+        return _nothing(title, "No broker is registered in the log.")
+    keys = [("up", "up"), ("closing", "controlled shutdown"), ("down", "fenced")]
+    return _figure(title, lanes(axis, rows, title), legend(keys))
+
+
+def _quorum(result: Mapping[str, Any], axis: TimeAxis) -> str:
+    title = "Who led the quorum"
+    rows = timeline.quorum_lanes(result, axis)
+    if not rows:
+        return _nothing(title, "The log has no change of the quorum's leader.")
+    return _figure(title, lanes(axis, rows, title))
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(c)}</th>" for c in columns)
+    body = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
+        "</table></div>"
+    )
+
+
+def _cell(value: object, style: str = "") -> str:
+    return f'<td class="{style}">{escape(str(value))}</td>' if style else f"<td>{value}</td>"
+
+
+def _text(value: object) -> str:
+    return f"<td>{escape(str(value))}</td>"
+
+
+def _findings(result: Mapping[str, Any]) -> str:
+    findings = result["findings"]
+    if not findings:
+        return _nothing("Findings", "None.")
+    rows = []
+    for one in findings[:ROWS_MAX]:
+        where = "" if one["offset"] < 0 else f"{one['offset']:,}"
+        records = ""
+        if one["before"] is not None or one["after"] is not None:
+            pair = {"before": one["before"], "after": one["after"]}
+            records = (
+                f"<details><summary>before and after</summary><pre>"
+                f"{escape(json.dumps(pair, indent=1))}</pre></details>"
+            )
+        rows.append(
+            [
+                _cell(one["severity"], one["severity"]),
+                _text(one["check"]),
+                _cell(where, "number"),
+                f"<td>{escape(one['message'])}{records}</td>",
+                _text(one["log"]),
+            ]
+        )
+    more = _left_out(len(findings), ROWS_MAX)
+    columns = ("severity", "check", "offset", "what", "log")
+    return f"<h2>Findings</h2>{_table(columns, rows)}{more}"
+
+
+def _elections(result: Mapping[str, Any]) -> str:
+    elections = result["elections"]
+    if not elections:
+        return ""
+    rows = [
+        [
+            _cell(f"{one['offset']:,}", "number"),
+            _text(moment(one["timestamp_ms"])),
+            _text(f"{one['topic']}-{one['partition']}"),
+            _cell(one["kind"], "error" if KIND_STYLES[one["kind"]] == "kind-unclean" else "kind"),
+            _text("?" if one["from_leader"] is None else one["from_leader"]),
+            _text(one["to_leader"]),
+            _cell(one["leader_epoch"], "number"),
+            _text(one["cause"]),
+        ]
+        for one in elections[:ROWS_MAX]
+    ]
+    columns = ("offset", "time (UTC)", "partition", "kind", "from", "to", "leader epoch", "cause")
+    more = _left_out(sum(result["summary"]["elections"].values()), ROWS_MAX)
+    return f"<h2>Elections</h2>{_table(columns, rows)}{more}"
+
+
+def _left_out(count: int, shown: int) -> str:
+    if count <= shown:
+        return ""
+    return f'<p class="note">{count - shown:,} more are in the tables and the JSON report.</p>'
+
+
+def _copies(result: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            _text(log["log"]),
+            _text(log["path"]),
+            _cell(f"{log['start_offset']:,}", "number"),
+            _cell(f"{log['end_offset']:,}", "number"),
+            _cell(log["epoch"], "number"),
+            _cell(log["segments"], "number"),
+            _cell(log["snapshots"], "number"),
+        ]
+        for log in result["quorum"]["logs"]
+    ]
+    columns = ("log", "path", "from offset", "to offset", "epoch", "segments", "snapshots")
+    return f"<h2>Copies of the log</h2>{_table(columns, rows)}"

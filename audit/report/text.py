@@ -1,0 +1,89 @@
+"""The result as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+ELECTIONS_SHOWN = 200
+FACTS_SHOWN = 50
+
+
+def moment(timestamp_ms: int) -> str:
+    """UTC, to the millisecond; a dash for no time."""
+    if timestamp_ms < 0:
+        return "-"
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def as_text(result: Mapping[str, Any]) -> Iterator[str]:
+    """Lines without line ends."""
+    summary = result["summary"]
+    yield from _head(summary, result["quorum"])
+    broken = [f for f in result["findings"] if f["severity"] != "info"]
+    facts = [f for f in result["findings"] if f["severity"] == "info"]
+    yield ""
+    if broken:
+        yield f"findings ({len(broken)}):"
+        for finding in broken:
+            yield f"  {_finding(finding)}"
+    else:
+        yield "findings: none"
+    yield ""
+    counts = ", ".join(f"{count} {kind}" for kind, count in summary["elections"].items())
+    yield f"elections: {counts or 'none'}"
+    for election in result["elections"][:ELECTIONS_SHOWN]:
+        yield f"  {_election(election)}"
+    left = sum(summary["elections"].values()) - len(result["elections"][:ELECTIONS_SHOWN])
+    if left > 0:
+        yield f"  and {left} more"
+    if facts:
+        yield ""
+        yield f"facts ({len(facts)}):"
+        for finding in facts[:FACTS_SHOWN]:
+            yield f"  {finding['check']}: {finding['message']}"
+        if len(facts) > FACTS_SHOWN:
+            yield f"  and {len(facts) - FACTS_SHOWN} more"
+    yield ""
+    yield verdict(summary)
+
+
+def verdict(summary: Mapping[str, Any]) -> str:
+    """The last word of the audit."""
+    counts = summary["findings"]
+    if summary["promises_hold"]:
+        warned = f", with {counts['warning']} warnings" if counts["warning"] else ""
+        return f"every promise holds{warned}"
+    return f"BROKEN: {counts['error']} findings say that a promise was broken"
+
+
+def _head(summary: Mapping[str, Any], quorum: Mapping[str, Any]) -> Iterator[str]:
+    cluster = summary["cluster_id"] or "of unknown id"
+    yield f"cluster {cluster}, {len(quorum['logs'])} copies of its metadata log"
+    yield (
+        f"offsets {summary['start_offset']} to {summary['end_offset']} of {quorum['audited']}: "
+        f"{summary['records']} records in {summary['batches']} batches, "
+        f"{moment(summary['first_timestamp_ms'])} to {moment(summary['last_timestamp_ms'])} UTC"
+    )
+    yield (
+        f"{summary['topics']} topics, {summary['partitions']} partitions "
+        f"({summary['partitions_leaderless']} without leader, "
+        f"{summary['partitions_under_min_isr']} under min ISR) where it ends"
+    )
+
+
+def _finding(finding: Mapping[str, Any]) -> str:
+    where = f" at offset {finding['offset']}" if finding["offset"] >= 0 else ""
+    log = f" ({finding['log']})" if finding["log"] else ""
+    return f"{finding['severity'].upper()} {finding['check']}{where}{log}: {finding['message']}"
+
+
+def _election(election: Mapping[str, Any]) -> str:
+    before = election["from_leader"]
+    return (
+        f"{moment(election['timestamp_ms'])} offset {election['offset']} "
+        f"{election['topic']}-{election['partition']} {'?' if before is None else before} -> "
+        f"{election['to_leader']} epoch {election['leader_epoch']} {election['kind']} "
+        f"({election['cause']})"
+    )

@@ -1,0 +1,56 @@
+"""The audit under spark-submit, where the session is made by whoever submits."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from audit import job
+from audit.report.html import as_html
+from audit.report.text import as_text, verdict
+
+
+def main() -> None:
+    """Ends with exit code 0, 1 or 2, as `kraftbox audit` does."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="+", type=Path, help="folders that executors reach, too")
+    parser.add_argument("--history", action="append", default=[], type=Path)
+    parser.add_argument("--data", action="append", default=[], type=Path)
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--min-isr", type=int, default=1)
+    parser.add_argument("--no-tables", action="store_true", help="reports only")
+    options = parser.parse_args()
+    sys.exit(submitted(options))
+
+
+def submitted(options: argparse.Namespace) -> int:
+    from pyspark.sql import SparkSession
+
+    from audit.datasource import KraftAudit, KraftLog
+    from audit.logs import UnreadableInput
+
+    spark = SparkSession.builder.appName("kraftbox audit").getOrCreate()
+    spark.dataSource.register(KraftLog)
+    spark.dataSource.register(KraftAudit)
+    try:
+        result = job.run(
+            options.paths,
+            spark,
+            history=options.history,
+            data=options.data,
+            tables=None if options.no_tables else options.out / "tables",
+            min_isr=options.min_isr,
+        )
+    except (UnreadableInput, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    finally:
+        spark.stop()
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "audit.json").write_text(json.dumps(result.data, indent=1) + "\n")
+    (options.out / "audit.txt").write_text("\n".join(as_text(result.data)) + "\n")
+    (options.out / "audit.html").write_text(as_html(result.data))
+    sys.stdout.write(verdict(result.data["summary"]) + "\n")
+    return 0 if result.promises_hold else 1

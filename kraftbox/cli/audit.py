@@ -1,0 +1,200 @@
+"""`kraftbox audit`: what happened to a cluster, from copies of its metadata log."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kraftbox.cli.output import CommandFailed, progress, say, say_error, say_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BROKEN = 1
+UNREADABLE = 2
+
+JSON_NAME, HTML_NAME, TEXT_NAME = "audit.json", "audit.html", "audit.txt"
+
+
+class Format(StrEnum):
+    """What is printed; --out gets all of them."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+
+
+def audit(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A __cluster_metadata-0 directory, or any folder above some.", metavar="PATH..."
+        ),
+    ] = [],
+    history: Annotated[
+        list[Path], typer.Option("--history", help="What clients saw (docs/chaos.md); repeatable.")
+    ] = [],
+    data: Annotated[
+        list[Path],
+        typer.Option("--data", help="Log directories of brokers, to compare replicas; repeatable."),
+    ] = [],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the reports and the tables.")
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TEXT,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="OFFSET|TIME", help="Print the cluster as it was then."),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option("--master", help="Spark master; local if left out.")
+    ] = None,
+    min_isr: Annotated[
+        int,
+        typer.Option(help="min.insync.replicas where the log does not say it.", min=1),
+    ] = 1,
+    elections_max: Annotated[
+        int, typer.Option(help="List at most so many clean elections.", min=0)
+    ] = 100_000,
+    package: Annotated[
+        Path | None,
+        typer.Option("--package", help="Write the zip for spark-submit to this folder, and end."),
+    ] = None,
+) -> None:
+    """Replay metadata logs, of Kraftbox or Apache Kafka, and say what happened.
+
+    The exit code is 0 when every promise holds, 1 when one is broken, 2 when the input could not
+    be read.
+    """
+    if package is not None:
+        _write_package(package, master)
+        return
+    if not paths:
+        raise typer.BadParameter("name at least one folder", param_hint="PATH...")
+    with _readable():
+        if at is not None:
+            _time_travel(paths, at, form)
+            return
+        result = _run(paths, history, data, out, master, min_isr, elections_max)
+        if out is not None:
+            _write(result, out)
+        _print(result, form, out)
+    if not result["summary"]["promises_hold"]:
+        raise typer.Exit(BROKEN)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """What cannot be read ends the command with 2."""
+    from audit.java import NoJava
+    from audit.logs import UnreadableInput
+    from audit.session import NoSpark
+
+    try:
+        yield
+    except (UnreadableInput, NoJava, NoSpark) as error:
+        say_error(str(error))
+        raise typer.Exit(UNREADABLE) from None
+    except OSError as error:
+        say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        raise typer.Exit(UNREADABLE) from None
+
+
+def _run(
+    paths: list[Path],
+    history: list[Path],
+    data: list[Path],
+    out: Path | None,
+    master: str | None,
+    min_isr: int,
+    elections_max: int,
+) -> dict[str, Any]:
+    from audit import job
+    from audit.logs import find_logs
+    from audit.session import session
+
+    find_logs(paths)  # wrong paths are said before Spark starts
+    with progress("starting Spark"), session(master) as spark, _shown() as show:
+        result = job.run(
+            paths,
+            spark,
+            history=history,
+            data=data,
+            tables=None if out is None else out / "tables",
+            progress=show,
+            min_isr=min_isr,
+            elections_max=elections_max,
+        )
+    return result.data
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[int, int], None]]:
+    """Progress as a counter on the terminal's last line; nothing on a pipe."""
+    tty = sys.stderr.isatty()
+
+    def show(done: int, tasks: int) -> None:
+        if tty:
+            sys.stderr.write(f"\raudited {done} of {tasks} parts")
+            sys.stderr.flush()
+
+    yield show
+    if tty:
+        sys.stderr.write("\r" + " " * 40 + "\r")
+
+
+def _write(result: dict[str, Any], out: Path) -> None:
+    from audit.report.html import as_html
+    from audit.report.text import as_text
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / JSON_NAME).write_text(json.dumps(result, indent=1) + "\n")
+    (out / TEXT_NAME).write_text("\n".join(as_text(result)) + "\n")
+    (out / HTML_NAME).write_text(as_html(result))
+
+
+def _print(result: dict[str, Any], form: Format, out: Path | None) -> None:
+    from audit.report.html import as_html
+    from audit.report.text import as_text, verdict
+
+    if out is not None:
+        name = {Format.TEXT: TEXT_NAME, Format.JSON: JSON_NAME, Format.HTML: HTML_NAME}[form]
+        say(verdict(result["summary"]))
+        say(str(out / name))
+    elif form is Format.JSON:
+        say_json(result)
+    elif form is Format.HTML:
+        say(as_html(result))
+    else:
+        for line in as_text(result):
+            say(line)
+
+
+def _time_travel(paths: list[Path], at: str, form: Format) -> None:
+    from audit.at import BadMoment, cluster_at, cluster_lines
+
+    try:
+        cluster = cluster_at(paths, at)
+    except BadMoment as error:
+        raise CommandFailed(str(error)) from None
+    if form is Format.JSON:
+        say_json(cluster)
+        return
+    for line in cluster_lines(cluster):
+        say(line)
+
+
+def _write_package(folder: Path, master: str | None) -> None:
+    from audit.package import write_submission
+
+    package, script = write_submission(folder)
+    say(
+        f"spark-submit --master {master or 'spark://HOST:7077'} --py-files {package} {script} "
+        "--out DIR PATH..."
+    )
