@@ -72,6 +72,7 @@ class LogWriter:
         self.offset = 0
         self.now_ms = start_ms
         self.cluster: list[bytes] = []
+        self.fenced = -1
         self.partitions: list[_Partition] = []
         self._tails: dict[tuple[object, ...], bytes] = {}
         self._per_segment = max(1, size.records // size.segments)
@@ -107,7 +108,8 @@ class LogWriter:
         with path.open("wb") as out:
             out.write(control(3, encode_control_value(head), 0, self.now_ms))
             at = 1
-            values = [*self.cluster, *(whole(p) for p in self.partitions)]
+            brokers = [_registration(b, fenced=b == self.fenced) for b in range(BROKERS)]
+            values = [*brokers, *self.cluster, *(whole(p) for p in self.partitions)]
             for begin in range(0, len(values), 1000):
                 count, data = build(values[begin : begin + 1000], at, self.now_ms)
                 out.write(data)
@@ -191,7 +193,6 @@ def write_log(folder: Path, size: Size, start_ms: int = 1_790_000_000_000) -> in
     for broker in range(BROKERS):
         log.batch([_registration(broker)])
         log.batch([_unfence(broker)])
-        log.cluster.append(_registration(broker, fenced=False))
     _topics(log)
     turns = _turns(log)
     while log.offset < size.records:
@@ -250,8 +251,10 @@ def _turns(log: LogWriter) -> Iterator[None]:
         for broker in range(BROKERS):
             mine = [p for p in log.partitions if broker in p.replicas]
             log.batch(_leave(log, broker, mine))
+            log.fenced = broker
             yield
             log.batch([_unfence(broker)])
+            log.fenced = -1
             for chunk in _chunks(mine, 20):
                 log.batch(log.change(p, (*p.isr, broker), p.leader) for p in chunk)
                 yield

@@ -1,0 +1,277 @@
+"""Twelve and more ways to break a log: each is found by its check and by no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metalog.image.snapshot import image_to_records
+from protocol.batch.header import write_crc
+from protocol.metadata import FenceBrokerRecord, PartitionRecord, TopicRecord
+from tests.support.audit_logs import TOPIC_ID, LogBuilder, audited, broken
+
+
+def story(builder: LogBuilder) -> LogBuilder:
+    """A broker is lost and comes back; its leader moves, and moves back."""
+    change = builder.change
+    builder.fence(1, change(isr=[2, 3], leader=2))
+    builder.unfence(1)
+    builder.add(change(isr=[2, 3, 1]))
+    builder.add(change(leader=1))
+    return builder
+
+
+def healthy() -> LogBuilder:
+    builder = LogBuilder().begin()
+    builder.topic()
+    return story(builder)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_a_healthy_log_has_no_findings(tmp_path: Path, shards: int) -> None:
+    builder = healthy()
+    builder.snapshot()
+    story(builder)
+    result = audited(builder.write(tmp_path), shards)
+    assert broken(result) == []
+    assert [e["kind"] for e in result["elections"]] == ["isr", "preferred"] * 2
+    assert [e["cause"] for e in result["elections"]] == ["broker-fenced", "preferred"] * 2
+    assert result["summary"]["records"] == builder.offset
+
+
+def test_two_leaders_in_one_epoch(tmp_path: Path) -> None:
+    builder = healthy()
+    now = builder.image.topics.by_id[TOPIC_ID].partitions[0]
+    builder.add(
+        builder.partition(
+            isr=[2, 3, 1],
+            leader=3,
+            leader_epoch=now.leader_epoch,
+            partition_epoch=now.partition_epoch + 1,
+        )
+    )
+    assert broken(audited(builder.write(tmp_path))) == ["one-leader-per-epoch"]
+
+
+def test_a_fenced_member_in_an_isr_of_several(tmp_path: Path) -> None:
+    builder = healthy()
+    offset = builder.fence(3)
+    result = audited(builder.write(tmp_path))
+    assert broken(result) == ["fenced-in-isr"]
+    (finding,) = [f for f in result["findings"] if f["check"] == "fenced-in-isr"]
+    assert finding["offset"] == offset
+    assert "fenced broker 3 is in the ISR [2, 3, 1] of t-0" in finding["message"]
+
+
+def test_a_fenced_broker_joins_an_isr(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.fence(3, builder.change(isr=[2, 1]))
+    builder.add(builder.change(isr=[2, 1, 3]))
+    assert broken(audited(builder.write(tmp_path))) == ["fenced-in-isr"]
+
+
+def test_the_last_member_of_a_leaderless_partition_may_be_fenced_without_elr(
+    tmp_path: Path,
+) -> None:
+    builder = LogBuilder().begin(elr=False)
+    builder.topic()
+    builder.fence(2, builder.change(isr=[1, 3]))
+    builder.fence(3, builder.change(isr=[1]))
+    builder.fence(1, builder.change(leader=-1))
+    result = audited(builder.write(tmp_path))
+    assert broken(result) == ["leaderless"]  # a warning: it has no leader where the log ends
+    assert result["summary"]["promises_hold"]
+
+
+def test_an_elr_that_was_not_cleared(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.fence(2, builder.change(isr=[3, 1]))
+    builder.fence(3, builder.change(isr=[1], eligible_leader_replicas=[3]))
+    builder.unfence(2)
+    builder.add(builder.change(isr=[1, 2]))
+    assert broken(audited(builder.write(tmp_path))) == ["elr-cleared"]
+
+
+def test_a_replica_in_isr_and_elr(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.fence(2, builder.change(isr=[3, 1]))
+    builder.fence(3, builder.change(isr=[1], eligible_leader_replicas=[1, 3]))
+    assert broken(audited(builder.write(tmp_path))) == ["isr-elr-members"]
+
+
+def test_a_leader_outside_the_isr(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.add(builder.change(isr=[2, 3]))
+    assert broken(audited(builder.write(tmp_path))) == ["leader-in-isr"]
+
+
+def test_a_missing_batch(tmp_path: Path) -> None:
+    builder = healthy()
+    batches = [b for at, b in enumerate(builder.batches) if at != 5]
+    result = audited(builder.write(tmp_path, batches=batches))
+    assert broken(result) == ["log-gap"]
+    (finding,) = [f for f in result["findings"] if f["check"] == "log-gap"]
+    assert finding["offset"] == builder.base_offsets[5]
+
+
+def test_a_missing_batch_in_the_story(tmp_path: Path) -> None:
+    """What comes after the hole is not judged by what is in it."""
+    builder = healthy()
+    for missing in range(len(builder.batches) - 4, len(builder.batches) - 1):
+        batches = [b for at, b in enumerate(builder.batches) if at != missing]
+        assert broken(audited(builder.write(tmp_path / str(missing), batches=batches))) == [
+            "log-gap"
+        ]
+
+
+@pytest.mark.parametrize("batch", [3, 8, -2])
+def test_a_flipped_bit(tmp_path: Path, batch: int) -> None:
+    builder = healthy()
+    damaged = bytearray(builder.batches[batch])
+    damaged[-3] ^= 0x10
+    builder.batches[batch] = bytes(damaged)
+    assert broken(audited(builder.write(tmp_path))) == ["batch-crc"]
+
+
+def test_a_flipped_bit_in_a_length(tmp_path: Path) -> None:
+    builder = healthy()
+    damaged = bytearray(builder.batches[4])
+    damaged[9] ^= 0x40
+    builder.batches[4] = bytes(damaged)
+    assert broken(audited(builder.write(tmp_path))) == ["batch-crc"]
+
+
+def test_a_truncated_tail(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.batches[-1] = builder.batches[-1][:-7]
+    result = audited(builder.write(tmp_path))
+    assert broken(result) == ["truncated-tail"]
+    assert result["summary"]["promises_hold"], "a crash in an append breaks no promise"
+
+
+def test_space_that_was_allocated_ahead_is_no_damage(tmp_path: Path) -> None:
+    builder = healthy()
+    assert broken(audited(builder.write(tmp_path, batches=[*builder.batches, bytes(5000)]))) == []
+
+
+def test_a_batch_of_an_older_epoch(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.leader(102, epoch=5)
+    builder.epoch = 4
+    builder.add(builder.change(isr=[2, 3, 1]))
+    assert broken(audited(builder.write(tmp_path))) == ["epochs-monotone"]
+
+
+def test_a_leader_epoch_that_goes_back(tmp_path: Path) -> None:
+    builder = healthy()
+    now = builder.image.topics.by_id[TOPIC_ID].partitions[0]
+    builder.add(builder.partition(leader_epoch=0, partition_epoch=now.partition_epoch + 1))
+    assert broken(audited(builder.write(tmp_path))) == ["epochs-monotone"]
+
+
+def test_two_quorum_leaders_in_one_epoch(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.leader(102, epoch=5)
+    builder.leader(103, epoch=5)
+    assert broken(audited(builder.write(tmp_path))) == ["one-quorum-leader-per-epoch"]
+
+
+def test_a_record_about_nothing(tmp_path: Path) -> None:
+    builder = healthy()
+    change = builder.change(isr=[1])
+    change.partition_id = 7
+    builder.add(change, replays=False)
+    assert broken(audited(builder.write(tmp_path))) == ["record-orphan"]
+
+
+def test_a_record_of_an_older_broker_epoch(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.fence(3, builder.change(isr=[2, 1]))
+    builder.add(FenceBrokerRecord(id=3, epoch=builder.epoch_of(3) - 1), replays=False)
+    assert broken(audited(builder.write(tmp_path))) == ["broker-epochs"]
+
+
+def test_a_record_that_cannot_be_read(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.add(TopicRecord(name="other", topic_id=bytes(15) + b"\x09"))
+    damaged = bytearray(builder.batches[-1])
+    at = damaged.index(b"\x01\x02\x00\x06other")
+    damaged[at + 1] = 99  # a record type that nobody has
+    write_crc(damaged, 0, len(damaged))
+    builder.batches[-1] = bytes(damaged)
+    assert broken(audited(builder.write(tmp_path))) == ["record-unreadable"]
+
+
+def test_a_snapshot_that_differs_from_the_records(tmp_path: Path) -> None:
+    builder = healthy()
+    records: list[Any] = [record for record, _ in image_to_records(builder.image)]
+    for record in records:
+        if isinstance(record, PartitionRecord):
+            record.isr = [1, 2]
+    builder.snapshot(records)
+    assert broken(audited(builder.write(tmp_path))) == ["snapshot-equality"]
+
+
+def test_a_damaged_snapshot(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.snapshot()
+    story(builder)
+    (name,) = builder.snapshots
+    content = bytearray(builder.snapshots[name])
+    content[len(content) // 2] ^= 1
+    builder.snapshots[name] = bytes(content)
+    assert broken(audited(builder.write(tmp_path))) == ["snapshot-whole"]
+
+
+def test_logs_that_differ_below_the_high_watermark(tmp_path: Path) -> None:
+    builder = healthy()
+    first = builder.write(tmp_path, 101)
+    second = builder.write(tmp_path, 102)
+    damaged = bytearray(builder.batches[-2])
+    damaged[-2] ^= 1
+    write_crc(damaged, 0, len(damaged))
+    batches = [*builder.batches[:-2], bytes(damaged), builder.batches[-1]]
+    third = builder.write(tmp_path, 103, batches)
+    result = audited(first, others=[second, third])
+    assert broken(result) == ["logs-agree"]
+    (finding,) = [f for f in result["findings"] if f["check"] == "logs-agree"]
+    assert finding["offset"] == builder.base_offsets[-2]
+    assert "node 103" in finding["message"]
+
+
+def test_a_tail_that_was_never_committed_is_no_breach(tmp_path: Path) -> None:
+    builder = healthy()
+    old = LogBuilder().begin()
+    old.topic()
+    story(old)
+    old.add(old.change(isr=[2, 3]))
+    builder.leader(102, epoch=2)
+    builder.add(builder.change(isr=[2, 1]))
+    result = audited(builder.write(tmp_path, 101), others=[old.write(tmp_path, 102)])
+    assert broken(result) == []
+    (fact,) = [f for f in result["findings"] if f["check"] == "logs-agree"]
+    assert "will be truncated" in fact["message"]
+
+
+def test_damage_in_a_copy_is_told_of_the_copy(tmp_path: Path) -> None:
+    builder = healthy()
+    first = builder.write(tmp_path, 101)
+    damaged = bytearray(builder.batches[6])
+    damaged[-3] ^= 0x10
+    batches = [*builder.batches[:6], bytes(damaged), *builder.batches[7:]]
+    second = builder.write(tmp_path, 102, batches)
+    result = audited(first, others=[second])
+    assert broken(result) == ["batch-crc"]
+    (finding,) = [f for f in result["findings"] if f["check"] == "batch-crc"]
+    assert finding["log"] == "node 102"
+
+
+def test_a_log_that_begins_in_the_middle_of_nothing(tmp_path: Path) -> None:
+    builder = healthy()
+    log = builder.write(tmp_path, batches=builder.batches[6:])
+    (log / f"{0:020d}.log").rename(log / f"{builder.base_offsets[6]:020d}.log")
+    result = audited(log)
+    assert broken(result) == ["log-start"]
+    assert result["summary"]["promises_hold"]
