@@ -233,7 +233,10 @@ class ControllerMachine(RuleBasedStateMachine):
         else:
             assert [r for r in after.replicas if r not in after.removing] == goal
             if not after.adding and not after.removing:
-                assert set(after.replicas) <= set(after.isr) or before.replicas == after.replicas
+                # ended: all are in sync, or they were the replicas before in another order
+                assert set(after.replicas) <= set(after.isr) or (
+                    set(after.replicas) == set(before.replicas)
+                )
 
     @rule()
     def keep_up(self) -> None:
