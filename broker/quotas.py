@@ -13,13 +13,13 @@ Nothing here knows a clock, a socket or a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from metalog.image.values import QuotaEntity
 from metalog.quota_limits import Bearer, Limit, QuotaLimits
-from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedRate
+from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedMean, WindowedRate
 
 RATES_MAX: Final = 10_000
 """Rates that are kept; beyond, those without a recent event are forgotten."""
@@ -33,6 +33,13 @@ class QuotaKind(Enum):
     REQUEST = "request_percentage"
 
 
+class _Usage(NamedTuple):
+    """What one bearer does, and how long it was told to wait."""
+
+    rate: WindowedRate
+    waits: WindowedMean
+
+
 class ClientQuotas:
     """All limits of the cluster, and the rates of this broker's clients."""
 
@@ -41,7 +48,8 @@ class ClientQuotas:
         self._window_ms = window_ms
         self._limits = {kind: QuotaLimits(kind.value) for kind in QuotaKind}
         self._ips: dict[str | None, float] = {}
-        self._rates: dict[tuple[QuotaKind, Bearer], WindowedRate] = {}
+        self._usages: dict[tuple[QuotaKind, Bearer], _Usage] = {}
+        self.throttled = dict.fromkeys(QuotaKind, 0)
         self.active = False
         """Whether any request can have a limit."""
 
@@ -86,11 +94,16 @@ class ClientQuotas:
         limit = self.limit(kind, user, client_id)
         if limit is None:
             return 0.0
-        rate = self._rate(kind, limit.bearer, now_ms)
-        rate.record(amount, now_ms)
-        wait_ms = rate.excess_ms(limit.per_second, now_ms)
-        # Time of the CPU comes back with the next window, whatever was used of it.
-        return min(wait_ms, self._window_ms) if kind is QuotaKind.REQUEST else wait_ms
+        usage = self._usage(kind, limit.bearer, now_ms)
+        usage.rate.record(amount, now_ms)
+        wait_ms = usage.rate.excess_ms(limit.per_second, now_ms)
+        if kind is QuotaKind.REQUEST:
+            # Time of the CPU comes back with the next window, whatever was used of it.
+            wait_ms = min(wait_ms, self._window_ms)
+        if wait_ms > 0.0:
+            usage.waits.record(wait_ms, now_ms)
+            self.throttled[kind] += 1
+        return wait_ms
 
     def take_back(
         self, kind: QuotaKind, user: str, client_id: str, amount: float, now_ms: float
@@ -98,15 +111,25 @@ class ClientQuotas:
         """What was recorded did not happen after all."""
         limit = self.limit(kind, user, client_id)
         if limit is not None:
-            self._rate(kind, limit.bearer, now_ms).record(-amount, now_ms)
+            self._usage(kind, limit.bearer, now_ms).rate.record(-amount, now_ms)
 
-    def _rate(self, kind: QuotaKind, bearer: Bearer, now_ms: float) -> WindowedRate:
-        rate = self._rates.get((kind, bearer))
-        if rate is None:
-            if len(self._rates) >= RATES_MAX:
-                self._rates = {
-                    key: kept for key, kept in self._rates.items() if not kept.is_idle(now_ms)
+    def in_use(self, now_ms: float) -> Iterator[tuple[QuotaKind, Bearer, float, float]]:
+        """Who has used up some of a limit lately: kind, whose, amount per second, and the mean time
+        in ms that clients were told to wait (NaN when none was)."""
+        for (kind, bearer), usage in self._usages.items():
+            if not usage.rate.is_idle(now_ms):
+                yield kind, bearer, usage.rate.per_second(now_ms), usage.waits.mean(now_ms)
+
+    def _usage(self, kind: QuotaKind, bearer: Bearer, now_ms: float) -> _Usage:
+        usage = self._usages.get((kind, bearer))
+        if usage is None:
+            if len(self._usages) >= RATES_MAX:
+                self._usages = {
+                    key: kept for key, kept in self._usages.items() if not kept.rate.is_idle(now_ms)
                 }
-            rate = WindowedRate(self._window_count, self._window_ms)
-            self._rates[(kind, bearer)] = rate
-        return rate
+            usage = _Usage(
+                WindowedRate(self._window_count, self._window_ms),
+                WindowedMean(self._window_count, self._window_ms),
+            )
+            self._usages[(kind, bearer)] = usage
+        return usage

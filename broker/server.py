@@ -27,6 +27,7 @@ from broker.coordinators.settings import group_config
 from broker.lifecycle import BrokerLifecycle, LifecycleTimes
 from broker.lifecycle_driver import LifecycleDriver
 from broker.metadata_cache import MetadataCache
+from broker.quota_metrics import QuotaMetrics
 from broker.quotas import ClientQuotas
 from broker.quotas_driver import QuotaEnforcer
 from broker.replication.fetch_session import FetchSessionCache
@@ -216,6 +217,8 @@ class BrokerServer:
         self._metrics.register(BrokerMetrics(context, self.lifecycle).collect)
         self._metrics.register(self.coordinator.collect)
         self._metrics.register(self.cleaner.collect)
+        self._metrics.register(self.logs.collect)
+        self._metrics.register(QuotaMetrics(self.quotas, self._clock).collect)
         await self._listen()
         self.coordinator.start()
         self.replication.start()
@@ -320,9 +323,7 @@ class BrokerServer:
         node = self.settings.effective_node
         changed = self.settings.publish(delta, image)
         if self.settings.effective_node is not node:
-            self._gate.set_limits(
-                connection_limits(self.settings.effective_node), self._clock.monotonic_ms()
-            )
+            self._follow(self.settings.effective_node)
         if self._enforcer is not None and image.client_quotas is not delta.before.client_quotas:
             self._enforcer.publish(image.client_quotas)
         registered = image.cluster.brokers.get(self.config.node_id)
@@ -338,6 +339,11 @@ class BrokerServer:
             self._driver.metadata_replayed(
                 image.provenance.offset, registered.epoch if registered and ours else None
             )
+
+    def _follow(self, effective: NodeConfig) -> None:
+        """Dynamic values have changed, which topics' settings do not carry to where they count."""
+        self._gate.set_limits(connection_limits(effective), self._clock.monotonic_ms())
+        self.logs.reconfigure(_log_settings(effective))
 
     def _catch_up(self, image: MetadataImage) -> None:
         """The own registration is the newest thing in the log that this broker can wait for: all
@@ -477,6 +483,7 @@ def _log_settings(config: NodeConfig) -> LogManagerSettings:
         ],
         retention_check_interval_ms=config["log.retention.check.interval.ms"],
         producer_id_expiration_ms=config["producer.id.expiration.ms"],
+        producer_id_expiration_check_interval_ms=config["producer.id.expiration.check.interval.ms"],
     )
 
 

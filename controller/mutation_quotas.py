@@ -8,17 +8,20 @@ to wait. Requests are strict from the version on in which clients know the error
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from metalog.image.values import MetadataImage
 from metalog.quota_limits import Bearer, QuotaLimits
 from protocol.errors import ApiError, ErrorCode
+from runtime.metrics import Family, single
 from runtime.rates import WINDOW_COUNT, WINDOW_MS, TokenBucket
 
 BUCKETS_MAX: Final = 10_000
 """Buckets that are kept; beyond, full ones are forgotten: a new one is full too."""
 
 KEY: Final = "controller_mutation_rate"
+RESOURCE: Final = "ControllerMutation"
 
 
 class Spending:
@@ -53,6 +56,7 @@ class MutationQuotas:
         self._limits = QuotaLimits(KEY)
         self._quotas: object = None
         self._buckets: dict[Bearer, TokenBucket] = {}
+        self.throttled = 0
 
     def publish(self, image: MetadataImage) -> None:
         """The newest committed image. What was spent stays spent."""
@@ -85,7 +89,31 @@ class MutationQuotas:
         bucket.spend(spending.spent, now_ms)
         if spending.strict and not spending.refused:
             return 0
-        return round(bucket.wait_ms(now_ms))
+        wait_ms = round(bucket.wait_ms(now_ms))
+        self.throttled += wait_ms > 0
+        return wait_ms
+
+    def collect(self, now_ms: float) -> Iterator[Family]:
+        """For the metrics registry: who has used up some of a limit, and what is left of it."""
+        yield Family(
+            "kafka_server_quota_tokens",
+            "Partitions that a client with a limit may create or delete now; below zero: a debt",
+            "gauge",
+            [
+                (
+                    {"resource": RESOURCE, "user": user or "", "clientId": client_id or ""},
+                    bucket.tokens(now_ms),
+                )
+                for (user, client_id), bucket in self._buckets.items()
+                if not bucket.is_full(now_ms)
+            ],
+        )
+        yield single(
+            "kraftbox_mutation_quota_throttled_total",
+            "Requests to create or delete whose clients were told to wait",
+            self.throttled,
+            "counter",
+        )
 
     def _make_room(self, now_ms: float) -> None:
         if len(self._buckets) >= BUCKETS_MAX:

@@ -278,6 +278,7 @@ class ControllerServer:
             self._counts = counts
         applied_at_ms = image.provenance.timestamp_ms
         lag_ms = 0 if controller.is_active else max(self._clock.now_ms() - applied_at_ms, 0)
+        yield from controller.mutation_quotas.collect(self._clock.monotonic_ms())
         yield from image_families(counts, is_active=controller.is_active)
         yield from stats_families(
             controller.stats,

@@ -6,54 +6,17 @@ when it is asked for. Names are those of Kafka's `kafka.controller` MBeans by St
 
 from __future__ import annotations
 
-from bisect import insort
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from metalog.image.values import NO_LEADER, LeaderRecoveryState, MetadataImage
 from protocol.metadata import PartitionChangeRecord
 from protocol.schema import MetadataRecord
-from runtime.metrics import QUANTILES, Family, Sample, single
+from runtime.metrics import QUANTILES, Family, single
+from runtime.recent_times import RecentTimes, summary
 
-SAMPLES_MAX = 1024
 PARTITIONS_PER_TURN = 2_000
 """How many are counted before others may have the loop: a millisecond's worth."""
 _PREFIX = "kafka_controller_kafkacontroller_"
-
-
-class RecentTimes:
-    """The last durations in ms, for quantiles at scrape time."""
-
-    __slots__ = ("_samples", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._samples: deque[float] = deque(maxlen=SAMPLES_MAX)
-
-    def add(self, duration_ms: float) -> None:
-        self.count += 1
-        self._samples.append(duration_ms)
-
-    def family(self, name: str, text: str) -> Family:
-        """A summary without a sum, as the JMX exporter writes histograms."""
-        ordered: list[float] = []
-        for sample in self._samples:
-            insort(ordered, sample)
-        return _summary(name, text, [_at(ordered, float(q)) for q in QUANTILES], self.count)
-
-
-def _summary(name: str, text: str, values: Sequence[float], count: int) -> Family:
-    samples: list[Sample] = [
-        ({"quantile": quantile}, value) for quantile, value in zip(QUANTILES, values, strict=True)
-    ]
-    samples.append(({"__name__": f"{name}_count"}, count))
-    return Family(name, text, "summary", samples)
-
-
-def _at(ordered: list[float], quantile: float) -> float:
-    if not ordered:
-        return 0.0
-    return ordered[min(int(quantile * len(ordered)), len(ordered) - 1)]
 
 
 class ControllerStats:
@@ -196,7 +159,7 @@ def stats_families(
     )
     events = "kafka_controller_controllereventmanager_"
     # Operations are decided when they arrive: none ever waits in a queue.
-    yield _summary(
+    yield summary(
         events + "eventqueuetimems",
         "Time operations waited to be decided, ms",
         [0.0] * len(QUANTILES),

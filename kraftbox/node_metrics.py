@@ -10,6 +10,7 @@ from protocol.transport.request_metrics import TransportMetrics
 from protocol.transport.server import Server
 from protocol.transport.stats import ApiStats, ConnectionStats
 from runtime import process_io
+from runtime.config.node import LONG_MAX
 from runtime.metrics import Family, single
 
 if TYPE_CHECKING:
@@ -28,12 +29,7 @@ class NodeMetrics:
     def collect(self) -> Iterator[Family]:
         """For the metrics registry."""
         yield from self._transport.collect()
-        memories = {id(server.memory): server.memory for server in self._servers()}
-        yield single(
-            "kafka_network_socketserver_memorypoolused",
-            "Bytes of requests that are held until they are whole or answered",
-            sum(memory.used_bytes for memory in memories.values()),
-        )
+        yield from self._request_memory()
         quorum, loader = self._node.quorum, self._node.loader
         if quorum is not None and quorum.is_started:
             yield from quorum_families(quorum, self._node.clock.monotonic_ms())
@@ -44,6 +40,39 @@ class NodeMetrics:
                 loader.image.metadata_version or 0,
             )
         yield from process_io.collect()
+
+    def _request_memory(self) -> Iterator[Family]:
+        # The listeners of a role share a budget.
+        memories = list({id(server.memory): server.memory for server in self._servers()}.values())
+        yield single(
+            "kafka_network_socketserver_memorypoolused",
+            "Bytes of requests that are held until they are whole or answered",
+            sum(memory.used_bytes for memory in memories),
+        )
+        yield single(
+            "kafka_network_socketserver_memorypoolavailable",
+            "Bytes that are left of queued.max.request.bytes; a huge number without a limit",
+            sum(max(memory.limit_bytes - memory.used_bytes, 0) for memory in memories)
+            if any(memory.limit_bytes > 0 for memory in memories)
+            else LONG_MAX,
+        )
+        yield single(
+            "kraftbox_request_memory_waiting",
+            "Connections that are not read until others give request memory back",
+            sum(memory.waiting for memory in memories),
+        )
+        yield single(
+            "kraftbox_request_memory_waits_total",
+            "How often a connection had to wait for request memory",
+            sum(memory.waits for memory in memories),
+            "counter",
+        )
+        yield single(
+            "kraftbox_request_memory_cut_off_total",
+            "Connections closed because others waited for the request memory that they held",
+            sum(memory.cut_off for memory in memories),
+            "counter",
+        )
 
     def _servers(self) -> Iterable[Server]:
         for role in (self._node.broker, self._node.controller):

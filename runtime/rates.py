@@ -13,6 +13,8 @@ Nothing here knows a clock: every call is given `now_ms` of a monotonic one.
 
 from __future__ import annotations
 
+import math
+
 WINDOW_COUNT = 11
 WINDOW_MS = 1_000.0
 
@@ -74,6 +76,38 @@ class WindowedRate:
         """Whether nothing is left of what was recorded."""
         self._forget(now_ms)
         return not self._samples
+
+
+class WindowedMean:
+    """Mean of what was recorded in the last `count` windows."""
+
+    __slots__ = ("_count", "_samples", "_window_ms")
+
+    def __init__(self, count: int = WINDOW_COUNT, window_ms: float = WINDOW_MS) -> None:
+        self._count = count
+        self._window_ms = window_ms
+        # (begin, total, events) of each window in which something was recorded, oldest first.
+        self._samples: list[tuple[float, float, int]] = []
+
+    def record(self, value: float, now_ms: float) -> None:
+        samples = self._samples
+        if samples and now_ms - samples[-1][0] < self._window_ms:
+            begin, total, events = samples[-1]
+            samples[-1] = (begin, total + value, events + 1)
+        else:
+            self._forget(now_ms)
+            samples.append((now_ms, value, 1))
+
+    def mean(self, now_ms: float) -> float:
+        """NaN when nothing was recorded."""
+        self._forget(now_ms)
+        events = sum(events for _, _, events in self._samples)
+        return sum(total for _, total, _ in self._samples) / events if events else math.nan
+
+    def _forget(self, now_ms: float) -> None:
+        oldest_ms = now_ms - self._count * self._window_ms
+        while self._samples and self._samples[0][0] <= oldest_ms:
+            del self._samples[0]
 
 
 class TokenBucket:

@@ -35,11 +35,23 @@ class Starving(Protocol):
 class RequestMemory:
     """The budget. `limit_bytes` 0 or less means that there is none."""
 
-    __slots__ = ("_overdraft_since_ms", "_overdrawn", "_waiting", "limit_bytes", "used_bytes")
+    __slots__ = (
+        "_overdraft_since_ms",
+        "_overdrawn",
+        "_waiting",
+        "cut_off",
+        "limit_bytes",
+        "used_bytes",
+        "waits",
+    )
 
     def __init__(self, limit_bytes: int = 0) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+        self.waits = 0
+        """How often a connection had to wait."""
+        self.cut_off = 0
+        """Connections that were closed because others waited for what they had."""
         self._waiting: dict[Starving, None] = {}
         self._overdrawn: Starving | None = None
         self._overdraft_since_ms = 0.0
@@ -63,6 +75,7 @@ class RequestMemory:
         others have given back."""
         if self.scarce and self._overdrawn is not who:
             if self._overdrawn is not None:
+                self.waits += who not in self._waiting
                 self._waiting[who] = None
                 return False
             self._overdrawn = who
@@ -96,6 +109,7 @@ class RequestMemory:
         who = self._overdrawn
         if who is not None and now_ms - self._overdraft_since_ms > OVERDRAFT_MS:
             if self._waiting:
+                self.cut_off += 1
                 who.close("its request took too long while request memory was used up")
             else:
                 self._overdraft_since_ms = now_ms

@@ -175,6 +175,7 @@ DOCS: dict[str, str] = {
     "offsets.topic.replication.factor": "Replicas of the offsets topic.",
     "offsets.topic.segment.bytes": "Size at which a segment of the offsets topic is closed.",
     "process.roles": "What this node does: broker, controller, or both.",
+    "producer.id.expiration.check.interval.ms": "How often idle producers are looked for.",
     "producer.id.expiration.ms": "Time after which an idle producer's state is forgotten.",
     "queued.max.request.bytes": "Memory for requests that are being read; beyond it sockets are "
     "not read. -1 for no limit.",

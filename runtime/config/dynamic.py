@@ -14,6 +14,13 @@ from runtime.config.node import LISTENER_PREFIX, NodeConfig
 from runtime.config.schema import ConfigKey, Dynamic, Type
 from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
 
+NOT_BUILT = {
+    "cordoned.log.dirs": "log directories cannot be cordoned: there is one",
+    "listener.security.protocol.map": "cannot change here while a broker runs",
+    "listeners": "cannot change here while a broker runs: it listens from its start",
+}
+"""Keys that Kafka can change at run time and this cannot, with what is said of it."""
+
 
 def broker_key(name: str) -> ConfigKey:
     """The key of that name, also in the form `listener.name.<listener>.<key>`.
@@ -40,6 +47,8 @@ def level_problem(key: ConfigKey, *, for_all: bool) -> str | None:
     """Why the key cannot be set while brokers run: for one of them, or `for_all`."""
     if key.type is Type.UNKNOWN or key.name in BROKER_DYNAMIC_KEYS:
         return None
+    if key.name in NOT_BUILT:
+        return NOT_BUILT[key.name]
     if key.dynamic is Dynamic.READ_ONLY:
         return "cannot change while a broker runs"
     if key.dynamic is Dynamic.PER_BROKER and for_all:

@@ -17,6 +17,7 @@ class LogHooks:
 
     segment_closed: Callable[[Log, Segment], None] = lambda log, segment: None
     failed: Callable[[Log, BaseException], None] = lambda log, error: None
+    flushed: Callable[[float], None] = lambda took_ms: None
     truncated: Callable[[Log], None] = lambda log: None
     may_delete_locally: Callable[[Log, Segment], bool] = lambda log, segment: True
     discard: Callable[[Log, Sequence[str]], None] | None = None

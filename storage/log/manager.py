@@ -23,6 +23,8 @@ from typing import Final, Protocol
 
 from protocol.ids import TopicId, random_uuid
 from runtime.clock import Clock
+from runtime.metrics import Family
+from runtime.recent_times import RecentTimes
 from storage.files import File, Files
 from storage.log import directory as folders
 from storage.log.checkpoints import (
@@ -43,7 +45,6 @@ from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log
 from storage.log.offset_checkpoint import OffsetCheckpoint
 from storage.log.segment import Segment
 
-PRODUCER_EXPIRY_CHECK_MS: Final = 600_000
 CLOSING_WORKERS: Final = 8
 
 
@@ -57,6 +58,7 @@ class LogManagerSettings:
     retention_check_interval_ms: int = 300_000
     flush_scheduler_interval_ms: int = 1_000
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    producer_id_expiration_check_interval_ms: int = 600_000
 
 
 @dataclass(slots=True)
@@ -123,9 +125,11 @@ class LogManager:
         self._config_for = config_for
         self._on_failure = on_failure
         self._segment_closed = segment_closed
+        self._flush_times = RecentTimes()
         self._hooks = LogHooks(
             segment_closed=self._closed_a_segment,
             failed=self._failed,
+            flushed=self._flush_times.add,
             truncated=self._truncated,
             may_delete_locally=may_delete_locally,
             discard=self._discard,
@@ -339,7 +343,20 @@ class LogManager:
         due_ms = self._clock.monotonic_ms() + delay_ms
         heapq.heappush(self._discarded, (due_ms, self._discard_count, path))
 
+    def collect(self) -> Iterator[Family]:
+        """For the metrics registry."""
+        yield self._flush_times.family(
+            "kafka_log_logflushstats_logflushrateandtimems",
+            "Time to flush a log to the disk, ms; not at start and stop",
+        )
+
     # Periodic work ---------------------------------------------------------------------------
+
+    def reconfigure(self, settings: LogManagerSettings) -> None:
+        """Go on with other settings, which also hold for the logs that are open."""
+        self.settings = settings
+        for log in self.logs.values():
+            log.producers.expiration_ms = settings.producer_id_expiration_ms
 
     async def maintain(self) -> None:
         """Whatever is due: flushes, checkpoints, retention (one log per call), removal."""
@@ -354,7 +371,7 @@ class LogManager:
             await self.checkpoint_log_starts()
         if self._is_due("high watermarks", settings.high_watermark_checkpoint_interval_ms):
             await self.checkpoint_high_watermarks()
-        if self._is_due("producers", PRODUCER_EXPIRY_CHECK_MS):
+        if self._is_due("producers", settings.producer_id_expiration_check_interval_ms):
             self.expire_producers()
         self._retention_slice()
         await self.remove_discarded()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from broker.quota_metrics import QuotaMetrics
 from broker.quotas import RATES_MAX, ClientQuotas, QuotaKind
 from metalog.quota_limits import ANSWERS_MAX
+from runtime.clock import ManualClock
 
 KIND = QuotaKind.PRODUCE
 KEY = KIND.value
@@ -112,9 +115,34 @@ def test_addresses() -> None:
     assert made.ip_rate("10.0.0.2") is None
 
 
+def test_what_metrics_are_told() -> None:
+    made = quotas((entity(user="u"), 100.0), window_count=11, window_ms=1_000.0)
+    made.record(KIND, "u", "c", 500.0, 0.0)
+    ((kind, bearer, per_second, wait_ms),) = made.in_use(0.0)
+    assert (kind, bearer, per_second) == (KIND, ("u", None), 50.0)
+    assert math.isnan(wait_ms)
+    assert made.record(KIND, "u", "d", 1_000.0, 0.0) == 5_000.0
+    assert [used[3] for used in made.in_use(0.0)] == [5_000.0]
+    assert made.throttled == {**dict.fromkeys(QuotaKind, 0), KIND: 1}
+    assert list(made.in_use(60_000.0)) == []
+
+
+def test_the_metrics_of_quotas() -> None:
+    made = quotas((entity(user="u"), 100.0), key=QuotaKind.REQUEST.value)
+    made.record(QuotaKind.REQUEST, "u", "c", 50_000.0, 0.0)
+    families = {
+        family.name: list(family.samples) for family in QuotaMetrics(made, ManualClock(0)).collect()
+    }
+    whose = {"resource": "Request", "user": "u", "clientId": ""}
+    assert families["kafka_server_quota_byte_rate"] == []
+    assert families["kafka_server_quota_request_time"] == [(whose, 5_000.0)]
+    assert families["kafka_server_quota_throttle_time"] == [(whose, 1_000.0)]
+    assert ({"resource": "Request"}, 1) in families["kraftbox_quota_throttled_total"]
+
+
 def test_memory_does_not_grow_with_names() -> None:
     made = quotas((entity(client_id=None), 1e9))
     for n in range(RATES_MAX + ANSWERS_MAX):
         made.record(KIND, "u", f"client-{n}", 1.0, float(n * 10))
-    assert len(made._rates) <= RATES_MAX
+    assert len(made._usages) <= RATES_MAX
     assert len(made._limits[KIND]._answers) <= ANSWERS_MAX

@@ -125,6 +125,16 @@ def test_full_buckets_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.left == -95.0
 
 
+def test_what_metrics_are_told() -> None:
+    made = quotas(rate=2.0)
+    change(made, 12, 0.0, strict=False)
+    tokens, throttled = made.collect(0.0)
+    whose = {"resource": "ControllerMutation", "user": "u", "clientId": ""}
+    assert list(tokens.samples) == [(whose, -2.0)]
+    assert list(throttled.samples) == [({}, 1)]
+    assert list(next(iter(made.collect(60_000.0))).samples) == []
+
+
 # --- what operations charge -----------------------------------------------------------------
 
 

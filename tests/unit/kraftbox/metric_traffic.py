@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kraftbox.node import Node
 from protocol.batch.records import Record, build_batch
 from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -119,10 +120,18 @@ def fetch(topic_id: bytes, offset: int, *, wait_ms: int = 0, session: bool = Fal
     )
 
 
-async def create_topic(connection: Connection, name: str, partitions: int = 2) -> bytes:
+async def create_topic(
+    connection: Connection, name: str, partitions: int = 2, **configs: str
+) -> bytes:
     """Returns the id."""
     topic = CreateTopicsRequest.CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=1
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[
+            CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+            for key, value in configs.items()
+        ],
     )
     await connection.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
     return await topic_id_of(connection, name)
@@ -174,11 +183,30 @@ async def join(connection: Connection, topic: str = TOPIC) -> None:
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
+async def limit(connection: Connection, **limits: float) -> None:
+    """Quotas of the client that all connections here belong to."""
+    entity = AlterClientQuotasRequest.EntityData(entity_type="client-id", entity_name="metrics")
+    ops = [AlterClientQuotasRequest.OpData(key=key, value=value) for key, value in limits.items()]
+    entry = AlterClientQuotasRequest.EntryData(entity=[entity], ops=ops)
+    reply = await connection.request(AlterClientQuotasRequest(entries=[entry]))
+    assert reply.entries[0].error_code == ErrorCode.NONE
+
+
 async def traffic(node: Node) -> tuple[Scrape, Scrape]:
     """Scrapes before and after; during the second a fetch waits and a group has its member."""
     first, second, third = [await connect(node) for _ in range(3)]
     topic_id = await create_topic(first, TOPIC)
     before = scrape(node)
+    await limit(
+        second,
+        producer_byte_rate=1e9,
+        consumer_byte_rate=1e9,
+        request_percentage=1e6,
+        controller_mutation_rate=1.0,
+    )
+    await create_topic(second, "flushed", partitions=12, **{"flush.messages": "1"})
+    flushed_id = await topic_id_of(second, "flushed")
+    await second.request(produce(flushed_id, 0, BATCH))
     await first.request(produce(topic_id, 0, BATCH))
     refused = await first.request(produce(topic_id, 0, BATCH[:-1] + b"?"))
     assert refused.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE

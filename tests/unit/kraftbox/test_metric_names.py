@@ -31,6 +31,7 @@ from tests.unit.kraftbox.metric_traffic import (
 T = {"topic": TOPIC}
 P = {"topic": TOPIC, "partition": "0"}
 CLIENTS = {"listener": "PLAINTEXT", "networkProcessor": "0"}
+LIMITED = {"user": "", "clientId": "metrics"}
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 
 RISES: tuple[tuple[str, dict[str, str]], ...] = (
@@ -95,6 +96,10 @@ RISES: tuple[tuple[str, dict[str, str]], ...] = (
         for request in ("Produce", "Fetch", "FetchConsumer", "JoinGroup")
     ),
     ("kraftbox_loop_cpu_seconds_total", {}),
+    ("kafka_log_logflushstats_logflushrateandtimems_count", {}),
+    ("kafka_server_quota_byte_rate", {"resource": "Produce", **LIMITED}),
+    ("kafka_server_quota_byte_rate", {"resource": "Fetch", **LIMITED}),
+    ("kafka_server_quota_request_time", {"resource": "Request", **LIMITED}),
     ("process_cpu_seconds_total", {}),
 )
 
@@ -139,6 +144,12 @@ SHOWN: tuple[str, ...] = (
     "kafka_network_socketserver_networkprocessoravgidle_percent",
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
     "kafka_network_socketserver_memorypoolused",
+    "kafka_network_socketserver_memorypoolavailable",
+    "kafka_log_logflushstats_logflushrateandtimems_count",
+    "kraftbox_request_memory_waiting",
+    "kraftbox_request_memory_waits_total",
+    "kraftbox_request_memory_cut_off_total",
+    "kraftbox_mutation_quota_throttled_total",
     "kafka_server_raftmetrics_commit_latency_avg",
     "kafka_server_raftmetrics_commit_latency_max",
     "kafka_server_raftmetrics_election_latency_avg",

@@ -56,7 +56,9 @@ def test_one_may_go_over_the_limit_and_others_wait_in_order() -> None:
         eater.feed()
     assert memory.scarce
     assert (one.has, two.has, three.has, four.has) == (60, 60, 60, 0)
-    assert memory.waiting == 1
+    assert (memory.waiting, memory.waits) == (1, 1)
+    four.feed()
+    assert (memory.waiting, memory.waits) == (1, 1)
     three.feed()
     assert three.has == 120
     one.finish()
@@ -101,8 +103,10 @@ def test_a_slow_holder_is_closed_only_when_others_wait() -> None:
     two.feed()
     memory.cut_off_slow(OVERDRAFT_MS + 3.0)
     assert one.closed is None
+    assert memory.cut_off == 0
     memory.cut_off_slow(2 * OVERDRAFT_MS + 3.0)
     assert one.closed is not None
+    assert memory.cut_off == 1
 
 
 # --- connections -------------------------------------------------------------------------------

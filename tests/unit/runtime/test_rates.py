@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from runtime.rates import TokenBucket, WindowedRate
+from runtime.rates import TokenBucket, WindowedMean, WindowedRate
 
 
 def test_a_rate_that_began_just_now_is_over_all_windows_but_one() -> None:
@@ -31,6 +33,17 @@ def test_one_window_of_one_sample_is_never_divided_by_nothing() -> None:
     rate.record(5.0, 0.0)
     assert rate.per_second(0.0) == 5.0
     assert rate.excess_ms(5.0, 0.0) == 0.0
+
+
+def test_a_mean_is_over_what_was_recorded_lately() -> None:
+    mean = WindowedMean(2, 1_000.0)
+    assert math.isnan(mean.mean(0.0))
+    mean.record(10.0, 0.0)
+    mean.record(20.0, 500.0)
+    mean.record(60.0, 1_000.0)
+    assert mean.mean(1_999.0) == 30.0
+    assert mean.mean(2_000.0) == 60.0
+    assert math.isnan(mean.mean(3_000.0))
 
 
 def test_excess_is_the_time_until_the_rate_is_allowed_again() -> None:

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from protocol.batch.records import Producer
 from protocol.ids import TopicId
 from runtime.clock import ManualClock
 from storage.files import LossyFiles, MemoryFiles, RealFiles
@@ -253,6 +254,44 @@ async def test_rolled_logs_are_flushed(world):
     fill(small, 2)
     await manager.flush_due()
     assert (rolled.recovery_point, small.recovery_point) == (10, 0)
+
+
+async def test_flushes_are_timed():
+    world = World(files=(files := SlowFlushes()))
+    files.clock = world.clock
+    manager = world.start()
+    log = create(manager)
+    for _ in range(3):
+        fill(log, 1)
+        await log.flush()
+    await log.flush()  # nothing to do
+    (family,) = manager.collect()
+    assert family.name == "kafka_log_logflushstats_logflushrateandtimems"
+    *quantiles, (_, count) = family.samples
+    assert {value for _, value in quantiles} == {7.0}
+    assert count == 3
+
+
+class SlowFlushes(MemoryFiles):
+    """A flush takes seven milliseconds."""
+
+    clock: ManualClock
+
+    async def flush(self, files):
+        self.clock.advance(7)
+        await super().flush(files)
+
+
+def test_another_time_to_forget_producers_holds_for_open_logs_and_new_ones(world):
+    manager = world.start()
+    log = create(manager, "a")
+    append(log, batch(producer=Producer(7, 0, 0)))
+    world.clock.advance(60_000)
+    assert manager.expire_producers() == 0
+    manager.reconfigure(LogManagerSettings(producer_id_expiration_ms=60_000))
+    other = create(manager, "b")
+    assert log.producers.expiration_ms == other.producers.expiration_ms == 60_000
+    assert manager.expire_producers() == 1
 
 
 async def test_flush_ms():
