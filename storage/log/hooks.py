@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from runtime.clock import Clock
+    from storage.files import File, Files
     from storage.log.log import Log
     from storage.log.segment import Segment
 
@@ -24,3 +26,9 @@ class LogHooks:
     """Takes renamed files to remove after file.delete.delay.ms; None removes at once."""
     roll_jitter_ms: Callable[[int], int] = lambda limit_ms: 0
     """A random number below the limit, drawn for each segment."""
+
+    async def flush(self, files: Files, unflushed: Sequence[File], clock: Clock) -> None:
+        """Flush these, and say how long it took. Raises OSError."""
+        began_ms = clock.monotonic_ms()
+        await files.flush(unflushed)
+        self.flushed(clock.monotonic_ms() - began_ms)

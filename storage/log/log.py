@@ -541,9 +541,7 @@ class Log:
             return self.recovery_point
         try:
             taken = list(self.snapshots.unflushed)
-            began_ms = self._clock.monotonic_ms()
-            await self.files.flush(self._unflushed_files())
-            self.hooks.flushed(self._clock.monotonic_ms() - began_ms)
+            await self.hooks.flush(self.files, self._unflushed_files(), self._clock)
             self._flushed(taken)
             if self.epochs.dirty and not self._closed:
                 await self._write_epochs_in_worker()
