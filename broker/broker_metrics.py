@@ -17,7 +17,7 @@ from broker.context import BrokerContext
 from broker.lifecycle import BrokerLifecycle
 from broker.replication.counters import PartitionCounters
 from broker.replication.partition import Partition, Role
-from broker.replication.waits import FetchWait, ProduceWait
+from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
 from runtime.metrics import Family, Sample, rendered, single
 
 _TOPIC_COUNTERS: Final = (
@@ -69,7 +69,11 @@ _METADATA: Final = "kafka_server_brokermetadatametrics_"
 PARTITIONS_PER_TURN: Final = 500
 """How many are looked at before others may have the loop: a millisecond's worth."""
 
-_PURGATORIES: Final = (("Produce", ProduceWait), ("Fetch", FetchWait))
+_PURGATORIES: Final = (
+    ("Produce", ProduceWait),
+    ("Fetch", FetchWait),
+    ("DeleteRecords", DeleteRecordsWait),
+)
 
 
 class _Totals:

@@ -12,6 +12,7 @@ from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flush_driver import Flusher
 from broker.replication.late_append_driver import LateAppends
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.throttle import ReplicationThrottles
 from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
 from protocol.messages.fetch import FetchRequest
@@ -44,3 +45,4 @@ class BrokerContext:
     controller: ControllerChannel
     supervisor: Supervisor
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    throttles: ReplicationThrottles = field(default_factory=ReplicationThrottles)

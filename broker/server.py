@@ -35,6 +35,7 @@ from broker.replication.flush_driver import Flusher
 from broker.replication.late_append_driver import LateAppends
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replication_driver import Replication
+from broker.replication.throttle import ReplicationThrottles
 from broker.replication.waits_driver import WaitsDriver
 from broker.topic_settings import TopicSettingsTable
 from metalog.image.delta import MetadataDelta
@@ -177,6 +178,7 @@ class BrokerServer:
             metadata=self.metadata,
             replicas=self.replicas,
             flusher=context.flusher,
+            throttles=context.throttles,
             channel=self._channel("alter-partition"),
             broker_epoch=lambda: self.lifecycle.broker_epoch,
             clock=self._clock,
@@ -314,6 +316,10 @@ class BrokerServer:
             controller=self._channel("forwarding"),
             supervisor=self._supervisor,
             quotas=self.quotas,
+            throttles=ReplicationThrottles(
+                self.config["replication.quota.window.num"],
+                self.config["replication.quota.window.size.seconds"] * 1000.0,
+            ),
         )
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

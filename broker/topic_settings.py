@@ -62,6 +62,8 @@ class TopicSettings(NamedTuple):
     min_isr: int
     compacted: bool
     deletes: bool
+    leader_throttled: tuple[str, ...] = ()
+    follower_throttled: tuple[str, ...] = ()
 
 
 def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
@@ -87,6 +89,8 @@ def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
         min_isr=config.min_insync_replicas,
         compacted=config.is_compacted,
         deletes=config.deletes_old,
+        leader_throttled=tuple(config["leader.replication.throttled.replicas"]),
+        follower_throttled=tuple(config["follower.replication.throttled.replicas"]),
     )
 
 

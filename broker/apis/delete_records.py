@@ -1,7 +1,9 @@
 """DeleteRecords (key 21), versions 0-2.
 
 Behaviour: moves the log start of each partition up to the given offset; -1 stands for the high
-watermark. The answer is the low watermark, the smallest log start among the in-sync replicas.
+watermark. The answer is the low watermark, the smallest log start among the in-sync replicas, and
+waits until it has reached the offset: REQUEST_TIMED_OUT when followers take longer than the
+request allows (the records are deleted all the same).
 An offset below the log start changes nothing. Errors: OFFSET_OUT_OF_RANGE for one above the high
 watermark, POLICY_VIOLATION for a topic whose cleanup policy does not delete,
 INVALID_TOPIC_EXCEPTION for an internal topic, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
@@ -9,15 +11,20 @@ INVALID_TOPIC_EXCEPTION for an internal topic, NOT_LEADER_OR_FOLLOWER, UNKNOWN_T
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.context import BrokerContext
+from broker.replication.partition import Partition
+from broker.replication.waits import DeleteRecordsWait
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.topic_name import is_internal_topic
-from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.dispatch import Body, HandlerTable, Reply, RequestContext
 from runtime.log import get_logger
+
+if TYPE_CHECKING:
+    import asyncio
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 2
@@ -27,37 +34,73 @@ NO_LOW_WATERMARK: Final = -1
 
 _log = get_logger("broker.topics")
 
-_Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
+_Data = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 def register(table: HandlerTable, broker: BrokerContext) -> None:
-    def handle(_context: RequestContext, request: DeleteRecordsRequest) -> Reply:
-        return delete_records(broker, request)
+    def handle(context: RequestContext, request: DeleteRecordsRequest) -> Reply:
+        return delete_records(broker, context, request)
 
     table.register(ApiKey.DELETE_RECORDS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
 
 
-def delete_records(broker: BrokerContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Handles every partition on its own."""
+class _Result(NamedTuple):
+    """A partition's part of the response, and where its low watermark comes from."""
+
+    partition: Partition | None
+    data: DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+def delete_records(
+    broker: BrokerContext, context: RequestContext, request: DeleteRecordsRequest
+) -> Reply:
+    """Handles every partition on its own; waits for the slowest."""
     response = DeleteRecordsResponse()
+    waits = broker.waits
+    future: asyncio.Future[Body] = waits.new_future()
+    results: list[_Result] = []
+
+    def answer() -> None:
+        waits.purgatory.remove(wait)
+        if not future.done():
+            future.set_result(_finished(response, results))
+
+    def mark(slot: _Result, error: ErrorCode) -> None:
+        slot.data.error_code = error
+
+    wait = DeleteRecordsWait(mark, answer)
     for topic in request.topics:
-        results = []
+        answered = DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(answered)
         for wanted in topic.partitions:
-            result = _Result(partition_index=wanted.partition_index, low_watermark=NO_LOW_WATERMARK)
+            index = wanted.partition_index
+            result = _Result(None, _Data(partition_index=index, low_watermark=NO_LOW_WATERMARK))
             try:
-                result.low_watermark = _delete(
-                    broker, topic.name, wanted.partition_index, wanted.offset
-                )
+                partition, target = _delete(broker, topic.name, index, wanted.offset)
             except ApiError as error:
-                result.error_code = error.code
+                result.data.error_code = error.code
+            else:
+                result = result._replace(partition=partition)
+                if partition.wait_for_low_watermark(target, wait, result):
+                    wait.pending.append(result)
             results.append(result)
-        response.topics.append(
-            DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results)
-        )
+            answered.partitions.append(result.data)
+    if not wait.pending:
+        return _finished(response, results)
+    deadline_ms = broker.clock.monotonic_ms() + max(0, request.timeout_ms)
+    waits.hold(wait, deadline_ms, context.connection)
+    return future
+
+
+def _finished(response: DeleteRecordsResponse, results: list[_Result]) -> DeleteRecordsResponse:
+    for partition, data in results:
+        if partition is not None and not data.error_code:
+            data.low_watermark = partition.low_watermark
     return response
 
 
-def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> int:
+def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
+    """The partition, and what its low watermark must reach."""
     if is_internal_topic(topic):
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, None)
     partition = broker.replicas.find(topic, index)
@@ -69,4 +112,5 @@ def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> int:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, None)
     if log.advance_log_start(target, "records deleted by a client"):
         _log.info("records deleted", topic=topic, partition=index, log_start=target)
-    return partition.low_watermark
+        partition.log_start_moved()
+    return partition, target

@@ -20,9 +20,9 @@ broker's current epoch moves its state (B32).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
@@ -31,6 +31,7 @@ from broker.quotas_driver import quota_user
 from broker.replication.fetch_session import FetchPlan, PartitionKey
 from broker.replication.follower_watch import FollowerWatch
 from broker.replication.partition import Partition
+from broker.replication.replica_selector import RACK_AWARE, nearest_replica
 from broker.replication.waits import FetchWait
 from protocol.api_keys import ApiKey
 from protocol.compression import Codec
@@ -38,10 +39,14 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import Body, HandlerTable, Reply, RequestContext
 
+if TYPE_CHECKING:
+    from storage.log.log import Log
+
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
 SESSIONS_SINCE: Final = 7
 ZSTD_SINCE: Final = 10
+RACKS_SINCE: Final = 11
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
 LEADERS_SINCE: Final = 16
@@ -80,6 +85,7 @@ class FetchApi:
             broker.metadata, enabled=broker.config["kraftbox.leader.discovery.enable"]
         )
         self.response_bytes_max: int = broker.config["fetch.max.bytes"]
+        self.rack_aware = broker.config["replica.selector.class"] == RACK_AWARE
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Reply:
         replica_id, broker_epoch = _replica(context, request)
@@ -147,6 +153,7 @@ class _Fetch:
         "_due",
         "_future",
         "_must_answer",
+        "_nearby",
         "_plan",
         "_prefetched",
         "_queued",
@@ -185,6 +192,9 @@ class _Fetch:
         self._reads: list[_Read] = []
         self._bytes = 0
         self._must_answer = False
+        self._nearby: Callable[[Partition, _Wanted], int | None] | None = None
+        if api.rack_aware and replica_id < 0 and request.rack_id:
+            self._nearby = self._nearest
 
     def _most(self) -> int:
         most = min(self._request.max_bytes, self._api.response_bytes_max)
@@ -225,7 +235,7 @@ class _Fetch:
 
     def _is_cold(self, key: PartitionKey, wanted: _Wanted) -> bool:
         partition = self._local(key)
-        if partition is None or not partition.is_leader:
+        if partition is None or not partition.is_readable:
             return False
         log, offset = partition.log, wanted.fetch_offset
         if offset >= log.log_end_offset:
@@ -302,7 +312,7 @@ class _Fetch:
         except Exception as error:  # noqa: BLE001 - whatever it is, the client must not hang on it
             future.set_exception(error)
             return
-        if self._enough or wait.timed_out:
+        if self._enough or wait.timed_out or wait.interrupted:
             self._wait = None
             future.set_result(self._response())
         else:
@@ -358,7 +368,7 @@ class _Fetch:
                 records = data.records
                 if records:
                     total += len(records)
-                elif data.diverging_epoch is not _NO_DIVERGENCE:
+                elif _is_turned_away(data):
                     self._must_answer = True
             reads.append((key, data))
         self._reads = reads
@@ -373,10 +383,12 @@ class _Fetch:
         *,
         min_one_batch: bool,
     ) -> _Data:
-        log = partition.require_leader(wanted.current_leader_epoch)
         follower = self._replica_id >= 0
-        if follower:
-            self._check_follower(partition)
+        log = self._log_for(partition, wanted)
+        if self._nearby is not None and (nearer := self._nearby(partition, wanted)) is not None:
+            data = self._facts(partition, b"", _NO_DIVERGENCE)
+            data.preferred_read_replica = nearer
+            return data
         if wanted.last_fetched_epoch >= 0:
             diverging = _divergence(partition, wanted)
             if diverging is not None:
@@ -411,8 +423,6 @@ class _Fetch:
 
     def _visible_end(self, partition: Partition) -> int:
         log = partition.log
-        if self._replica_id >= 0:
-            return log.log_end_offset
         if self._request.isolation_level == READ_COMMITTED:
             return log.last_stable_offset
         return log.high_watermark
@@ -433,13 +443,18 @@ class _Fetch:
             records=records,
         )
 
-    def _check_follower(self, partition: Partition) -> None:
-        replica_id = self._replica_id
-        if (
-            replica_id not in partition.remote
-            or replica_id not in self._broker.metadata.image.cluster.brokers
-        ):
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    def _log_for(self, partition: Partition, wanted: _Wanted) -> Log:
+        """The log to read; since version 11 a consumer may read from a follower."""
+        if self._context.api_version >= RACKS_SINCE:
+            return partition.require_readable(wanted.current_leader_epoch)
+        return partition.require_leader(wanted.current_leader_epoch)
+
+    def _nearest(self, partition: Partition, wanted: _Wanted) -> int | None:
+        """The replica in the reader's rack, if it is another one (KIP-392)."""
+        if not partition.is_leader:
+            return None
+        brokers = self._broker.metadata.image.cluster.brokers
+        return nearest_replica(partition, self._request.rack_id, wanted.fetch_offset, brokers)
 
     def _follower_fetched(self, key: PartitionKey, partition: Partition, wanted: _Wanted) -> None:
         raise AssertionError("a consumer has no state here")
@@ -478,9 +493,7 @@ class _Fetch:
         for key, data in self._reads:
             records = data.records
             if session is not None:
-                force = bool(records or data.error_code) or (
-                    data.diverging_epoch is not _NO_DIVERGENCE
-                )
+                force = bool(records or data.error_code) or _is_turned_away(data)
                 quiet = None if force else self._quiet(key, data)
                 news = session.news(key, _news(data), force=force, quiet=quiet)
                 if incremental and not news:
@@ -516,11 +529,7 @@ class _Fetch:
         partition = self._local(key)
         if partition is None:
             return
-        counters = partition.counters
-        if self._replica_id >= 0:
-            counters.replication_bytes_out += size_bytes
-        else:
-            counters.bytes_out += size_bytes
+        partition.counters.bytes_out += size_bytes
 
 
 class _FollowerFetch(_Fetch):
@@ -557,6 +566,15 @@ class _FollowerFetch(_Fetch):
             watch.fetch_ms = self._broker.clock.monotonic_ms()
         return reply
 
+    def _log_for(self, partition: Partition, wanted: _Wanted) -> Log:
+        log = partition.require_leader(wanted.current_leader_epoch)
+        if (
+            self._replica_id not in partition.remote
+            or self._replica_id not in self._broker.metadata.image.cluster.brokers
+        ):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        return log
+
     def _is_current(self) -> bool:
         """A request from before a restart, or one that knows no epoch, proves nothing."""
         registered = self._broker.metadata.image.cluster.brokers.get(self._replica_id)
@@ -591,6 +609,26 @@ class _FollowerFetch(_Fetch):
                 times=watch,
             )
 
+    def _visible_end(self, partition: Partition) -> int:
+        log = partition.log
+        if self._is_throttled(partition) and self._broker.throttles.sending.pause_ms(
+            self._broker.clock.monotonic_ms()
+        ):
+            return log.log_start_offset  # nothing for now
+        return log.log_end_offset
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        return partition.leader_throttled and self._replica_id not in partition.isr
+
+    def _count(self, key: PartitionKey, size_bytes: int) -> None:
+        partition = self._local(key)
+        if partition is None:
+            return
+        partition.counters.replication_bytes_out += size_bytes
+        if self._is_throttled(partition):
+            now_ms = self._broker.clock.monotonic_ms()
+            self._broker.throttles.sending.record(size_bytes, now_ms)
+
     def _response(self) -> FetchResponse:
         watch, reads = self._watch, self._reads
         response = super()._response()
@@ -615,6 +653,11 @@ class _FollowerFetch(_Fetch):
             and self._replica_id in partition.maximal_isr
         ):
             watch.settled(key)
+
+
+def _is_turned_away(data: _Data) -> bool:
+    """Whether there are no records because the reader must cut its log, or read elsewhere."""
+    return data.diverging_epoch is not _NO_DIVERGENCE or data.preferred_read_replica >= 0
 
 
 def _is_follower(request: FetchRequest) -> bool:

@@ -55,8 +55,9 @@ class CoordinatorLog(Protocol):
     def read_all(self, partition: int) -> AsyncIterator[tuple[int, bytes | None, bytes | None]]:
         """Yields (offset, key, value) of all records up to the log end, in slices off the loop.
 
-        Control records are left out. Raises ApiError NOT_LEADER_OR_FOLLOWER when leadership ends
-        in the middle.
+        Ends when all of them are committed: a new leader may hold records that its followers do
+        not have yet, and what is built on them must not be shown before. Control records are left
+        out. Raises ApiError NOT_LEADER_OR_FOLLOWER when leadership ends in the middle.
         """
 
     def add_listener(self, listener: CoordinatorListener) -> None:

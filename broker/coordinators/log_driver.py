@@ -100,6 +100,9 @@ class ReplicatedCoordinatorLog:
             if following <= offset:
                 return  # nothing whole is left; the end has been cut since
             offset = following
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if replica.wait_for_commit(offset, _COMMIT, committed):
+            await committed
 
     def add_listener(self, listener: CoordinatorListener) -> None:
         self._replicas.add_leadership_listener(self._topic, listener)

@@ -26,8 +26,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker.replication.follower import append_fetched, truncate_to_common
+from broker.replication.follower import Appended, append_fetched, truncate_to_common
 from broker.replication.partition import Partition, Role
+from broker.replication.throttle import ReplicationThrottle
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from runtime.log import get_logger
@@ -119,11 +120,18 @@ class FetcherCounters:
 class Fetcher:
     """The state of one fetcher. See the module."""
 
-    def __init__(self, leader_id: int, node_id: int, settings: FetcherSettings) -> None:
+    def __init__(
+        self,
+        leader_id: int,
+        node_id: int,
+        settings: FetcherSettings,
+        throttle: ReplicationThrottle | None = None,
+    ) -> None:
         self.leader_id = leader_id
         self.settings = settings
         self.counters = FetcherCounters()
         self._node_id = node_id
+        self._throttle = throttle
         self._followed: dict[PartitionId, Followed] = {}
         # Dictionaries as ordered sets: what the next request names, and what it takes back.
         self._changed: dict[PartitionId, None] = {}
@@ -422,12 +430,29 @@ class Fetcher:
         if appended.record_count:
             self.counters.bytes += appended.size_bytes
             partition.counters.replication_bytes_in += appended.size_bytes
+            if partition.follower_throttled and self._is_over_rate(key, followed, appended, now_ms):
+                return
             if partition.flush_due:
                 self._hold(key, followed)
                 effects.append(Flush(partition))
                 return
         if appended.record_count or appended.log_start_moved:
             self._name(key, followed)
+
+    def _is_over_rate(
+        self, key: PartitionId, followed: Followed, appended: Appended, now_ms: float
+    ) -> bool:
+        """Whether a throttled partition pauses now. In the ISR it never does (KIP-73)."""
+        throttle = self._throttle
+        if throttle is None or self._node_id in followed.partition.isr:
+            return False
+        throttle.record(appended.size_bytes, now_ms)
+        pause_ms = throttle.pause_ms(now_ms)
+        if pause_ms <= 0:
+            return False
+        self._hold(key, followed)
+        heapq.heappush(self._pauses, (now_ms + pause_ms, key, followed))
+        return True
 
     def _refused(
         self,

@@ -20,6 +20,7 @@ from broker.replication.fetcher import (
 )
 from broker.replication.flush_driver import Flusher
 from broker.replication.partition import Partition, Role
+from broker.replication.throttle import ReplicationThrottle
 from broker.replication.waits import CommitWaiter
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.fetch import FetchResponse
@@ -69,6 +70,7 @@ class FetcherContext:
         resets: OffsetReset,
         storage_failed: Callable[[Partition, BaseException], None],
         timeout_ms: float,
+        throttle: ReplicationThrottle,
     ) -> None:
         """`endpoint` is where a broker is reached by brokers, None while that is unknown."""
         self.node_id = node_id
@@ -80,6 +82,7 @@ class FetcherContext:
         self.resets = resets
         self.storage_failed = storage_failed
         self.timeout_ms = timeout_ms
+        self.throttle = throttle
         self.quiet = RateLimited(clock, 10_000)
 
 
@@ -313,7 +316,12 @@ class Fetchers:
         place = (partition.leader_id, slot)
         link = self._links.get(place)
         if link is None:
-            fetcher = Fetcher(partition.leader_id, self._context.node_id, self._settings)
+            fetcher = Fetcher(
+                partition.leader_id,
+                self._context.node_id,
+                self._settings,
+                self._context.throttle,
+            )
             link = self._links[place] = FetcherLink(fetcher, self._context, slot)
         self._of[partition] = link
         link.fetcher.follow(partition)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from broker.replication.remote_replica import NEVER_MS
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition, WatchKey
     from broker.replication.waits import FetchWait
+    from broker.replication.watched import Watched, WatchKey
 
 
 class FollowerWatch:
@@ -31,7 +31,7 @@ class FollowerWatch:
         self.broker_epoch = -1
         self.wait: FetchWait | None = None
         """The fetch that waits now."""
-        self._covered: dict[WatchKey, Partition] = {}
+        self._covered: dict[WatchKey, Watched] = {}
 
     def __len__(self) -> int:
         return len(self._covered)
@@ -39,7 +39,7 @@ class FollowerWatch:
     def is_of_earlier_life(self, replica_id: int, broker_epoch: int) -> bool:
         return self.replica_id == replica_id and self.broker_epoch < broker_epoch
 
-    def cover(self, key: WatchKey, partition: Partition) -> None:
+    def cover(self, key: WatchKey, partition: Watched) -> None:
         """Hears from `partition` from now on."""
         known = self._covered.get(key)
         if known is not partition:

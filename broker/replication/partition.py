@@ -31,7 +31,8 @@ from broker.replication.isr import (
     PartitionStateNow,
 )
 from broker.replication.remote_replica import NEVER_MS, FetchTimes, RemoteReplica, laggards
-from broker.replication.waits import CommitWaiter, FetchWait
+from broker.replication.waits import CommitWaiter
+from broker.replication.watched import Watched
 from protocol.batch.validate import AppendRules
 from protocol.errors import ApiError, ErrorCode
 from runtime.errors import InvariantViolated
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
-
-WatchKey = tuple[str | bytes, int]
 
 
 class Role(Enum):
@@ -97,32 +96,22 @@ class _Alone:
         return False
 
 
-class Watch(Protocol):
-    """A follower's fetch session, which covers this partition without naming it each time."""
-
-    def touched(self, key: WatchKey, size_bytes: int) -> None:
-        """There is something to tell; `size_bytes` more can be read (0: facts alone)."""
-
-    def interrupted(self, key: WatchKey) -> None:
-        """Leadership or existence changed: whoever waits must hear of it at once."""
-
-
-class Partition:
+class Partition(Watched):
     """A replica on this broker. The replica manager makes it and applies metadata to it."""
 
     __slots__ = (
         "_commit_waits",
-        "_fetch_waits",
         "_host",
-        "_replica_fetch_waits",
+        "_low_watermark_waits",
         "_uncommitted",
-        "_watches",
         "counters",
+        "follower_throttled",
         "index",
         "isr",
         "leader_epoch",
         "leader_epoch_start",
         "leader_id",
+        "leader_throttled",
         "log",
         "maximal_isr",
         "min_isr",
@@ -147,6 +136,7 @@ class Partition:
         log: Log,
         host: PartitionHost | None = None,
     ) -> None:
+        super().__init__()
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -166,11 +156,10 @@ class Partition:
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
         self._host: PartitionHost = host if host is not None else _Alone()
+        self.leader_throttled = False
+        self.follower_throttled = False
+        self._low_watermark_waits: list[tuple[int, CommitWaiter, Any]] = []
         self._commit_waits: deque[tuple[int, CommitWaiter, Any]] = deque()
-        # Dictionaries as ordered sets, for a reproducible order.
-        self._fetch_waits: dict[FetchWait, None] = {}
-        self._replica_fetch_waits: dict[FetchWait, None] = {}
-        self._watches: dict[Watch, WatchKey] = {}
         # (end offset, size) of appended batches above the high watermark.
         self._uncommitted: deque[tuple[int, int]] = deque()
 
@@ -179,6 +168,11 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         return self.role is Role.LEADER
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether consumers may read here."""
+        return self.role is Role.LEADER or self.role is Role.FOLLOWER
 
     @property
     def effective_min_isr(self) -> int:
@@ -248,6 +242,17 @@ class Partition:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None)
         self.check_epoch(client_epoch)
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+
+    def require_readable(self, client_epoch: int = -1) -> Log:
+        """The log, for a consumer that may read from a follower (KIP-392).
+
+        Raises:
+            ApiError: as `require_leader`; NOT_LEADER_OR_FOLLOWER for a replica that goes.
+        """
+        if self.role is Role.FOLLOWER:
+            self.check_epoch(client_epoch)
+            return self.log
+        return self.require_leader(client_epoch)
 
     # --- leadership ---------------------------------------------------------------------------
 
@@ -469,6 +474,8 @@ class Partition:
             self.counters.isr_shrinks += not self.isr.issubset(isr)
             self.counters.isr_expands += not self.isr.issuperset(isr)
         self.isr = self.maximal_isr = isr
+        if self._low_watermark_waits:
+            self._low_watermark_moved()
 
     # --- following ----------------------------------------------------------------------------
 
@@ -501,53 +508,39 @@ class Partition:
         remote = self.remote.get(replica_id)
         if remote is None or broker_epoch < remote.broker_epoch:
             return False
-        before = remote.log_end
+        before, start_before = remote.log_end, remote.log_start
         remote.fetched(offset, log_start, broker_epoch, self.log.log_end_offset, now_ms, times)
         if replica_id not in self.maximal_isr:
             self._maybe_expand(replica_id, remote)
+        if log_start != start_before and self._low_watermark_waits:
+            self._low_watermark_moved()
         return offset != before and self.maybe_advance_high_watermark()
 
-    def log_start_moved(self) -> None:
-        """Followers are to hear of it now, not with the next append."""
-        for watch, key in list(self._watches.items()):
-            watch.interrupted(key)
+    def wait_for_low_watermark(self, offset: int, waiter: CommitWaiter, slot: Any) -> bool:
+        """Registers for all in-sync replicas to begin at `offset` or later; False if they do."""
+        if self.low_watermark >= offset:
+            return False
+        self._low_watermark_waits.append((offset, waiter, slot))
+        return True
 
-    def watch(self, watch: Watch, key: WatchKey) -> None:
-        """A follower's session covers this partition from now on."""
-        self._watches[watch] = key
-
-    def unwatch(self, watch: Watch) -> None:
-        self._watches.pop(watch, None)
-
-    def _touch_watches(self, size_bytes: int) -> None:
-        for watch, key in self._watches.items():
-            watch.touched(key, size_bytes)
-
-    # --- waiting fetches ----------------------------------------------------------------------
-
-    def add_fetch_wait(self, wait: FetchWait, *, replica: bool) -> None:
-        """A replica's fetch is woken by appends, a consumer's by the high watermark."""
-        (self._replica_fetch_waits if replica else self._fetch_waits)[wait] = None
-        wait.places.append(self)
-
-    def remove_fetch_wait(self, wait: FetchWait) -> None:
-        self._fetch_waits.pop(wait, None)
-        self._replica_fetch_waits.pop(wait, None)
+    def _low_watermark_moved(self) -> None:
+        low_watermark = self.low_watermark
+        waits = self._low_watermark_waits
+        self._low_watermark_waits = [wait for wait in waits if wait[0] > low_watermark]
+        for offset, waiter, slot in waits:
+            if offset <= low_watermark:
+                waiter.resolved(slot, ErrorCode.NONE)
 
     # --- within -------------------------------------------------------------------------------
 
     def _release(self, error: ErrorCode) -> None:
-        waits, self._commit_waits = self._commit_waits, deque()
+        waits = [*self._commit_waits, *self._low_watermark_waits]
+        self._commit_waits = deque()
+        self._low_watermark_waits = []
         self._uncommitted.clear()
         for _, waiter, slot in waits:
             waiter.resolved(slot, error)
         self._interrupt_fetches()
-
-    def _interrupt_fetches(self) -> None:
-        for wait in [*self._fetch_waits, *self._replica_fetch_waits]:
-            wait.interrupt()
-        for watch, key in list(self._watches.items()):
-            watch.interrupted(key)
 
     def _check_epochs(self, leader_epoch: int, partition_epoch: int) -> None:
         if leader_epoch < self.leader_epoch or partition_epoch < self.partition_epoch:

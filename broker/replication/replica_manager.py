@@ -18,6 +18,7 @@ from broker.metadata_cache import MetadataCache
 from broker.replication.counters import PartitionCounters
 from broker.replication.isr import IsrProposal
 from broker.replication.partition import Partition, Role
+from broker.replication.throttle import throttles
 from broker.topic_settings import TopicSettings, TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import MetadataImage, PartitionImage, TopicImage
@@ -435,6 +436,12 @@ class ReplicaManager:
         partition.rules = settings.rules
         partition.min_isr = settings.min_isr
         partition.log.config = settings.log
+        partition.leader_throttled = bool(settings.leader_throttled) and throttles(
+            settings.leader_throttled, partition.index, self.node_id
+        )
+        partition.follower_throttled = bool(settings.follower_throttled) and throttles(
+            settings.follower_throttled, partition.index, self.node_id
+        )
         if partition.is_leader:
             partition.maybe_advance_high_watermark()  # a lower minimum may let it go on
 

@@ -13,6 +13,7 @@ from broker.replication.fetcher_driver import FetcherContext, Fetchers
 from broker.replication.flush_driver import Flusher
 from broker.replication.offset_reset_driver import ListOffsetsReset
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.throttle import ReplicationThrottles
 from metalog.image.delta import MetadataDelta
 from runtime.clock import Clock
 from runtime.config import NodeConfig
@@ -29,12 +30,15 @@ class Replication:
         metadata: MetadataCache,
         replicas: ReplicaManager,
         flusher: Flusher,
+        throttles: ReplicationThrottles,
         channel: ControllerChannel,
         broker_epoch: Callable[[], int],
         clock: Clock,
         supervisor: Supervisor,
     ) -> None:
         """`channel` is for AlterPartition alone."""
+        self._metadata = metadata
+        self._throttles = throttles
         self._replicas = replicas
         self._supervisor = supervisor
         self._lag_max_ms: int = config["replica.lag.time.max.ms"]
@@ -56,6 +60,7 @@ class Replication:
             resets=ListOffsetsReset(config.node_id),
             storage_failed=replicas.storage_failed,
             timeout_ms=config["replica.socket.timeout.ms"],
+            throttle=throttles.fetching,
         )
         self.fetchers = Fetchers(shared, _fetcher_settings(config), config["num.replica.fetchers"])
         self.isr_changes = IsrChanges(
@@ -74,6 +79,10 @@ class Replication:
 
     def published(self, delta: MetadataDelta, node: NodeConfig) -> None:
         """The replicas follow the newest image; `node` is the configuration in force."""
+        if delta.configs:
+            self._throttles.set_rates(
+                self._metadata.broker_overrides(), self._metadata.cluster_overrides()
+            )
         self.fetchers.resize(node["num.replica.fetchers"])
         for broker_id in sorted(delta.brokers):
             self.fetchers.leader_registered(broker_id)

@@ -61,13 +61,28 @@ class ProduceWait(Wait):
         self.pending.clear()
 
 
+class DeleteRecordsWait(ProduceWait):
+    """A request to delete records that not all in-sync replicas have carried out."""
+
+    __slots__ = ()
+
+
 class FetchWait(Wait):
     """A fetch that found too little. Counting bytes is a hint: the read when it ends decides.
 
     `places` are the partitions that it is registered with, for `Partition.remove_fetch_wait`.
     """
 
-    __slots__ = ("_missing_bytes", "_ready", "over", "places", "superseded", "timed_out", "touched")
+    __slots__ = (
+        "_missing_bytes",
+        "_ready",
+        "interrupted",
+        "over",
+        "places",
+        "superseded",
+        "timed_out",
+        "touched",
+    )
 
     def __init__(self, missing_bytes: int, ready: Callable[[FetchWait], None]) -> None:
         super().__init__()
@@ -76,6 +91,7 @@ class FetchWait(Wait):
         self.places: list[Any] = []
         self.timed_out = False
         self.touched = False  # something happened in one of the partitions
+        self.interrupted = False  # something else than bytes happened
         self.superseded = False  # the session's next fetch is here: this one has had its time
         self.over = False  # the connection is gone
 
@@ -88,7 +104,7 @@ class FetchWait(Wait):
 
     def interrupt(self) -> None:
         """Something else happened that the client must hear of (leadership, deletion)."""
-        self.touched = True
+        self.touched = self.interrupted = True
         self._ready(self)
 
     def supersede(self) -> None:

@@ -14,6 +14,10 @@ from runtime.config.listeners import parse_host_ports, unsupported_protocols
 if TYPE_CHECKING:
     from runtime.config.node import NodeConfig
 
+REPLICA_SELECTORS = (
+    "org.apache.kafka.common.replica.LeaderSelector",
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+)
 _CLEANER_BUFFER_MIN_BYTES = 1 << 20
 
 
@@ -27,6 +31,7 @@ def check_node(config: NodeConfig) -> Iterator[ConfigError]:
     yield from _groups(config)
     yield from _http(config)
     yield from _not_built(config)
+    yield from _gone(config)
 
 
 def _roles(config: NodeConfig) -> Iterator[ConfigError]:
@@ -221,6 +226,19 @@ def _http(config: NodeConfig) -> Iterator[ConfigError]:
             yield error
 
 
+def _gone(config: NodeConfig) -> Iterator[ConfigError]:
+    """Keys that Kafka once had, where ignoring them would mislead."""
+    key = "replica.lag.max.messages"
+    if config.is_set(key):
+        yield ConfigError(
+            key,
+            config.given[key],
+            "must not be set: no number of messages puts a replica out of the ISR any more, "
+            "because a burst would and a stuck replica of a quiet topic would not (KIP-16); "
+            "use replica.lag.time.max.ms",
+        )
+
+
 def _not_built(config: NodeConfig) -> Iterator[ConfigError]:
     """Settings whose promise cannot be kept yet: refused, never ignored in silence."""
     if len(config["log.dirs"] or config["log.dir"]) > 1:
@@ -236,6 +254,13 @@ def _not_built(config: NodeConfig) -> Iterator[ConfigError]:
     ):
         if config[key]:
             yield ConfigError(key, config.text(key), f"must be empty: {what}")
+    selector = config["replica.selector.class"]
+    if selector and selector not in REPLICA_SELECTORS:
+        yield ConfigError(
+            "replica.selector.class",
+            selector,
+            f"must be one of {', '.join(REPLICA_SELECTORS)}: other classes cannot run here",
+        )
     for key, what in (
         ("remote.log.storage.system.enable", "tiered storage is not built so far"),
         ("controller.quorum.auto.join.enable", "joining a quorum by itself is not built so far"),

@@ -255,9 +255,12 @@ async def test_uncommitted_bytes_do_not_wake_a_consumer() -> None:
 async def test_losing_leadership_or_the_topic_ends_the_wait_with_an_error() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
-    waiting = h.fetch(0, max_wait_ms=500)
+    waiting = h.fetch(0, max_wait_ms=500, current_leader_epoch=0)
+    too_old_for_followers = h.fetch(0, max_wait_ms=500, version=10)
     h.change(leader=OTHER)
     data = (await waiting).responses[0].partitions[0]
+    assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    data = (await too_old_for_followers).responses[0].partitions[0]
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     h.change(leader=NODE)
     waiting = h.fetch(0, max_wait_ms=500)

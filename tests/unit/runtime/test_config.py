@@ -194,3 +194,15 @@ def test_docs_name_real_keys():
 
     assert [key for key in DOCS if key not in NODE_KEYS and key not in TOPIC_KEYS] == []
     assert all(NODE_KEYS[key].doc for key in NODE_KEYS if key.startswith("kraftbox."))
+
+
+def test_a_lag_in_messages_is_refused_and_says_why() -> None:
+    with pytest.raises(ConfigError, match=r"replica\.lag\.time\.max\.ms"):
+        NodeConfig.parse({**BROKER, "replica.lag.max.messages": "4000"})
+
+
+def test_replica_selectors_that_cannot_run_here_are_refused() -> None:
+    known = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    assert NodeConfig.parse({**BROKER, "replica.selector.class": known})
+    with pytest.raises(ConfigError, match="RackAwareReplicaSelector"):
+        NodeConfig.parse({**BROKER, "replica.selector.class": "my.Selector"})
