@@ -1,0 +1,295 @@
+"""From the kill of a leader to the first acknowledgement by the next one.
+
+    python -m bench.failover [--rounds 20] [--kafka-rounds 5] [--kafka JARS]
+
+Three controllers and three brokers in processes of their own, one partition with three replicas,
+acks=all. A client sends one small record after the other to the partition's leader and takes the
+first acknowledgement that another broker gave. Measured three times: Kraftbox with Kafka's default
+timers, Kraftbox with `kraftbox.broker.connection.loss.fence.ms=100`, Apache Kafka from its jars.
+The client is ours in every case; it retries every 5 ms, so that it adds little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from kraftbox.chaos import local
+from kraftbox.chaos.target import LocalTarget
+from kraftbox.cluster import control
+from kraftbox.cluster.place import ClusterPlace
+from protocol.batch.records import Record, build_batch
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.transport.client import ConnectionLost
+from protocol.transport.cluster import Address, ClusterClient
+
+TOPIC = "failover"
+RETRY_S = 0.005
+ASK_MS_MAX = 250.0
+WHOLE_S_MAX = 90.0
+ROUND_S_MAX = 60.0
+NODES = 3
+
+
+class Cluster(Protocol):
+    """What is measured."""
+
+    bootstrap: list[Address]
+
+    async def kill(self, node_id: int) -> None: ...
+
+    async def start(self, node_id: int) -> None: ...
+
+
+class Kraftbox:
+    def __init__(self, target: LocalTarget) -> None:
+        self.bootstrap = target.bootstrap
+        self._target = target
+        self._pids: dict[int, int] = {}
+
+    async def learn(self) -> None:
+        """Process ids, before a kill is timed: asking the supervisor takes time."""
+        self._pids = {
+            one.node_id: one.pid for one in await self._target.members() if one.pid is not None
+        }
+
+    async def kill(self, node_id: int) -> None:
+        os.kill(self._pids[node_id], signal.SIGKILL)
+
+    async def start(self, node_id: int) -> None:
+        await self._target.act("start", node_id)
+        await self.learn()
+
+
+class ApacheKafka:
+    """Apache Kafka from its jars: the same number of nodes of each kind."""
+
+    def __init__(self, directory: Path, jars: Path) -> None:
+        from tests.support.nodes import free_port
+
+        self._directory = directory
+        self._classpath = f"{jars}/*"
+        controllers = {100 + n: free_port() for n in range(1, NODES + 1)}
+        brokers = {n: free_port() for n in range(1, NODES + 1)}
+        self.bootstrap: list[Address] = [("127.0.0.1", port) for port in brokers.values()]
+        voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in controllers.items())
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        for node_id, port in {**controllers, **brokers}.items():
+            self._prepare(node_id, port, voters, is_controller=node_id in controllers)
+        for node_id in [*controllers, *brokers]:
+            self._run(node_id)
+
+    def _prepare(self, node_id: int, port: int, voters: str, *, is_controller: bool) -> None:
+        name = "CONTROLLER" if is_controller else "PLAINTEXT"
+        folder = self._directory / f"kafka-{node_id}"
+        folder.mkdir(parents=True)
+        lines = {
+            "process.roles": "controller" if is_controller else "broker",
+            "node.id": str(node_id),
+            "listeners": f"{name}://127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.voters": voters,
+            "log.dirs": str(folder / "data"),
+        }
+        (folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
+        subprocess.run(
+            [
+                *self._java("256m"),
+                *("kafka.tools.StorageTool", "format", "-t", "5L6g3nShT-eMCtK--X86sw"),
+                *("-c", str(folder / "server.properties")),
+            ],
+            check=True,
+            capture_output=True,
+        )
+
+    def _java(self, heap: str) -> list[str]:
+        return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", self._classpath]
+
+    def _run(self, node_id: int) -> None:
+        folder = self._directory / f"kafka-{node_id}"
+        with open(folder / "node.log", "ab") as log:
+            self._processes[node_id] = subprocess.Popen(
+                [*self._java("384m"), "kafka.Kafka", str(folder / "server.properties")],
+                stdout=log,
+                stderr=log,
+            )
+
+    async def kill(self, node_id: int) -> None:
+        self._processes[node_id].kill()
+
+    async def start(self, node_id: int) -> None:
+        self._processes[node_id].wait()
+        self._run(node_id)
+
+    def end(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+
+
+class Result(NamedTuple):
+    """Milliseconds of every round."""
+
+    name: str
+    rounds_ms: list[float]
+
+    def line(self) -> str:
+        found = sorted(self.rounds_ms)
+        return (
+            f"{self.name:55} {len(found):3} rounds   median {statistics.median(found):8.0f} ms   "
+            f"best {found[0]:8.0f}   worst {found[-1]:8.0f}"
+        )
+
+
+async def make_topic(client: ClusterClient) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=TOPIC,
+                num_partitions=1,
+                replication_factor=NODES,
+                configs=[
+                    CreateTopicsRequest.CreatableTopicConfig(
+                        name="min.insync.replicas", value=str(NODES - 1)
+                    )
+                ],
+            )
+        ],
+        timeout_ms=30_000,
+    )
+    deadline = time.monotonic() + WHOLE_S_MAX
+    while True:
+        answer = await client.request_any(request, WHOLE_S_MAX * 1000)
+        code = ErrorCode(answer.topics[0].error_code)
+        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            return
+        if time.monotonic() > deadline:
+            raise ApiError(code, answer.topics[0].error_message)
+        await asyncio.sleep(0.5)
+
+
+async def whole(bootstrap: list[Address]) -> int:
+    """The leader, once every replica is in sync."""
+    deadline = time.monotonic() + WHOLE_S_MAX
+    while time.monotonic() < deadline:
+        try:
+            client = await ClusterClient.connect(bootstrap, "bench", 5_000.0)
+        except OSError:
+            continue
+        try:
+            for partition in (await client.metadata([TOPIC], 5_000.0)).topics[0].partitions:
+                if partition.leader_id >= 0 and len(partition.isr_nodes) == NODES:
+                    return partition.leader_id
+        except (ApiError, OSError):
+            pass
+        finally:
+            await client.close()
+        await asyncio.sleep(0.2)
+    raise RuntimeError(f"not whole within {WHOLE_S_MAX} s")
+
+
+async def first_acknowledgement(client: ClusterClient, old: int) -> None:
+    """Until a broker other than `old` has acknowledged a record."""
+    batch = build_batch([Record(0, 0, None, b"x")])
+    deadline = time.monotonic() + ROUND_S_MAX
+    while time.monotonic() < deadline:
+        try:
+            leader = client.cache.leaders.get((TOPIC, 0))
+            if leader is None or leader.node_id in (old, -1):
+                await client.metadata([TOPIC], ASK_MS_MAX)
+                leader = client.cache.leaders.get((TOPIC, 0))
+            if leader is not None and leader.node_id not in (old, -1):
+                connection = await client.leader(TOPIC, 0, ASK_MS_MAX)
+                request, version = client.produce_request(
+                    connection, TOPIC, 0, batch, -1, ROUND_S_MAX * 1000
+                )
+                client.produced(
+                    TOPIC, 0, await connection.request(request, ROUND_S_MAX * 1000, version)
+                )
+                return
+        except (ApiError, ConnectionLost, OSError, ProtocolError):
+            pass
+        await asyncio.sleep(RETRY_S)
+    raise RuntimeError(f"no acknowledgement within {ROUND_S_MAX} s")
+
+
+async def measure(name: str, cluster: Cluster, rounds: int) -> Result:
+    found = []
+    admin = await ClusterClient.connect(cluster.bootstrap, "bench", WHOLE_S_MAX * 1000)
+    await make_topic(admin)
+    await admin.close()
+    for number in range(rounds):
+        leader = await whole(cluster.bootstrap)
+        client = await ClusterClient.connect(cluster.bootstrap, "bench", 5_000.0)
+        await client.metadata([TOPIC])
+        await client.produce(TOPIC, 0, build_batch([Record(0, 0, None, b"x")]))
+        begun = time.monotonic()
+        await cluster.kill(leader)
+        await first_acknowledgement(client, leader)
+        found.append((time.monotonic() - begun) * 1000)
+        await client.close()
+        print(f"{name}: round {number + 1}: {found[-1]:.0f} ms", flush=True)
+        await cluster.start(leader)
+    return Result(name, found)
+
+
+def kraftbox(name: str, settings: Mapping[str, str], rounds: int) -> Result:
+    with tempfile.TemporaryDirectory(prefix="kraftbox-failover-") as made:
+        place = ClusterPlace(made)
+        target = local.start(place, settings=settings, isolate=False, prepared=False)
+        try:
+
+            async def work() -> Result:
+                cluster = Kraftbox(target)
+                await cluster.learn()
+                return await measure(name, cluster, rounds)
+
+            return asyncio.run(work())
+        finally:
+            control.down(place)
+
+
+def kafka(jars: Path, rounds: int) -> Result:
+    with tempfile.TemporaryDirectory(prefix="kafka-failover-") as made:
+        cluster = ApacheKafka(Path(made), jars)
+        try:
+            return asyncio.run(measure("Apache Kafka, default timers", cluster, rounds))
+        finally:
+            cluster.end()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--kafka-rounds", type=int, default=5)
+    parser.add_argument("--kafka", type=Path, default=None, help="folder with Kafka's jars")
+    options = parser.parse_args()
+    runs: list[Callable[[], Result]] = [
+        lambda: kraftbox(
+            "Kraftbox, kraftbox.broker.connection.loss.fence.ms=100",
+            {"kraftbox.broker.connection.loss.fence.ms": "100"},
+            options.rounds,
+        ),
+        lambda: kraftbox("Kraftbox, default timers", {}, min(options.rounds, 10)),
+    ]
+    if options.kafka is not None:
+        runs.append(lambda: kafka(options.kafka, options.kafka_rounds))
+    results = [run() for run in runs]
+    for result in results:
+        print(result.line())
+
+
+if __name__ == "__main__":
+    main()
