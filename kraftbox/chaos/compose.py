@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class ComposeTarget:
     environment (KAFKA_NODE_ID), as with the official image's rules."""
 
     abilities = frozenset({Ability.PROCESSES, Ability.NETWORK})
+    directories: Mapping[int, Path] = {}
 
     def __init__(self, file: Path) -> None:
         """Raises TargetError when no node of it runs."""

@@ -20,9 +20,10 @@ from kraftbox.cluster.links import Link, LinkRule
 SLOW = Link(delay_ms=50.0, jitter_ms=20.0, rate_bytes_per_s=375_000)
 """A round trip of 100 ms, 3 Mbit/s."""
 LOSSY = Link(loss=0.1, delay_ms=1.0, duplicate=0.02, reorder=0.1)
-BREATH_S = 0.5
+CANCELLED = 0.5
 LONE_S = 1.0
-REASSIGN_MS_MAX = 10_000.0
+PAUSED_S = 0.45
+RUNNING_S = 0.05
 
 
 class Hit(NamedTuple):
@@ -134,6 +135,18 @@ async def lone_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
         await scene.target.act("start", led.leader)
 
 
+@_kind("reassign", "F28", "move a partition, kill its leader, cancel", Ability.PROCESSES)
+async def reassign(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    spare = [one for one in await scene.brokers() if one not in led.replicas]
+    wanted = [*led.replicas[1:], rng.choice(spare)] if spare else led.replicas[::-1]
+    await scene.reassign(led.number, wanted)
+    async with _down(scene, "kill", led.leader):
+        yield Hit([led.leader], f"leader of partition {led.number}, on its way to {wanted}")
+    if rng.random() < CANCELLED:
+        await scene.reassign(led.number, None)
+
+
 # --- the network --------------------------------------------------------------------------------
 
 
@@ -215,12 +228,26 @@ async def lossy_network(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 # --- one process from inside ------------------------------------------------------------------
 
 
-@_kind("slow-follower", "F15", "a follower's disk is slow", Ability.SLOW_DISK)
+@_kind("slow-follower", "F15", "a follower gets a tenth of the time", Ability.PROCESSES)
 async def slow_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     victim = rng.choice([one for one in led.replicas if one != led.leader] or [led.leader])
-    async with _slow_disk(scene, victim):
+
+    stopping = asyncio.Event()
+
+    async def stutter() -> None:
+        while not stopping.is_set():
+            async with _paused(scene, victim):
+                await asyncio.sleep(PAUSED_S)
+            await asyncio.sleep(RUNNING_S)
+
+    task = asyncio.create_task(stutter())
+    try:
         yield Hit([victim], f"follower of partition {led.number}")
+    finally:
+        # Not cancelled: it must not be left paused.
+        stopping.set()
+        await task
 
 
 @_kind("slow-leader", "F16", "a leader's disk is slow", Ability.SLOW_DISK)

@@ -23,15 +23,34 @@ from runtime.history import (
 
 @dataclass
 class Counts:
-    """What the ledger holds so far, for those who watch. `gap_us` is the longest time between two
-    acknowledgements since it was last set to 0."""
+    """What the ledger holds so far, for those who watch."""
 
     ok: int = 0
     failed: int = 0
     unknown: int = 0
     read: int = 0
-    last_ok_us: int = 0
-    gap_us: int = 0
+
+
+@dataclass
+class Gaps:
+    """How long partitions went without an acknowledgement, since `begin`."""
+
+    begun_us: int = 0
+    last_us: dict[int, int] = field(default_factory=dict)
+    longest_us: int = 0
+
+    def begin(self, now_us: int) -> None:
+        self.begun_us, self.longest_us = now_us, 0
+
+    def acknowledged(self, partition: int, now_us: int) -> None:
+        since_us = max(self.last_us.get(partition, now_us), self.begun_us)
+        self.longest_us = max(self.longest_us, now_us - since_us)
+        self.last_us[partition] = now_us
+
+    def until(self, now_us: int) -> int:
+        """The longest one, also if it lasts."""
+        lasting = [now_us - max(last, self.begun_us) for last in self.last_us.values()]
+        return max([self.longest_us, *lasting])
 
 
 @dataclass
@@ -40,6 +59,7 @@ class Ledger:
 
     history: History = field(default_factory=History)
     counts: Counts = field(default_factory=Counts)
+    gaps: Gaps = field(default_factory=Gaps)
 
     def __post_init__(self) -> None:
         self._start_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
@@ -76,9 +96,7 @@ class Ledger:
         if isinstance(result, int):
             outcome, error = Outcome.OK, ""
             self.counts.ok += len(values)
-            if self.counts.last_ok_us:
-                self.counts.gap_us = max(self.counts.gap_us, end_us - self.counts.last_ok_us)
-            self.counts.last_ok_us = end_us
+            self.gaps.acknowledged(place[2], end_us)
         elif isinstance(result, NotProduced) and result.certain:
             outcome, error = Outcome.FAILED, result.name
             self.counts.failed += len(values)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from kraftbox.chaos.target import LocalTarget, TargetError
-from kraftbox.cluster import control
+from kraftbox.cluster import control, router
 from kraftbox.cluster.interpreter import own_command
 from kraftbox.cluster.place import ClusterPlace
 
@@ -30,11 +27,6 @@ SETTINGS: Mapping[str, str] = {
 """Short timeouts, so that a fault of seconds is one for the cluster too, and prepared faults."""
 
 
-def can_isolate() -> bool:
-    """Whether a cluster can have a network of its own here."""
-    return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("ip") is not None
-
-
 def start(
     place: ClusterPlace,
     *,
@@ -42,18 +34,19 @@ def start(
     brokers: int = 3,
     settings: Mapping[str, str] | None = None,
     isolate: bool | None = None,
+    prepared: bool = True,
 ) -> LocalTarget:
     """Start a cluster in a directory and let it run. Raises TargetError.
 
-    `settings` win over SETTINGS; `isolate` None gives it a network of its own where that is
-    possible.
+    `settings` win over SETTINGS, which are left out unless it is to be `prepared`; `isolate` None
+    gives it a network of its own where that is possible.
     """
     arguments = ["up", "--dir", str(place.root), "--detach", "--port", "0"]
     if not place.is_cluster:
         arguments += ["--controllers", str(controllers), "--brokers", str(brokers)]
-        if can_isolate() if isolate is None else isolate:
+        if router.is_possible() if isolate is None else isolate:
             arguments.append("--isolate")
-    for key, value in {**SETTINGS, **(settings or {})}.items():
+    for key, value in {**(SETTINGS if prepared else {}), **(settings or {})}.items():
         arguments += ["--set", f"{key}={value}"]
     try:
         done = subprocess.run(

@@ -8,7 +8,7 @@ from typing import Any
 from kraftbox.chaos.checks import Finding, is_broken, summary
 from kraftbox.chaos.run import Entry, Outcome, Progress
 
-COLUMNS = ("AT", "FAULT", "NODES", "LASTED", "WHOLE AFTER", "NO ACK FOR", "WHOM")
+COLUMNS = ("AT", "FAULT", "NODES", "LASTED", "WHOLE AFTER", "GAP", "WHOM")
 
 
 def progress_line(seen: Progress) -> str:

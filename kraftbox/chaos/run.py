@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from kraftbox.chaos import replicas
 from kraftbox.chaos.checks import Finding, judge
 from kraftbox.chaos.faults import KINDS, Hit
 from kraftbox.chaos.ledger import Ledger
@@ -22,13 +23,14 @@ from runtime.history import History
 WARM_UP_S = 3.0
 WHOLE_S_MAX = 60.0
 QUIET_S = 2.0
+CATCH_UP_S_MAX = 10.0
 FINAL_READ_MS_MAX = 60_000.0
 
 
 @dataclass
 class Entry:
-    """A line of the timeline. Times in seconds since the start; `gap_s` is the longest time without
-    any acknowledgement from the fault's begin to the cluster's being whole again."""
+    """A line of the timeline. Times in seconds since the start; `gap_s` is the longest time that a
+    partition went without an acknowledgement, from the fault's begin to the next one's."""
 
     kind: str
     hit: Hit
@@ -73,10 +75,12 @@ class Run:
         show: Callable[[Progress], None] = lambda _: None,
         about: dict[str, object] | None = None,
     ) -> None:
+        self.target = target
+        self.load = load
         self._scene = Scene(target, load.topic)
-        self._ledger = Ledger()
-        self._ledger.history.about = {"seed": seed, **(about or {})}
-        self._workload = Workload(target.bootstrap, self._ledger, load, random.Random(seed))
+        self.ledger = Ledger()
+        self.ledger.history.about = {"seed": seed, **(about or {})}
+        self._workload = Workload(target.bootstrap, self.ledger, load, random.Random(seed))
         self._show = show
         self._started_s = time.monotonic()
         self._timeline: list[Entry] = []
@@ -92,6 +96,7 @@ class Run:
         try:
             await self._workload.prepare()
             self._workload.start()
+            await self.clients_begin()
             self._doing = "warming up"
             await asyncio.sleep(WARM_UP_S)
             for number in itertools.count(1):
@@ -103,24 +108,31 @@ class Run:
                 self._trouble.append("the cluster did not become whole again")
             await asyncio.sleep(QUIET_S)
             self._doing = "waiting for the last sends"
-            await self._workload.stop()
+            await asyncio.gather(self._workload.stop(), self.clients_end())
             self._doing = "reading everything"
             await self._workload.read_all(FINAL_READ_MS_MAX)
         finally:
             watching.cancel()
             await self._workload.close()
             await self._scene.close()
-        history = self._ledger.history
+        history = self.ledger.history
+        findings = [*await asyncio.to_thread(self._replicas), *judge(history)]
         if self._workload.starts_over:
             self._trouble.append(
                 f"{self._workload.starts_over} times a broker did not know what it had acknowledged"
             )
-        return Outcome(history, judge(history), self._timeline, self._trouble)
+        return Outcome(history, findings, self._timeline, self._trouble)
+
+    async def clients_begin(self) -> None:
+        """For others who want to put their own clients under the ledger."""
+
+    async def clients_end(self) -> None:
+        """Their sends must all have an outcome after this."""
 
     async def _step(self, step: Step) -> None:
         kind = KINDS[step.kind]
-        self._ledger.counts.gap_us = 0
-        begin_us = self._ledger.now_us()
+        begin_us = self.ledger.now_us()
+        self.ledger.gaps.begin(begin_us)
         entry = Entry(step.kind, Hit([], ""), self._now_s())
         self._timeline.append(entry)
         self._doing = step.kind
@@ -133,20 +145,29 @@ class Run:
             entry.trouble = str(error)
             self._trouble.append(f"{step.kind}: {error}")
         entry.end_s = self._now_s()
-        self._ledger.fault(step.kind, entry.hit.nodes, begin_us, entry.hit.detail)
+        self.ledger.fault(step.kind, entry.hit.nodes, begin_us, entry.hit.detail)
         self._doing = f"recovering from {step.kind}"
         if await self._scene.wait_until_whole(WHOLE_S_MAX):
             entry.whole_s = self._now_s()
         await asyncio.sleep(QUIET_S)
-        waited_us = self._ledger.now_us() - self._ledger.counts.last_ok_us
-        entry.gap_s = max(self._ledger.counts.gap_us, waited_us) / 1e6
+        entry.gap_s = self.ledger.gaps.until(self.ledger.now_us()) / 1e6
+
+    def _replicas(self) -> list[Finding]:
+        """Compare the replicas, once followers had the time to fetch the last records."""
+        deadline = time.monotonic() + CATCH_UP_S_MAX
+        load = self.load
+        while True:
+            found = replicas.findings(self.target.directories, load.topic, load.partitions)
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(QUIET_S / 10)
 
     def _now_s(self) -> float:
         return time.monotonic() - self._started_s
 
     async def _watch(self) -> None:
         while True:
-            counts = self._ledger.counts
+            counts = self.ledger.counts
             self._show(
                 Progress(
                     self._now_s(),

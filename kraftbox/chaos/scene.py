@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kraftbox.chaos.target import Member, Target, TargetError
-from protocol.errors import ApiError, ProtocolError
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.describe_quorum import DescribeQuorumRequest
 from protocol.transport.cluster import Address, ClusterClient
 
 ASK_MS_MAX = 3_000.0
 LOOK_AGAIN_S = 0.1
+REASSIGN_MS_MAX = 15_000.0
 _QUORUM = DescribeQuorumRequest(
     topics=[
         DescribeQuorumRequest.TopicData(
@@ -84,6 +86,29 @@ class Scene:
         if not found:
             raise TargetError("no partition has a leader")
         return rng.choice(found)
+
+    async def reassign(self, partition: int, replicas: list[int] | None) -> None:
+        """Move a partition to other replicas; None cancels. Raises TargetError."""
+        asked = AlterPartitionReassignmentsRequest.ReassignablePartition(
+            partition_index=partition, replicas=replicas
+        )
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=int(REASSIGN_MS_MAX),
+            topics=[
+                AlterPartitionReassignmentsRequest.ReassignableTopic(
+                    name=self.topic, partitions=[asked]
+                )
+            ],
+        )
+        client = await self._connected()
+        try:
+            answer = await client.request_any(request, REASSIGN_MS_MAX)
+        except (ApiError, OSError, ProtocolError) as error:
+            raise TargetError(f"reassignment: {error}") from None
+        codes = {answer.error_code, *(p.error_code for t in answer.responses for p in t.partitions)}
+        codes -= {ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+        if codes:
+            raise TargetError(f"reassignment of {self.topic}-{partition}: error {codes}")
 
     async def is_whole(self) -> bool:
         """Whether every node runs and every replica is in sync."""

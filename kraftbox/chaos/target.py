@@ -11,8 +11,9 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kraftbox.cluster import control
@@ -60,6 +61,10 @@ class Target(Protocol):
     @property
     def abilities(self) -> frozenset[Ability]: ...
 
+    @property
+    def directories(self) -> Mapping[int, Path]:
+        """The brokers' log directories that can be read here, by node; none if they cannot."""
+
     async def members(self) -> list[Member]: ...
 
     async def act(self, action: str, node_id: int) -> None:
@@ -96,6 +101,11 @@ class LocalTarget:
         self.bootstrap: list[Address] = [
             address for node in known["nodes"] for address in _client_addresses(node)
         ]
+        self.directories = {
+            one.node_id: place.node_log(one.node_id).parent / "data"
+            for one in map(_member, known["nodes"])
+            if one.is_broker
+        }
         settings = place.remembered()
         keys = {} if settings is None else settings.settings
         self._cut: set[int] = set()

@@ -44,6 +44,21 @@ class NetworkError(Exception):
     """The network cannot be made or changed; the message says why."""
 
 
+def is_possible() -> bool:
+    """Whether this process may make such a network here; found out by making a small one."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return False
+    name = f"kbx-probe-{os.getpid()}"
+    try:
+        os.close(_tun(f"kbxp{os.getpid()}"))
+        _ip(f"netns add {name}")
+        _ip("link set lo up", namespace=name)
+        _ip(f"netns del {name}")
+    except (OSError, NetworkError):
+        return False
+    return True
+
+
 # --- whoever starts it, or changes it -------------------------------------------------------------
 
 

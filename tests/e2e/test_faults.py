@@ -1,0 +1,223 @@
+"""The fault matrix on real processes: our own clients and librdkafka write and read under a ledger
+while one fault comes, stays and goes; then nothing acknowledged is lost, doubled or out of order,
+and the replicas hold the same bytes (reliability F1-F16, F24, F28, F35, F36; P1, P4, P6, T1, H).
+
+Four of them always run; the others, and longer ones, with the marker `soak`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kraftbox.chaos import local
+from kraftbox.chaos.checks import is_broken, summary
+from kraftbox.chaos.faults import KINDS
+from kraftbox.chaos.report import verdict_lines
+from kraftbox.chaos.run import Outcome, Run
+from kraftbox.chaos.schedule import Step
+from kraftbox.chaos.target import Ability, LocalTarget
+from kraftbox.chaos.workload import Load
+from kraftbox.cluster import control
+from kraftbox.cluster.interpreter import own_command
+from kraftbox.cluster.place import ClusterPlace
+from runtime.history import load as load_history
+from tests.support.confluent_ledger import ConfluentClients
+
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
+
+PARTITIONS = 4
+SESSION_S = 3.0
+LONG_S = 60.0
+NEEDS_ROOT = "links between nodes need Linux, root and iproute2"
+
+
+class Case(NamedTuple):
+    """One fault of the matrix: how long it lasts, and how long a partition may go without an
+    acknowledgement (session timeout, a heartbeat, and slack for a busy machine)."""
+
+    kind: str
+    length_s: float
+    gap_s_max: float
+    topic_settings: tuple[tuple[str, str], ...] = ()
+    settings: Mapping[str, str] = {}
+    brokers: int = 3
+
+
+FAILOVER_S = SESSION_S + 7.0
+ALWAYS = [
+    Case("kill-leader", 6.0, FAILOVER_S),
+    Case("pause-leader", 15.0, FAILOVER_S),
+    Case("cut-leader-from-nodes", 10.0, FAILOVER_S),
+    Case("restart", 1.0, FAILOVER_S),
+]
+SOMETIMES = [
+    Case("kill-follower", 6.0, FAILOVER_S),
+    Case("kill-all", 3.0, 30.0),
+    Case("pause-controller", 10.0, FAILOVER_S),
+    Case("kill-controller", 6.0, FAILOVER_S + 5.0),
+    Case("lone-leader", 6.0, FAILOVER_S + 5.0),
+    Case("cut-leader", 10.0, FAILOVER_S),
+    Case("cut-controller", 10.0, FAILOVER_S),
+    Case("deaf-leader", 10.0, FAILOVER_S),
+    Case("mute-leader", 10.0, FAILOVER_S),
+    Case("cut-from-controllers", 10.0, FAILOVER_S),
+    Case("cut-follower", 10.0, FAILOVER_S),
+    Case("cut-clients", 20.0, 35.0),
+    Case("slow-network", 15.0, 10.0),
+    Case("lossy-network", 15.0, 10.0),
+    Case("slow-follower", 10.0, 15.0),
+    Case("slow-leader", 10.0, 10.0, (("flush.messages", "1"),)),
+    Case("stall-leader", 8.0, FAILOVER_S),
+    Case("no-descriptors", 8.0, 10.0),
+    Case("reassign", 8.0, FAILOVER_S + 5.0, brokers=4),
+]
+
+
+def case_id(case: Case) -> str:
+    return f"{KINDS[case.kind].number}-{case.kind}"
+
+
+class ChaosOfTests(Run):
+    """A run with librdkafka's clients beside our own."""
+
+    confluent: ConfluentClients
+
+    async def clients_begin(self) -> None:
+        bootstrap = ",".join(f"{host}:{port}" for host, port in self.target.bootstrap)
+        self.confluent = ConfluentClients(
+            self.ledger, bootstrap, self.load.topic, self.load.partitions
+        )
+        await asyncio.to_thread(self.confluent.__enter__)
+
+    async def clients_end(self) -> None:
+        await asyncio.to_thread(self.confluent.stop)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[ClusterPlace]:
+    made = ClusterPlace(tmp_path / "cluster")
+    made.root.mkdir()
+    yield made
+    control.down(made)
+
+
+def start(place: ClusterPlace, case: Case) -> LocalTarget:
+    target = local.start(place, brokers=case.brokers, settings=case.settings)
+    if not can(target, case):
+        pytest.skip(NEEDS_ROOT)
+    return target
+
+
+def can(target: LocalTarget, case: Case) -> bool:
+    missing = KINDS[case.kind].needs - target.abilities
+    assert not missing or missing == {Ability.LINKS}
+    return not missing
+
+
+def undergo(target: LocalTarget, case: Case, rounds: int = 1) -> Outcome:
+    load = Load(
+        topic="t",
+        partitions=PARTITIONS,
+        topic_settings=case.topic_settings,
+        producers=2,
+        consumers=1,
+        records_per_s=200,
+    )
+    seed = zlib.crc32(case.kind.encode())
+    run = ChaosOfTests(target, load, seed)
+    outcome = asyncio.run(
+        run.go((Step(case.kind, case.length_s, seed + n) for n in range(rounds)), 3600, rounds)
+    )
+    assert run.confluent.fatal == []
+    return outcome
+
+
+def check(outcome: Outcome, case: Case) -> None:
+    told = "\n".join(verdict_lines(outcome))
+    assert not is_broken(outcome.findings), told
+    assert outcome.trouble == [], told
+    for entry in outcome.timeline:
+        assert entry.hit.nodes or case.kind == "cut-clients", "the fault hit nobody"
+        assert entry.whole_s is not None, "the cluster did not become whole again"
+        assert entry.gap_s < case.gap_s_max, told
+    counts = summary(outcome.history)
+    assert counts["ok"] > 1000
+    assert counts["failed"] == counts["unknown"] == 0, told
+
+
+@pytest.mark.parametrize("case", ALWAYS, ids=case_id)
+def test_a_fault_breaks_no_promise(place: ClusterPlace, case: Case) -> None:
+    target = local.start(place, brokers=case.brokers, settings=case.settings)
+    if not can(target, case):
+        # Without links of its own a node is cut off from its clients as well.
+        case = case._replace(kind="cut-leader")
+    check(undergo(target, case), case)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", SOMETIMES, ids=case_id)
+def test_another_fault_breaks_no_promise(place: ClusterPlace, case: Case) -> None:
+    check(undergo(start(place, case), case), case)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", [*ALWAYS, *SOMETIMES], ids=case_id)
+def test_faults_of_a_minute_break_no_promise(place: ClusterPlace, case: Case) -> None:
+    """Three rounds at the matrix's full lengths. A client that is cut off for longer than its sends
+    may take learns of some that nobody knows what became of them."""
+    target = start(place, case)
+    longer = case._replace(length_s=LONG_S)
+    outcome = undergo(target, longer, rounds=3)
+    told = "\n".join(verdict_lines(outcome))
+    assert not is_broken(outcome.findings), told
+    assert all(entry.whole_s is not None for entry in outcome.timeline), told
+
+
+def test_a_planted_bug_is_found(tmp_path: Path) -> None:
+    """A leader that acknowledges before its followers have the records: exit code 1, and a history
+    that says which (issue of every judge: it must be able to find something)."""
+    history = tmp_path / "bug.kbxh"
+    done = subprocess.run(
+        own_command(
+            *("chaos", "--seed", "1", "--minutes", "0.1", "--faults", "lone-leader"),
+            *("--set", "kraftbox.fault.acks=leader", "--history", str(history)),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "BROKEN H3 lost-write" in done.stdout or "BROKEN H9 unseen" in done.stdout
+    assert load_history(history).faults[0].kind == "lone-leader"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--faults", "earthquake"), "'earthquake' is none of"),
+        (("--dir", "a", "--compose", "b"), "not both"),
+        (("--compose", "missing.yml"), "kraftbox:"),
+        (("--set", "oops"), "is not KEY=VALUE"),
+    ],
+)
+def test_misuse_is_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kraftbox", "chaos", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "COLUMNS": "400"},
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
