@@ -104,16 +104,6 @@ class Trial:
         assert saying in done.text, done.text
         self._refused.append((what, saying))
 
-    def either(self, what: str, *arguments: str, saying: str) -> bool:
-        """Whether it works by now: for what depends on something that is not built yet. The table
-        says what was found."""
-        done = self.run(*arguments)
-        if saying in done.text:
-            self.refused(what, done, saying)
-            return False
-        self.worked(what, done)
-        return True
-
     def row(self) -> Row:
         """Class, script, verdict, what works, what is refused and how."""
         assert self._works or self._refused
