@@ -1,0 +1,116 @@
+"""The clients of a chaos run against one node in memory, and what the ledger makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from kraftbox.chaos.checks import judge, summary
+from kraftbox.chaos.faults import KINDS, Hit
+from kraftbox.chaos.ledger import Gaps, Ledger
+from kraftbox.chaos.report import progress_line, timeline_rows, verdict_lines
+from kraftbox.chaos.run import Entry, Outcome, Progress
+from kraftbox.chaos.workload import Load, Workload
+from protocol.errors import ApiError, ErrorCode
+from protocol.transport.producer import NotProduced
+from runtime.history import Outcome as Fate
+from runtime.history import decode, encode
+from tests.unit.kraftbox.memory_node import running_node
+
+RECORDS = 300
+
+
+class CountedLedger(Ledger):
+    """Calls `enough` once so many records have been read."""
+
+    enough: Callable[[], None]
+
+    def polled(self, *arguments: object, **options: object) -> None:  # type: ignore[override]
+        super().polled(*arguments, **options)  # type: ignore[arg-type]
+        if self.counts.read >= RECORDS:
+            self.enough()
+
+
+async def test_a_run_without_faults_is_clean() -> None:
+    async with running_node() as node:
+        host, _, port = node.client_addresses()[0].rpartition(":")
+        ledger = CountedLedger()
+        enough = asyncio.Event()
+        ledger.enough = enough.set
+        load = Load(partitions=3, replication_factor=1, min_insync_replicas=1, records_per_s=5_000)
+        workload = Workload([(host, int(port))], ledger, load, random.Random(1))
+        await workload.prepare()
+        workload.start()
+        await enough.wait()
+        await workload.stop()
+        await workload.read_all(10_000.0)
+        await workload.close()
+    history = decode(encode(ledger.history))
+    assert judge(history) == []
+    counts = summary(history)
+    assert counts["ok"] == counts["sends"] >= RECORDS / 2
+    assert {one.role for one in history.processes} == {"producer", "consumer", "reader"}
+    assert {send.producer_id for send in history.sends} != {-1}
+    assert len({send.partition for send in history.sends}) == 3
+    assert history.topics[0].topic_id != bytes(16)
+
+
+def test_a_send_that_was_given_up_has_failed_only_if_that_is_certain() -> None:
+    ledger = Ledger()
+    cause = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    for error in (
+        NotProduced(cause, certain=True),
+        NotProduced(cause, certain=False),
+        ConnectionResetError(),
+    ):
+        ledger.sent([1], (1, 0, 0), 0, 5, error, 7)
+    assert [(one.outcome, one.error) for one in ledger.history.sends] == [
+        (Fate.FAILED, "NOT_ENOUGH_REPLICAS"),
+        (Fate.UNKNOWN, "NOT_ENOUGH_REPLICAS"),
+        (Fate.UNKNOWN, "ConnectionResetError"),
+    ]
+
+
+def test_the_records_of_a_batch_have_the_offsets_after_its_first() -> None:
+    ledger = Ledger()
+    ledger.sent([10, 11, 12], (1, 0, 2), 4, 5, 100, 7)
+    ledger.sent([13], (1, 0, 2), 7, 6, -1, 7)
+    assert [(one.offset, one.order) for one in ledger.history.sends] == [
+        (100, 4),
+        (101, 5),
+        (102, 6),
+        (-1, 7),
+    ]
+
+
+def test_gaps_are_counted_per_partition_and_from_the_begin_on() -> None:
+    gaps = Gaps()
+    for at_us in (0, 1_000):
+        gaps.acknowledged(0, at_us)
+        gaps.acknowledged(1, at_us)
+    gaps.begin(5_000)
+    gaps.acknowledged(0, 6_000)
+    assert gaps.until(7_000) == 2_000
+    gaps.acknowledged(1, 9_000)
+    assert gaps.longest_us == 4_000
+    assert gaps.until(9_500) == 4_000
+
+
+def test_the_report_names_faults_gaps_and_evidence() -> None:
+    entry = Entry("kill-leader", Hit([2], "leader of partition 0"), 3.0, 9.0, 9.5, 2.75)
+    (row,) = timeline_rows([entry, entry])[:1]
+    assert row == [
+        "3.0 s", "kill-leader", "2", "6.0 s", "0.5 s", "2.75 s", "leader of partition 0",
+    ]  # fmt: skip
+    outcome = Outcome(Ledger().history, [], [entry], ["a word"])
+    assert list(verdict_lines(outcome))[-2:] == ["trouble: a word", "every promise held"]
+    assert "4 failed" in progress_line(Progress(1.0, 9, 4, 0, 7, "resting"))
+
+
+def test_every_kind_of_fault_says_what_it_is_and_needs() -> None:
+    assert {"F1", "F2", "F3", "F4", "F5", "F7", "F8", "F9", "F10", "F11", "F12", "F13"} <= {
+        kind.number for kind in KINDS.values()
+    }
+    assert {"F15", "F16", "F28", "F35", "F36"} <= {kind.number for kind in KINDS.values()}
+    assert all(kind.text and kind.needs for kind in KINDS.values())
