@@ -17,6 +17,7 @@ from broker.context import BrokerContext
 from broker.lifecycle import BrokerLifecycle
 from broker.replication.counters import PartitionCounters
 from broker.replication.partition import Partition, Role
+from broker.replication.replication_driver import Replication
 from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
 from runtime.metrics import Family, Sample, rendered, single
 
@@ -111,9 +112,15 @@ class BrokerMetrics:
     the sum over all topics.
     """
 
-    def __init__(self, broker: BrokerContext, lifecycle: BrokerLifecycle) -> None:
+    def __init__(
+        self,
+        broker: BrokerContext,
+        lifecycle: BrokerLifecycle,
+        replication: Replication | None = None,
+    ) -> None:
         self._broker = broker
         self._lifecycle = lifecycle
+        self._replication = replication
         self._which: str = broker.config["kraftbox.metrics.partitions"]
 
     def collect(self) -> Iterable[Family | None]:
@@ -133,6 +140,8 @@ class BrokerMetrics:
                 totals.add(partition)
             yield None
         yield from self._replicas(totals)
+        yield from self._fetchers()
+        yield from self._throttles()
         yield from self._metadata()
         yield from self._waiting()
         yield from _traffic(totals, retired)
@@ -178,6 +187,50 @@ class BrokerMetrics:
             "Log directories that failed",
             int(totals.offline > 0),
         )
+
+    def _fetchers(self) -> Iterator[Family]:
+        """How this broker follows others. Labels are Kafka's, the leader's id apart."""
+        replication = self._replication
+        fetchers = [] if replication is None else [x.fetcher for x in replication.fetchers.links]
+        manager, client = "kafka_server_replicafetchermanager_", {"clientId": "Replica"}
+        for name, help_text, value in (
+            (
+                "maxlag",
+                "Most records that a leader had committed and a replica here did not have",
+                max((fetcher.lag_max for fetcher in fetchers), default=0),
+            ),
+            (
+                "failedpartitionscount",
+                "Replicas that pause after a failed fetch",
+                sum(fetcher.failed_partitions for fetcher in fetchers),
+            ),
+        ):
+            yield Family(manager + name, help_text, "gauge", [(client, value)])
+        for name, help_text, attribute in (
+            ("requests_total", "Fetch requests sent to a leader", "requests"),
+            ("bytes_total", "Bytes of records fetched from a leader", "bytes"),
+            ("failed_requests_total", "Fetches that a leader did not answer", "failed_requests"),
+        ):
+            counted: dict[int, int] = {}
+            for fetcher in fetchers:
+                before = counted.get(fetcher.leader_id, 0)
+                counted[fetcher.leader_id] = before + getattr(fetcher.counters, attribute)
+            yield Family(
+                f"kraftbox_fetcher_{name}",
+                help_text,
+                "counter",
+                [({"leader": str(leader)}, value) for leader, value in sorted(counted.items())],
+            )
+
+    def _throttles(self) -> Iterator[Family]:
+        throttles, now_ms = self._broker.throttles, self._broker.clock.monotonic_ms()
+        for name, help_text, throttle in (
+            ("leader", "Bytes per second sent to throttled followers", throttles.sending),
+            ("follower", "Bytes per second fetched by throttled replicas", throttles.fetching),
+        ):
+            yield single(
+                f"kafka_server_{name}replication_byte_rate", help_text, throttle.per_second(now_ms)
+            )
 
     def _metadata(self) -> Iterator[Family]:
         """How far this broker follows the metadata log."""

@@ -216,7 +216,7 @@ class BrokerServer:
         )
         self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)
         self._enforcer.publish(self.metadata.image.client_quotas)
-        self._metrics.register(BrokerMetrics(context, self.lifecycle).collect)
+        self._metrics.register(BrokerMetrics(context, self.lifecycle, self.replication).collect)
         self._metrics.register(self.coordinator.collect)
         self._metrics.register(self.cleaner.collect)
         self._metrics.register(self.logs.collect)

@@ -95,7 +95,7 @@ Effect = Reset | Flush | StorageFailed
 class Followed:
     """One partition that is fetched, and its place in the session."""
 
-    __slots__ = ("failures", "in_session", "partition", "paused", "serial")
+    __slots__ = ("failures", "in_session", "lag", "partition", "paused", "serial")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -103,6 +103,7 @@ class Followed:
         self.in_session = False
         self.paused = False  # for a pause, a flush or a reset: in no request
         self.failures = 0
+        self.lag = 0  # records that the leader had committed and this replica did not have yet
 
 
 class FetcherCounters:
@@ -163,6 +164,11 @@ class Fetcher:
     def failed_partitions(self) -> int:
         """Partitions that pause after an error."""
         return sum(followed.failures > 0 for followed in self._followed.values())
+
+    @property
+    def lag_max(self) -> int:
+        """The largest distance to a leader's high watermark, in records."""
+        return max((followed.lag for followed in self._followed.values()), default=0)
 
     def follow(self, partition: Partition) -> None:
         """Fetches `partition` from now on, or under its new leader epoch."""
@@ -427,6 +433,7 @@ class Fetcher:
             self._pause(key, followed, now_ms)
             return
         followed.failures = 0
+        followed.lag = max(0, data.high_watermark - partition.log.log_end_offset)
         if appended.record_count:
             self.counters.bytes += appended.size_bytes
             partition.counters.replication_bytes_in += appended.size_bytes

@@ -425,6 +425,11 @@ class Partition(Watched):
         self._propose(self.isr - out)
         return True
 
+    def declare_recovered(self) -> None:
+        """Elected uncleanly (KIP-704): what this leader has is the log now, and it says so."""
+        if self.role is Role.LEADER and self.proposal is None:
+            self._propose(self.isr)
+
     def isr_answered(
         self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow
     ) -> bool:

@@ -21,7 +21,12 @@ from broker.replication.partition import Partition, Role
 from broker.replication.throttle import throttles
 from broker.topic_settings import TopicSettings, TopicSettingsTable
 from metalog.image.delta import MetadataDelta
-from metalog.image.values import MetadataImage, PartitionImage, TopicImage
+from metalog.image.values import (
+    LeaderRecoveryState,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from protocol.batch.header import NO_TIMESTAMP, BatchHeader, Buffer
 from protocol.batch.validate import ValidBatch, check_batch, finish, keeps_bytes
 from protocol.errors import ApiError, ErrorCode
@@ -452,21 +457,30 @@ class ReplicaManager:
             return
         if wanted.partition_epoch < partition.partition_epoch:
             return  # the controller's answer to a proposal was faster than this image
-        led, epoch = partition.is_leader, partition.leader_epoch
         if wanted.leader == self.node_id:
-            new_epoch = partition.become_leader(
-                leader_epoch=wanted.leader_epoch,
-                partition_epoch=wanted.partition_epoch,
-                replicas=wanted.replicas,
-                isr=wanted.isr,
-                now_ms=self._clock.monotonic_ms(),
-            )
-            if new_epoch:
-                self._fetchers.unfollow(partition)
-                if led:
-                    self._tell_resigned(partition, wanted.leader_epoch)
-                self._tell_elected(partition)
-            return
+            self._lead(partition, wanted)
+        else:
+            self._follow(partition, wanted)
+
+    def _lead(self, partition: Partition, wanted: PartitionImage) -> None:
+        led = partition.is_leader
+        new_epoch = partition.become_leader(
+            leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
+            replicas=wanted.replicas,
+            isr=wanted.isr,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        if new_epoch:
+            self._fetchers.unfollow(partition)
+            if led:
+                self._tell_resigned(partition, wanted.leader_epoch)
+            self._tell_elected(partition)
+            if wanted.recovery_state == LeaderRecoveryState.RECOVERING:
+                partition.declare_recovered()
+
+    def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
+        led, epoch = partition.is_leader, partition.leader_epoch
         changed = partition.become_follower(
             leader_id=wanted.leader,
             leader_epoch=wanted.leader_epoch,

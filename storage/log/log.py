@@ -34,12 +34,14 @@ from runtime.errors import InvariantViolated
 from storage.files import File, Files
 from storage.log import recovery, timestamps
 from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
+from storage.log.bootstrap import BootstrapMarker
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, encode_epochs
 from storage.log.config import LogConfig
 from storage.log.epochs import EpochEntry
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
 from storage.log.hooks import LogHooks
 from storage.log.indexes import AbortedTxn, CorruptIndex
+from storage.log.names import split_directory_name
 from storage.log.producers import CorruptSnapshot, EndMarker, Origin, decode_snapshot
 from storage.log.retention import expired
 from storage.log.rolling import must_roll, waited_ms
@@ -83,6 +85,7 @@ class Log:
         self.checkpointed_recovery_point = 0
         """What the checkpoint on disk says; whoever writes it sets this."""
         self.snapshots = loaded.snapshots
+        self.bootstrap = BootstrapMarker(files, directory)
         self._clock = clock
         self._failure: BaseException | None = None
         self._metadata_file: File | None = None
@@ -779,14 +782,6 @@ class Log:
         else:
             for path in retired:
                 self.files.unlink(path)
-
-
-def split_directory_name(directory: str) -> tuple[str, int]:
-    """(topic, partition) of `.../<topic>-<partition>`. Raises CorruptLog."""
-    topic, _, partition = posixpath.basename(directory).rpartition("-")
-    if not topic or not partition.isascii() or not partition.isdigit():
-        raise CorruptLog(f"{directory!r} is not named <topic>-<partition>")
-    return topic, int(partition)
 
 
 __all__ = [
