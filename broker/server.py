@@ -37,6 +37,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replication_driver import Replication
 from broker.replication.throttle import ReplicationThrottles
 from broker.replication.waits_driver import WaitsDriver
+from broker.request_log_driver import log_requests
 from broker.topic_settings import TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE, MetadataImage
@@ -214,6 +215,8 @@ class BrokerServer:
             features=SUPPORTED_FEATURES,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
         )
+        if self.config["kraftbox.log.requests"]:
+            log_requests(self._table, self._clock)
         self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)
         self._enforcer.publish(self.metadata.image.client_quotas)
         self._metrics.register(BrokerMetrics(context, self.lifecycle, self.replication).collect)
