@@ -88,6 +88,7 @@ class _Run:
             raise CommandFailed(f"not a value: {error}") from None
         self._latencies_ms: list[tuple[float, int]] = []
         self._bytes = 0
+        self._failure: CommandFailed | None = None
 
     async def run(self) -> None:
         options = self._options
@@ -97,18 +98,20 @@ class _Run:
         begun = time.monotonic()
         places = asyncio.Semaphore(INFLIGHT_MAX)
         sent = turn = 0
-        tasks = set()
-        while sent < options.num_records:
+        tasks: set[asyncio.Task[None]] = set()
+        while sent < options.num_records and self._failure is None:
             count = min(per_batch, options.num_records - sent)
             values = [contents[(sent + at) % len(contents)] for at in range(count)]
             await places.acquire()
-            tasks.add(asyncio.ensure_future(self._send(turn % partitions, values, places)))
+            tasks.add(asyncio.create_task(self._send(turn % partitions, values, places)))
             sent += count
             turn += 1
             if options.throughput > 0:
                 due = begun + sent / options.throughput
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
         await asyncio.gather(*tasks)
+        if self._failure is not None:
+            raise self._failure
         self._report(time.monotonic() - begun)
 
     async def _send(self, partition: int, values: list[bytes], places: asyncio.Semaphore) -> None:
@@ -120,8 +123,9 @@ class _Run:
         topic = self._options.topic
         try:
             await self._client.cluster.produce(topic, partition, batch, acks=self._acks)
-        except ApiError as error:
-            raise CommandFailed(f"{topic}-{partition}: {error}") from None
+        except (ApiError, OSError) as error:
+            self._failure = CommandFailed(f"{topic}-{partition}: {error}")
+            return
         finally:
             places.release()
         self._latencies_ms.append(((time.monotonic() - begun) * 1000, len(values)))
