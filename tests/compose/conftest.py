@@ -1,0 +1,26 @@
+"""The image, built once for the group: these tests need a Docker daemon."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from tests.compose.docker import REPOSITORY, daemon_answers, run
+from tests.conftest import MAY_BE_MISSING
+
+IMAGE = "kraftbox:test"
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """The name of the image under test. KRAFTBOX_IMAGE names one that is built already."""
+    if not daemon_answers():
+        pytest.skip(f"no Docker daemon answers ({MAY_BE_MISSING})")
+    given = os.environ.get("KRAFTBOX_IMAGE")
+    if given:
+        return given
+    environ = {**os.environ, "PYTHON": sys.executable}
+    run("sh", str(REPOSITORY / "deploy/build-image.sh"), IMAGE, env=environ, timeout=900)
+    return IMAGE

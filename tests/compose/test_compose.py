@@ -1,0 +1,170 @@
+"""The compose project of the repository, and what an operator's accidents do to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compose.docker import (
+    REPOSITORY,
+    Project,
+    docker,
+    in_sync,
+    inspect,
+    leader_of,
+    logs,
+    tool,
+    wait_for,
+)
+from tests.compose.ledger import Ledger
+from tests.support.ports import free_ports
+
+pytestmark = pytest.mark.e2e
+
+INSIDE = ("--bootstrap-server", "broker-1:19092,broker-2:19092,broker-3:19092")
+SESSION_MS = 4_000
+SERVICES = [f"{role}-{number}" for role in ("broker", "controller") for number in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def cluster(image: str) -> Iterator[tuple[Project, str]]:
+    """The project, healthy, and its bootstrap servers from here."""
+    ports = free_ports(3)
+    environ = {
+        "IMAGE": image,
+        "BROKER_SESSION_TIMEOUT_MS": str(SESSION_MS),
+        **{f"PORT_{at}": str(port) for at, port in enumerate(ports, 1)},
+    }
+    file = REPOSITORY / "docker-compose.yml"
+    with Project(f"kraftbox-test-{ports[0]}", file, environ) as project:
+        project.up()
+        project.wait_until_healthy()
+        yield project, ",".join(f"localhost:{port}" for port in ports)
+        # All of them stop cleanly when asked to.
+        project.compose("stop")
+        ends = {s: inspect(project.container(s))["State"]["ExitCode"] for s in SERVICES}
+        assert ends == dict.fromkeys(SERVICES, 0)
+
+
+def describe(project: Project, asked: str) -> str:
+    """`kafka-topics --describe` of the ledger's topic, from a service that is well."""
+    return tool(
+        project.container(asked), "kafka-topics", *INSIDE, "--describe", "--topic", "ledger"
+    )
+
+
+def active_controller(project: Project, asked: str) -> str:
+    """The service that leads the quorum."""
+    arguments = (*INSIDE, "describe", "--status")
+    shown = tool(project.container(asked), "kafka-metadata-quorum", *arguments)
+    found = re.search(r"LeaderId:\s+(\d+)", shown)
+    assert found, shown
+    return f"controller-{int(found[1]) - 100}"
+
+
+def other(service: str) -> str:
+    return "broker-1" if service != "broker-1" else "broker-2"
+
+
+def test_a_cluster_survives_its_accidents(cluster: tuple[Project, str]) -> None:
+    """F1, F5, F6, F8 with containers: the ledger stays clean."""
+    project, bootstrap = cluster
+    make = ("--create", "--topic", "ledger", "--partitions", "3", "--replication-factor", "3")
+    tool(project.container("broker-1"), "kafka-topics", *INSIDE, *make)
+
+    with Ledger(bootstrap, "ledger") as ledger:
+        wait_for(ledger.progress(), "a first acknowledgement")
+
+        # A leader is killed.
+        service = f"broker-{leader_of(describe(project, 'broker-1'))}"
+        docker("kill", project.container(service))
+        wait_for(
+            lambda: leader_of(describe(project, other(service))) not in (-1, int(service[-1])),
+            "another leader",
+        )
+        wait_for(ledger.progress(), "acknowledgements without the leader")
+        docker("start", project.container(service))
+        wait_for(lambda: in_sync(describe(project, other(service))), "all in sync again")
+
+        # The active controller is killed.
+        first = active_controller(project, "broker-1")
+        docker("kill", project.container(first))
+        wait_for(lambda: active_controller(project, "broker-1") != first, "another controller")
+        docker("start", project.container(first))
+        project.wait_until_healthy(first)
+
+        # A leader is paused for longer than its session; it may not go on as one.
+        service = f"broker-{leader_of(describe(project, 'broker-1'))}"
+        docker("pause", project.container(service))
+        wait_for(
+            lambda: leader_of(describe(project, other(service))) not in (-1, int(service[-1])),
+            "another leader than the paused one",
+        )
+        docker("unpause", project.container(service))
+        wait_for(lambda: in_sync(describe(project, other(service))), "all in sync again")
+
+        # A leader loses its network.
+        service = f"broker-{leader_of(describe(project, 'broker-1'))}"
+        network = f"{project.name}_kafka"
+        docker("network", "disconnect", network, project.container(service))
+        wait_for(
+            lambda: leader_of(describe(project, other(service))) not in (-1, int(service[-1])),
+            "another leader than the one without network",
+        )
+        wait_for(ledger.progress(), "acknowledgements without it")
+        docker("network", "connect", "--alias", service, network, project.container(service))
+        wait_for(lambda: in_sync(describe(project, other(service))), "all in sync again")
+        wait_for(ledger.progress(), "acknowledgements at the end")
+    ledger.check()
+    assert ledger.acked > 0
+
+
+def test_records_travel_between_host_and_container(cluster: tuple[Project, str]) -> None:
+    from confluent_kafka import Consumer, Producer
+
+    project, bootstrap = cluster
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.produce("greetings", "from the host", key="k1")
+    assert producer.flush(60) == 0
+    broker = project.container("broker-2")
+    from_outside = tool(
+        broker,
+        "kafka-console-consumer",
+        *INSIDE,
+        *("--topic", "greetings", "--from-beginning", "--max-messages", "1"),
+        *("--timeout-ms", "30000", "--property", "print.key=true"),
+    )
+    assert from_outside == "k1\tfrom the host\n"
+
+    tool(
+        broker,
+        "kafka-console-producer",
+        *(*INSIDE, "--topic", "greetings"),
+        input="from the container\n",
+    )
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe(["greetings"])
+    try:
+        values = [consumer.poll(60).value() for _ in range(2)]
+    finally:
+        consumer.close()
+    assert values == [b"from the host", b"from the container"]
+    listed = tool(broker, "kafka-consumer-groups", *INSIDE, "--describe", "--group", "readers")
+    assert re.search(r"readers +greetings +0 +2 +2 +0 ", listed), listed
+
+
+def test_all_six_say_that_they_run_and_are_nobody_special(cluster: tuple[Project, str]) -> None:
+    project, _ = cluster
+    assert project.services() == sorted(SERVICES)
+    for service in SERVICES:
+        assert "Transitioning from RECOVERY to RUNNING" in logs(project.container(service))
+        assert inspect(project.container(service))["Config"]["User"] == "appuser"
