@@ -111,22 +111,26 @@ async def _ask_nodes(
     MetadataResponse | None,
 ]:
     brokers = addresses(nodes, controllers=False)
-    quorum = None
-    # A controller knows even when there is no broker; any broker passes the question on.
-    for address in [*addresses(nodes, controllers=True), *brokers]:
-        reply = await _ask(address, _QUESTION)
-        if reply is None or reply.error_code or not reply.topics:
-            continue
-        partition = reply.topics[0].partitions[0]
-        if partition.error_code == ErrorCode.NONE:
-            quorum = partition
-            break
+    # All controllers at once: one that was cut off may still believe itself the leader, of an
+    # older epoch.
+    controllers = addresses(nodes, controllers=True)
+    found = await asyncio.gather(*(_ask_quorum(address) for address in controllers))
+    led = [partition for partition in found if partition is not None]
+    quorum = max(led, key=lambda partition: partition.leader_epoch, default=None)
     for address in brokers:
         cluster = await _ask(address, DescribeClusterRequest(include_fenced_brokers=True))
         if cluster is None or cluster.error_code:
             continue
         return quorum, cluster, await _ask(address, MetadataRequest(topics=None))
     return quorum, None, None
+
+
+async def _ask_quorum(address: Address) -> DescribeQuorumResponse.PartitionData | None:
+    reply = await _ask(address, _QUESTION)
+    if reply is None or reply.error_code or not reply.topics:
+        return None
+    partition = reply.topics[0].partitions[0]
+    return partition if partition.error_code == ErrorCode.NONE else None
 
 
 async def _ask(address: Address, request: Request[R]) -> R | None:

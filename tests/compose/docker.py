@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -129,18 +128,3 @@ def _compose() -> tuple[str, ...]:
     if shutil.which("docker-compose"):
         return ("docker-compose",)
     return ("docker", "compose")
-
-
-def leader_of(described: str, partition: int = 0) -> int:
-    """From `kafka-topics --describe`; -1 for none."""
-    found = re.search(rf"Partition: {partition}\s+Leader: (\w+)", described)
-    assert found, described
-    return -1 if found[1] == "none" else int(found[1])
-
-
-def in_sync(described: str) -> bool:
-    """Whether every partition in `kafka-topics --describe` has all of its replicas in sync."""
-    lines = re.findall(r"Replicas: (\S+)\s+Isr: (\S*)", described)
-    return bool(lines) and all(
-        sorted(replicas.split(",")) == sorted(isr.split(",")) for replicas, isr in lines
-    )

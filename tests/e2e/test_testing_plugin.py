@@ -1,0 +1,170 @@
+"""The pytest plugin as its users have it: the wheel, in a project of their own.
+
+The project has packages called `storage` and `protocol`, and its tests are the example of the
+README, word for word.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import venv
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+REPOSITORY = Path(__file__).parents[2]
+THEIR_PACKAGES = ("storage", "protocol")
+NEEDED = ("pytest", "pytest-xdist", "confluent-kafka")
+RUN_S = 300
+
+# What else is to be true of the process that runs their tests.
+_THEIRS = """
+import sys
+import time
+
+import protocol
+import storage
+
+
+def test_packages_are_theirs(kafka_cluster):
+    assert (storage.OWNER, protocol.OWNER) == ("theirs", "theirs")
+    ours = {name.split(".")[0] for name in sys.modules}
+    assert not ours & {"broker", "controller", "metalog", "runtime"}
+    assert "kraftbox.node" not in sys.modules
+
+
+def test_six_nodes_are_ready_soon(kafka_cluster_factory):
+    took = []
+    for _ in range(3):
+        begun = time.monotonic()
+        with kafka_cluster_factory(brokers=3, controllers=3) as cluster:
+            took.append(time.monotonic() - begun)
+            assert len(cluster.brokers) == len(cluster.controllers) == 3
+    print(f"READY {min(took):.2f}")
+"""
+
+
+def example() -> str:
+    """The tests that the README shows."""
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"```python\n(import pytest.*?|# test_.*?|from .*?)```", text, re.DOTALL)
+    assert found is not None, "the README shows no test"
+    return found[1]
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CI")}
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        env=environment,
+        check=False,
+        cwd=cwd,
+    )
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The interpreter of an environment with our wheel, and the folder of a project of theirs."""
+    place = tmp_path_factory.mktemp("project")
+    built = run(sys.executable, "-m", "build", "--wheel", "--outdir", place, REPOSITORY)
+    assert built.returncode == 0, built.stderr
+    venv.create(place / "venv", with_pip=True)
+    python = place / "venv" / "bin" / "python"
+    wheel = next(place.glob("*.whl"))
+    installed = run(python, "-m", "pip", "install", "-q", wheel, *NEEDED)
+    assert installed.returncode == 0, installed.stderr
+    theirs = place / "theirs"
+    for name in THEIR_PACKAGES:
+        (theirs / name).mkdir(parents=True)
+        (theirs / name / "__init__.py").write_text("OWNER = 'theirs'\n")
+    (theirs / "pytest.ini").write_text("[pytest]\npythonpath = .\nfilterwarnings = error\n")
+    return python, theirs
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    for old in folder.glob("test_*.py"):
+        old.unlink()
+    (folder / name).write_text(text)
+
+
+def test_the_example_of_the_readme(project: tuple[Path, Path]) -> None:
+    python, folder = project
+    write(folder, "test_example.py", example())
+    (folder / "test_theirs.py").write_text(_THEIRS)
+    done = run(python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert example().count("def test_") == 5
+    assert "7 passed" in done.stdout
+    ready = re.search(r"READY ([\d.]+)", done.stdout)
+    assert ready is not None
+    # 1.5 s on a machine with nothing else to do; twice that leaves room for neighbours.
+    assert float(ready[1]) < 3.0, f"three controllers and three brokers took {ready[1]} s"
+
+
+def test_logs_of_the_nodes_are_in_the_report_of_a_test_that_fails(
+    project: tuple[Path, Path],
+) -> None:
+    python, folder = project
+    text = """
+        def test_passes(kafka_cluster):
+            kafka_cluster.create_topic("first")
+
+        def test_fails(kafka_cluster):
+            kafka_cluster.node(1).restart()
+            assert False, "on purpose"
+    """
+    write(folder, "test_logs.py", textwrap.dedent(text))
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nkafka_brokers = 1\nkafka_controllers = 1\nkafka_configs =\n"
+        "    num.partitions=3\n"
+    )
+    done = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
+    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout
+    assert "log of Kafka node 1 (" in done.stdout
+    # What it logged in this test, not in those before.
+    logged = done.stdout.partition("log of Kafka node 1 (")[2].partition("- log of ")[0]
+    assert "Stopped node_id=1" in logged and "Transitioning from RECOVERY to RUNNING" in logged
+    assert logged.count("Transitioning") == 1
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["each", "shared"])
+def test_workers_of_xdist(project: tuple[Path, Path], shared: bool) -> None:
+    """Each worker has a cluster, or all have the same one; all are gone in the end."""
+    python, folder = project
+    text = """
+        import pathlib
+
+        import pytest
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_it(kafka_cluster, worker_id, number):
+            assert worker_id.startswith("gw")
+            topic = kafka_cluster.create_topic(partitions=2)
+            assert len(kafka_cluster.partitions(topic)) == 2
+            seen = pathlib.Path(__file__).with_name("seen")
+            seen.mkdir(exist_ok=True)
+            (seen / f"{kafka_cluster.cluster_id}_{worker_id}").write_text(
+                str(kafka_cluster.supervised()["pid"])
+            )
+    """
+    write(folder, "test_workers.py", textwrap.dedent(text))
+    (folder / "pytest.ini").write_text("[pytest]\nkafka_brokers = 1\nkafka_controllers = 1\n")
+    options = ["--kafka-shared"] if shared else []
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=each")
+    done = run(python, *command, *options, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen = list((folder / "seen").iterdir())
+    assert len(seen) == 2
+    assert len({path.name.rpartition("_")[0] for path in seen}) == (1 if shared else 2)
+    for path in seen:
+        assert not Path(f"/proc/{path.read_text()}").exists(), "a supervisor outlives the tests"
+        path.unlink()
