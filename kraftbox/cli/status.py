@@ -116,6 +116,12 @@ async def _ask_nodes(
     controllers = addresses(nodes, controllers=True)
     found = await asyncio.gather(*(_ask_quorum(address) for address in controllers))
     led = [partition for partition in found if partition is not None]
+    for address in [] if led else brokers:
+        # A node of its own has no controller that others could ask; a broker passes it on.
+        partition = await _ask_quorum(address)
+        if partition is not None:
+            led = [partition]
+            break
     quorum = max(led, key=lambda partition: partition.leader_epoch, default=None)
     for address in brokers:
         cluster = await _ask(address, DescribeClusterRequest(include_fenced_brokers=True))
