@@ -1,0 +1,337 @@
+"""Write the dashboards beside this file from the panels listed here.
+
+`python deploy/grafana/make.py` after a change; a test compares.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent / "dashboards"
+SOURCE = {"type": "prometheus", "uid": "prometheus"}
+C = 'kafka_cluster="$cluster"'
+COLUMNS = 3
+WIDTH = 24 // COLUMNS
+HEIGHT = 8
+
+
+class Panel(NamedTuple):
+    title: str
+    unit: str
+    queries: tuple[tuple[str, str], ...]
+    """Expression and legend."""
+    kind: str = "timeseries"
+
+
+def rate(series: str, by: str) -> str:
+    return f"sum by ({by}) (rate({series}{{{C}}}[$__rate_interval]))"
+
+
+def total(series: str, *, how: str = "sum") -> str:
+    return f"{how}({series}{{{C}}})"
+
+
+def each(series: str) -> str:
+    return f"{series}{{{C}}}"
+
+
+REQUESTS = ("Produce", "FetchConsumer", "FetchFollower")
+_TOPICS = "kafka_server_brokertopicmetrics"
+_REPLICAS = "kafka_server_replicamanager"
+_CONTROLLER = "kafka_controller_kafkacontroller"
+_RAFT = "kafka_server_raftmetrics"
+_CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
+_TIMES = "kafka_network_requestmetrics"
+
+
+def topic_rate(series: str) -> str:
+    """Without the series that adds all topics up."""
+    return f'sum by (topic) (rate({_TOPICS}_{series}{{{C},topic!=""}}[$__rate_interval]))'
+
+
+def all_rate(series: str) -> str:
+    return f'sum by (instance) (rate({_TOPICS}_{series}{{{C},topic=""}}[$__rate_interval]))'
+
+
+_STATE = each("kafka_server_kafkaserver_brokerstate")
+
+OVERVIEW = (
+    Panel("Brokers running", "none", ((f"sum({_STATE} == bool 3)", ""),), "stat"),
+    Panel(
+        "Active controllers", "none", ((total(f"{_CONTROLLER}_activecontrollercount"), ""),), "stat"
+    ),
+    Panel(
+        "Partitions without leader",
+        "none",
+        ((total(f"{_CONTROLLER}_offlinepartitionscount", how="max"), ""),),
+        "stat",
+    ),
+    Panel(
+        "Under-replicated", "none", ((total(f"{_REPLICAS}_underreplicatedpartitions"), ""),), "stat"
+    ),
+    Panel(
+        "Under min ISR", "none", ((total(f"{_REPLICAS}_underminisrpartitioncount"), ""),), "stat"
+    ),
+    Panel(
+        "Fenced brokers",
+        "none",
+        ((total(f"{_CONTROLLER}_fencedbrokercount", how="max"), ""),),
+        "stat",
+    ),
+    Panel("Bytes in", "Bps", ((all_rate("bytesin_total"), "{{instance}}"),)),
+    Panel("Bytes out", "Bps", ((all_rate("bytesout_total"), "{{instance}}"),)),
+    Panel("Records in", "cps", ((all_rate("messagesin_total"), "{{instance}}"),)),
+    Panel("Leaders", "none", ((each(f"{_REPLICAS}_leadercount"), "{{instance}}"),)),
+    Panel("Replicas", "none", ((each(f"{_REPLICAS}_partitioncount"), "{{instance}}"),)),
+    Panel(
+        "ISR changes",
+        "cps",
+        (
+            (rate(f"{_REPLICAS}_isrshrinks_total", "instance"), "{{instance}} shrinks"),
+            (rate(f"{_REPLICAS}_isrexpands_total", "instance"), "{{instance}} expands"),
+        ),
+    ),
+    Panel(
+        "Requests",
+        "reqps",
+        ((rate(f"{_TIMES}_requests_total", "request"), "{{request}}"),),
+    ),
+    Panel(
+        "Errors in answers",
+        "cps",
+        ((rate(f"{_TIMES}_errors_total", "request, error"), "{{request}} {{error}}"),),
+    ),
+    Panel(
+        "Time of requests, 95th percentile",
+        "ms",
+        tuple(
+            (
+                f"max by (instance) ({_TIMES}_totaltimems"
+                f'{{{C},request="{request}",quantile="0.95"}})',
+                f"{request} {{{{instance}}}}",
+            )
+            for request in REQUESTS
+        ),
+    ),
+    Panel(
+        "Connections",
+        "none",
+        (
+            (
+                f"sum by (instance) ({each(_CONNECTIONS)})",
+                "{{instance}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Event loop: late by",
+        "s",
+        ((each("kraftbox_loop_lag_worst_seconds"), "{{instance}}"),),
+    ),
+    Panel(
+        "Event loop: part of its time idle",
+        "percentunit",
+        (
+            (
+                each("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"),
+                "{{instance}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Processor",
+        "percentunit",
+        ((rate("process_cpu_seconds_total", "instance"), "{{instance}}"),),
+    ),
+    Panel(
+        "Memory",
+        "bytes",
+        ((each("process_resident_memory_bytes"), "{{instance}}"),),
+    ),
+    Panel("Open files", "none", ((each("process_open_fds"), "{{instance}}"),)),
+)
+
+QUORUM = (
+    Panel(
+        "Leader of the quorum", "none", ((total(f"{_RAFT}_current_leader", how="max"), ""),), "stat"
+    ),
+    Panel("Epoch", "none", ((total(f"{_RAFT}_current_epoch", how="max"), ""),), "stat"),
+    Panel("Voters", "none", ((total(f"{_RAFT}_number_of_voters", how="max"), ""),), "stat"),
+    Panel(
+        "Role",
+        "none",
+        ((f"{each(f'{_RAFT}_current_state')} == 1", "{{instance}} {{current_state}}"),),
+    ),
+    Panel("High watermark", "none", ((each(f"{_RAFT}_high_watermark"), "{{instance}}"),)),
+    Panel("Log end offset", "none", ((each(f"{_RAFT}_log_end_offset"), "{{instance}}"),)),
+    Panel("Commit latency, mean", "ms", ((each(f"{_RAFT}_commit_latency_avg"), "{{instance}}"),)),
+    Panel("Elections", "ms", ((each(f"{_RAFT}_election_latency_max"), "{{instance}}"),)),
+    Panel(
+        "Records appended",
+        "cps",
+        ((each(f"{_RAFT}_append_records_rate"), "{{instance}}"),),
+    ),
+    Panel(
+        "Records fetched",
+        "cps",
+        ((each(f"{_RAFT}_fetch_records_rate"), "{{instance}}"),),
+    ),
+    Panel(
+        "Age of what brokers know",
+        "ms",
+        ((each("kafka_server_brokermetadatametrics_last_applied_record_lag_ms"), "{{instance}}"),),
+    ),
+    Panel(
+        "Age of what controllers know",
+        "ms",
+        ((each(f"{_CONTROLLER}_lastappliedrecordlagms"), "{{instance}}"),),
+    ),
+    Panel(
+        "Controller: operations wait, 95th percentile",
+        "ms",
+        (
+            (
+                f'kafka_controller_controllereventmanager_eventqueuetimems{{{C},quantile="0.95"}}',
+                "{{instance}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Controller: operations take, 95th percentile",
+        "ms",
+        (
+            (
+                f"kafka_controller_controllereventmanager_eventqueueprocessingtimems{{{C},"
+                'quantile="0.95"}',
+                "{{instance}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Topics and partitions",
+        "none",
+        (
+            (total(f"{_CONTROLLER}_globaltopiccount", how="max"), "topics"),
+            (total(f"{_CONTROLLER}_globalpartitioncount", how="max"), "partitions"),
+        ),
+    ),
+    Panel(
+        "Unclean elections",
+        "none",
+        (
+            (
+                total("kafka_controller_controllerstats_uncleanleaderelections_total", how="max"),
+                "",
+            ),
+        ),
+    ),
+    Panel(
+        "Not led by the preferred replica",
+        "none",
+        ((total(f"{_CONTROLLER}_preferredreplicaimbalancecount", how="max"), ""),),
+    ),
+    Panel(
+        "Metadata errors",
+        "none",
+        ((each(f"{_CONTROLLER}_metadataerrorcount"), "{{instance}}"),),
+    ),
+)
+
+TOPICS = (
+    Panel("Records in", "cps", ((topic_rate("messagesin_total"), "{{topic}}"),)),
+    Panel("Bytes in", "Bps", ((topic_rate("bytesin_total"), "{{topic}}"),)),
+    Panel("Bytes out", "Bps", ((topic_rate("bytesout_total"), "{{topic}}"),)),
+    Panel("Produce requests", "reqps", ((topic_rate("totalproducerequests_total"), "{{topic}}"),)),
+    Panel("Fetch requests", "reqps", ((topic_rate("totalfetchrequests_total"), "{{topic}}"),)),
+    Panel(
+        "Failed requests",
+        "reqps",
+        (
+            (topic_rate("failedproducerequests_total"), "{{topic}} produce"),
+            (topic_rate("failedfetchrequests_total"), "{{topic}} fetch"),
+        ),
+    ),
+    Panel(
+        "Size of logs", "bytes", ((f"sum by (topic) ({each('kafka_log_log_size')})", "{{topic}}"),)
+    ),
+    Panel(
+        "Partitions with replicas not in sync",
+        "none",
+        ((f"sum by (topic) ({each('kafka_cluster_partition_underreplicated')})", "{{topic}}"),),
+    ),
+    Panel(
+        "Partitions at or under min ISR",
+        "none",
+        (
+            (f"sum by (topic) ({each('kafka_cluster_partition_atminisr')})", "{{topic}} at"),
+            (f"sum by (topic) ({each('kafka_cluster_partition_underminisr')})", "{{topic}} under"),
+        ),
+    ),
+)
+
+DASHBOARDS = {
+    "kraftbox-cluster": ("Kraftbox: cluster", OVERVIEW),
+    "kraftbox-quorum": ("Kraftbox: metadata quorum", QUORUM),
+    "kraftbox-topics": ("Kraftbox: topics", TOPICS),
+}
+
+
+def dashboard(uid: str, title: str, panels: tuple[Panel, ...]) -> dict[str, Any]:
+    """The document that Grafana reads."""
+    return {
+        "uid": uid,
+        "title": title,
+        "tags": ["kafka", "kraftbox"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "15s",
+        "time": {"from": "now-30m", "to": "now"},
+        "templating": {
+            "list": [
+                {
+                    "name": "cluster",
+                    "type": "query",
+                    "datasource": SOURCE,
+                    "query": "label_values(kafka_server_raftmetrics_current_epoch, kafka_cluster)",
+                    "refresh": 1,
+                }
+            ]
+        },
+        "panels": [_panel(number, panel) for number, panel in enumerate(panels)],
+    }
+
+
+def _panel(number: int, panel: Panel) -> dict[str, Any]:
+    row, column = divmod(number, COLUMNS)
+    return {
+        "id": number + 1,
+        "title": panel.title,
+        "type": panel.kind,
+        "datasource": SOURCE,
+        "gridPos": {"x": column * WIDTH, "y": row * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": [
+            {
+                "refId": chr(ord("A") + at),
+                "datasource": SOURCE,
+                "expr": expr,
+                "legendFormat": legend,
+            }
+            for at, (expr, legend) in enumerate(panel.queries)
+        ],
+    }
+
+
+def documents() -> dict[str, str]:
+    """File name to text."""
+    return {
+        f"{uid}.json": json.dumps(dashboard(uid, title, panels), indent=2) + "\n"
+        for uid, (title, panels) in DASHBOARDS.items()
+    }
+
+
+if __name__ == "__main__":
+    for name, text in documents().items():
+        (HERE / name).write_text(text, encoding="utf-8")
