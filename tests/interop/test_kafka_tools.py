@@ -6,6 +6,7 @@ from the jar, so that none can be forgotten.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import Consumer
 
 from tests.kafka_jars import kafka_libs
 from tests.support.kafka_tools import KafkaTools, ToolRun
@@ -514,6 +516,7 @@ def test_consumer_groups(trial: Trial, node: Node, admin: Admin, tmp_path: Path)
     for what, column in (("state", "STATE"), ("members", "CONSUMER-ID")):
         asked = (*node.at, "--describe", *group, f"--{what}")
         assert column in trial.works(f"describe {what}", *asked)
+    _live_group(trial, node, topic)
     _reset_offsets(trial, node, tmp_path, topic, ends)
     deleted = trial.works(
         "delete offsets", *node.at, "--delete-offsets", *group, "--topic", f"{topic}:1"
@@ -524,6 +527,37 @@ def test_consumer_groups(trial: Trial, node: Node, admin: Admin, tmp_path: Path)
     assert "cg" not in trial.run(*node.at, "--list").out.split()
     gone = trial.run(*node.at, "--describe", *group)
     assert "Group cg not found" in gone.text
+
+
+@contextlib.contextmanager
+def member(node: Node, group: str, topic: str) -> Iterator[None]:
+    """Somebody consumes in the group, and has partitions."""
+    settings = {"bootstrap.servers": node.place.bootstrap, "group.id": group, "client.id": "live"}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "log_level": 2})
+    try:
+        consumer.subscribe([topic])
+        for _ in range(600):
+            consumer.poll(0.1)
+            if consumer.assignment():
+                break
+        yield
+    finally:
+        consumer.close()
+
+
+def _live_group(trial: Trial, node: Node, topic: str) -> None:
+    whom = (*node.at, "--group", "live")
+    with member(node, "live", topic):
+        state = trial.works("describe state", *whom, "--describe", "--state")
+        assert re.search(r"range\s+Stable\s+1\n", state), state
+        (row,) = table(trial.works("describe members", *whom, "--describe", "--members"))
+        assert (row["CLIENT-ID"], row["#PARTITIONS"]) == ("live", "2")
+        found = trial.works("describe offsets", *whom, "--describe")
+        assert {each["CLIENT-ID"] for each in _of_topics(found)} == {"live"}
+        refused = trial.run(*whom, "--reset-offsets", "--topic", topic, "--to-earliest")
+        assert "Assignments can only be reset if the group 'live' is inactive" in refused.text
+        refused = trial.run(*whom, "--delete")
+        assert "GroupNotEmptyException" in refused.text
 
 
 def _positions(trial: Trial, node: Node, group: str) -> dict[int, int]:
@@ -649,7 +683,7 @@ def test_cluster(trial: Trial, node: Node) -> None:
         listed = trial.works(f"list-endpoints{by}", "list-endpoints", *at)
         assert f"127.0.0.1 {port}" in re.sub(" +", " ", listed)
         unknown = trial.run("unregister", *at, "--id", "77")
-        assert "no broker is registered with id 77" in unknown.text
+        assert "BrokerIdNotRegisteredException" in unknown.text
     fenced = trial.works("fenced brokers", "list-endpoints", *node.at, "--include-fenced-brokers")
     assert "unfenced" in fenced
 
