@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kraftbox.node_metrics import NodeMetrics
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from controller.server import ControllerServer
 
 _log = get_logger("kraftbox.node")
+
+PROMETHEUS = "prometheus_client.process_collector"
 
 RECOVERED = "Transitioning from RECOVERY to RUNNING"
 """The sentence that container test libraries wait for in Kafka's log."""
@@ -277,5 +281,8 @@ class Node:
         return Response(200, CONTENT_TYPE, self._metrics_pieces())
 
     async def _metrics_pieces(self) -> AsyncIterator[bytes]:
+        if PROMETHEUS not in sys.modules:
+            # Some tens of milliseconds at the first scrape, in which requests would wait.
+            await asyncio.to_thread(import_module, PROMETHEUS)
         for piece in self.metrics.exposition():
             yield piece

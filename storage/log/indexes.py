@@ -46,8 +46,8 @@ class _SparseIndex:
     layout: struct.Struct
 
     __slots__ = (
-        "_file", "_files", "_pending", "_window", "_window_at", "_written", "base_offset",
-        "max_entries", "path",
+        "_file", "_files", "_pending", "_stale", "_window", "_window_at", "_written",
+        "base_offset", "max_entries", "path",
     )  # fmt: skip
 
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
@@ -58,17 +58,21 @@ class _SparseIndex:
         self._file: File | None = None
         self._pending = bytearray()
         self._written = 0
+        self._stale = False
         # Entries from number `_window_at` on, as `_read` returned them for the last search.
         self._window = b""
         self._window_at = 0
 
     def create(self) -> None:
-        """Begin an empty index, dropping what a file held. A new file is made when it is needed:
-        most partitions of a new topic never write an entry."""
+        """Begin an empty index. What a file held counts no more, and goes when entries are written
+        out: a start after a crash makes thousands of indexes anew, and most come out as they were.
+        A new file is made when it is needed: most partitions of a new topic never write an entry.
+        """
         self._file = None
+        self._stale = False
         if self._files.exists(self.path):
             self._file = self._files.open(self.path)
-            self._file.truncate(0)
+            self._stale = self._file.size() > 0
         self._pending.clear()
         self._written = 0
         self._window = b""
@@ -112,12 +116,25 @@ class _SparseIndex:
 
     def write_out(self) -> None:
         """Bring all entries to the file (not to the disk)."""
+        if self._stale:
+            self._replace()
         if self._pending:
             if self._file is None:
                 self._file = self._files.open(self.path, create=True)
             self._file.append(self._pending)
             self._written += len(self._pending) // self.entry_bytes
             self._pending.clear()
+
+    def _replace(self) -> None:
+        """Drop what the file held before `create`, unless it is what would be written."""
+        assert self._file is not None
+        size = len(self._pending)
+        if self._file.size() == size and self._file.pread(size, 0) == self._pending:
+            self._written = size // self.entry_bytes
+            self._pending.clear()
+        else:
+            self._file.truncate(0)
+        self._stale = False
 
     def _read(self, first: int, count: int) -> bytes:
         """The bytes of entries [first, first + count), from the file and from memory."""
@@ -190,6 +207,7 @@ class _SparseIndex:
     def close_file(self) -> None:
         """Drop the file without writing."""
         self._window = b""
+        self._stale = False
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -223,3 +223,54 @@ def test_a_search_after_another_finds_the_same_as_the_first(data):
                 index.truncate_to(wanted)
                 entries = [entry for entry in entries if entry[0] < wanted]
             assert index.count == len(entries)
+
+
+class Counted(MemoryFiles):
+    """Counts what is written to files."""
+
+    def __init__(self):
+        super().__init__()
+        self.changes = 0
+
+    def open(self, path, create=False):
+        file = super().open(path, create)
+        files = self
+
+        class Watched(type(file)):
+            __slots__ = ()
+
+            def truncate(self, size_bytes):
+                files.changes += 1
+                super().truncate(size_bytes)
+
+            def append(self, data):
+                files.changes += 1
+                return super().append(data)
+
+        file.__class__ = Watched
+        return file
+
+
+@given(st.lists(st.integers(1, 40), max_size=20), st.lists(st.integers(1, 40), max_size=20))
+@settings(max_examples=60)
+def test_an_index_made_anew_is_written_only_where_it_differs(first, second):
+    """A start after a crash does this to the index of every partition."""
+    files = Counted()
+    files.mkdirs("/d")
+    for deltas in (first, second, second):
+        before = files.read("/d/index") if files.exists("/d/index") else None
+        files.changes = 0
+        index = OffsetIndex(files, "/d/index", BASE, 1 << 20)
+        index.create()
+        offset, entries = BASE, []
+        for delta in deltas:
+            offset += delta
+            index.append(offset, offset)
+            entries.append((offset, offset))
+        assert index.entries() == entries
+        assert files.changes == 0
+        index.close()
+        wanted = b"".join(struct.pack(">ii", at - BASE, at) for at, _ in entries)
+        assert files.read("/d/index") == wanted
+        assert (files.changes == 0) is (before == wanted or (before is None and not wanted))
+        assert reopened(OffsetIndex, files).entries() == entries

@@ -1,0 +1,275 @@
+"""One node with very many partitions: `python -m bench.partitions [--partitions 5000]`.
+
+Measures what a partition costs when nothing happens to it, and what a scrape of all of them costs a
+producer: creating the topic, a produce to each partition, memory, idle CPU, the stop, and the start
+after a clean stop, after one with a cold page cache, and after kill -9. Producing is measured in
+turns of some seconds, without and with a scrape every second, so that a shared machine's drift hits
+both.
+
+Prints a Markdown table; `--markdown docs/benchmarks.md` puts it between the marks there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import uvloop
+
+from bench.blast import record_batch
+from bench.nodes import cpu_seconds, keep_bytecode, resident_mb
+from bench.report import put_between, shown
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.transport.client import Connection
+from tests.support.nodes import KraftboxNode, free_port
+
+TOPIC = "many"
+PRODUCE_VERSION = 11
+CREATE_VERSION = 7
+IN_FLIGHT = 5
+RETRIABLE = frozenset({3, 6})
+"""A partition that the broker has not heard of yet, or does not lead yet."""
+RATE = 200.0
+MARK = "partitions"
+
+
+class Figures:
+    """Rows in the order in which they were measured."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, float] = {}
+
+    def note(self, row: str, value: float) -> None:
+        """Progress goes to standard output as well."""
+        self.rows[row] = value
+        print(f"{row}: {shown(value)}", flush=True)
+
+    def table(self, partitions: int) -> str:
+        """As Markdown."""
+        lines = [f"| {partitions:,} partitions | |", "|---|---|"]
+        return "\n".join(lines + [f"| {row} | {shown(v)} |" for row, v in self.rows.items()])
+
+
+async def connect(node: KraftboxNode) -> Connection:
+    """A client's connection."""
+    host, _, port = node.bootstrap.rpartition(":")
+    return await Connection.connect(host, int(port), client_id="bench")
+
+
+async def create(connection: Connection, partitions: int) -> None:
+    """Raises RuntimeError for any error."""
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=TOPIC, num_partitions=partitions, replication_factor=1
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+    response = await connection.request(request, timeout_ms=60_000, version=CREATE_VERSION)
+    code = response.topics[0].error_code
+    if code:
+        raise RuntimeError(f"creating the topic failed with {code}")
+
+
+async def produce(connection: Connection, index: int, batch: bytes) -> None:
+    """One batch with acks=all, again while the partition is on its way."""
+    for _ in range(2_000):
+        data = ProduceRequest.PartitionProduceData(index=index, records=batch)
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])],
+        )
+        response = await connection.request(request, timeout_ms=60_000, version=PRODUCE_VERSION)
+        code = response.responses[0].partition_responses[0].error_code
+        if not code:
+            return
+        if code not in RETRIABLE:
+            raise RuntimeError(f"produce to partition {index} failed with {code}")
+        await asyncio.sleep(0.01)
+    raise RuntimeError(f"partition {index} never came")
+
+
+async def produce_to_each(node: KraftboxNode, partitions: int) -> float:
+    """Seconds for one record to each partition, several requests under way."""
+    connection, batch = await connect(node), record_batch(170)
+    begin = time.monotonic()
+    indexes = iter(range(partitions))
+
+    async def some() -> None:
+        for index in indexes:
+            await produce(connection, index, batch)
+
+    await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
+    took_s = time.monotonic() - begin
+    await connection.close()
+    return took_s
+
+
+def scrape(address: str) -> tuple[float, int]:
+    """(seconds, bytes) of one scrape."""
+    begin = time.monotonic()
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
+        size = len(reply.read())
+    return time.monotonic() - begin, size
+
+
+async def probe(connection: Connection, seconds: float) -> list[float]:
+    """Milliseconds from when each request was due to its answer, at a fixed rate."""
+    batch, latencies = record_batch(1024), []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def one(due: float) -> None:
+        await produce(connection, 0, batch)
+        latencies.append((time.monotonic() - due) * 1000)
+
+    due, ends = time.monotonic(), time.monotonic() + seconds
+    while due < ends:
+        tasks.append(asyncio.ensure_future(one(due)))
+        due += 1 / RATE
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+    await asyncio.gather(*tasks)
+    return latencies
+
+
+async def scraping(address: str, until: asyncio.Event, found: list[tuple[float, int]]) -> None:
+    """One scrape a second."""
+    while not until.is_set():
+        found.append(await asyncio.to_thread(scrape, address))
+        try:
+            await asyncio.wait_for(until.wait(), 1.0)
+        except TimeoutError:
+            continue
+
+
+async def with_and_without(
+    node: KraftboxNode, address: str, rounds: int, seconds: float, figures: Figures
+) -> None:
+    """Produce p99 in turns."""
+    connection = await connect(node)
+    await probe(connection, min(seconds, 2.0))
+    first_s, size_bytes = await asyncio.to_thread(scrape, address)
+    figures.note("scrape: MB", size_bytes / 1e6)
+    figures.note("the first scrape: ms", first_s * 1000)
+    latencies: dict[bool, list[float]] = {False: [], True: []}
+    scrapes: list[tuple[float, int]] = []
+    for _ in range(rounds):
+        for scraped in (False, True):
+            until = asyncio.Event()
+            task = asyncio.ensure_future(scraping(address, until, scrapes)) if scraped else None
+            latencies[scraped] += await probe(connection, seconds)
+            until.set()
+            if task is not None:
+                await task
+    await connection.close()
+    scrapes.sort()
+    figures.note("scrape: median ms", scrapes[len(scrapes) // 2][0] * 1000)
+    for percent in (50, 99):
+        for scraped, text in ((False, "without"), (True, "with")):
+            ordered = sorted(latencies[scraped])
+            value = ordered[int(len(ordered) * percent / 100)]
+            figures.note(f"produce p{percent} {text} scrapes: ms", value)
+
+
+def timed(step: Callable[[], object]) -> float:
+    """Seconds that a step takes."""
+    begin = time.monotonic()
+    step()
+    return time.monotonic() - begin
+
+
+def forget_pages(folder: Path) -> None:
+    """Drop the files from the page cache."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+
+def note_start(node: KraftboxNode, what: str, figures: Figures) -> None:
+    """Start it and say what that took."""
+    figures.note(f"start {what}: s", timed(node.start))
+    figures.note(f"start {what}: CPU s", cpu_seconds(node.pid))
+
+
+def measure(place: Path, options: argparse.Namespace, figures: Figures) -> None:
+    """Everything, on one node."""
+    keep_bytecode(place)
+    address = f"127.0.0.1:{free_port()}"
+    node = KraftboxNode(place / "node", settings={"kraftbox.http.listener": address})
+    try:
+        node.start()
+        node.stop()
+        note_start(node, "without topics", figures)
+        figures.note("resident without topics: MiB", resident_mb(node.pid))
+
+        async def fill() -> None:
+            connection = await connect(node)
+            begin = time.monotonic()
+            await create(connection, options.partitions)
+            figures.note("create the topic: s", time.monotonic() - begin)
+            await connection.close()
+            figures.note("produce to each, from then on: s", await again())
+
+        async def again() -> float:
+            return await produce_to_each(node, options.partitions)
+
+        uvloop.run(fill())
+        figures.note("produce to each, once more: s", uvloop.run(again()))
+        figures.note("resident: MiB", resident_mb(node.pid))
+        time.sleep(2.0)
+        before = cpu_seconds(node.pid)
+        time.sleep(options.idle)
+        used = cpu_seconds(node.pid) - before
+        figures.note("idle: % of a core", 100 * used / options.idle)
+        uvloop.run(with_and_without(node, address, options.rounds, options.seconds, figures))
+        figures.note("stop: s", timed(node.stop))
+        note_start(node, "after a clean stop", figures)
+        figures.note("produce to each after a start: s", uvloop.run(again()))
+        figures.note("resident after a start: MiB", resident_mb(node.pid))
+        figures.note("stop once more: s", timed(node.stop))
+        forget_pages(node.directory)
+        note_start(node, "after a clean stop, page cache cold", figures)
+        uvloop.run(again())
+        node.kill()
+        note_start(node, "after kill -9", figures)
+        uvloop.run(again())
+    finally:
+        node.kill()
+
+
+def main() -> None:
+    """See the module's description."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--partitions", type=int, default=5_000)
+    parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle phase")
+    parser.add_argument("--rounds", type=int, default=4, help="turns without and with scrapes")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of a turn")
+    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    options = parser.parse_args()
+    if options.quick:
+        options.partitions, options.idle, options.rounds, options.seconds = 200, 2.0, 1, 1.0
+    figures = Figures()
+    with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as place:
+        measure(Path(place), options, figures)
+    text = figures.table(options.partitions)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps(figures.rows, indent=1))
+    if options.markdown:
+        put_between(options.markdown, MARK, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Figures as text, and where they go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def shown(value: float) -> str:
+    """Three digits that say something, or more."""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def put_between(path: Path, name: str, text: str) -> None:
+    """Replace what stands between the marks of this name in a Markdown file. ValueError without
+    such marks."""
+    begin_mark, end_mark = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, begin, rest = path.read_text(encoding="utf-8").partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
+    if not begin or not end:
+        raise ValueError(f"{path} has no marks {begin_mark} and {end_mark}")
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
