@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 
 from audit.batches import Batch, walk
 from audit.comparison import Comparison, compare
+from audit.data.partition import PartitionWork, audit_partition
 from audit.interval import Interval, IntervalAudit
 from audit.logs import MetadataLog, find_logs
 from audit.planning import SPLIT_BYTES, plan_ranges
@@ -195,11 +196,11 @@ AUDIT_SCHEMA = pa.schema(
 HISTORY = "history"
 
 
-Work: TypeAlias = Interval | Comparison
+Work: TypeAlias = Interval | Comparison | PartitionWork
 
 
 class WorkPartition(InputPartition):
-    """One interval, one shard of one, or the same offsets of all copies."""
+    """One interval, one shard of one, the same offsets of all copies, or one partition's data."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -210,7 +211,7 @@ def encode_plan(plan: Sequence[Work]) -> str:
 
 
 class KraftAudit(DataSource):
-    """Options: `plan` (made by `encode_plan`), `history`, `min.isr`, `elections.max`."""
+    """Options: `plan` (of `encode_plan`), `history`, `partitions`, `min.isr`, `elections.max`."""
 
     @classmethod
     def name(cls) -> str:
@@ -227,6 +228,7 @@ class KraftAuditReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._plan: list[Work] = pickle.loads(base64.b64decode(options["plan"]))
         self._history = _flag(options, "history", False)
+        self._partitions = _flag(options, "partitions", False)
         self._min_isr = int(options.get("min.isr", "1"))
         self._elections_max = int(options.get("elections.max", "100000"))
 
@@ -238,9 +240,15 @@ class KraftAuditReader(DataSourceReader):
         sink = Sink(self._elections_max, lambda rows: batches.append(_history_batch(rows)))
         if isinstance(partition.work, Comparison):
             compare(partition.work, sink)
+        elif isinstance(partition.work, PartitionWork):
+            audit_partition(partition.work, sink)
         else:
             audit = IntervalAudit(
-                partition.work, sink, default_min_isr=self._min_isr, history=self._history
+                partition.work,
+                sink,
+                default_min_isr=self._min_isr,
+                history=self._history,
+                partitions=self._partitions,
             )
             for _ in audit.steps():
                 yield from batches

@@ -145,6 +145,7 @@ class Replay:
         self, partition: Partition, before: Shape, move: Transition, delta: Delta, offset: int
     ) -> None:
         self.statistics.changed(partition, self.timestamp_ms)
+        self.statistics.series.leaderless += move.after.leaderless - before.leaderless
         old, new = before.key, move.after.key
         if old.leader != new.leader:
             self._leader_moved(partition, old, new, move.elected, delta, offset)

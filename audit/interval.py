@@ -31,6 +31,7 @@ from protocol.control import (
     decode_control_value,
 )
 from protocol.errors import ApiError, ProtocolError
+from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
 
 _INDEX_ENTRY_BYTES = 8
@@ -173,6 +174,7 @@ class IntervalAudit:
         *,
         default_min_isr: int = 1,
         history: bool = False,
+        partitions: bool = False,
     ) -> None:
         self.interval = interval
         self.sink = sink
@@ -187,6 +189,7 @@ class IntervalAudit:
             history=history,
         )
         self._default_min_isr = default_min_isr
+        self._lists_partitions = partitions
         self._milestones = list(interval.milestones)
         self._expected: int | None = interval.start_offset
         self._epoch: int | None = interval.base.epoch if interval.base else None
@@ -406,7 +409,25 @@ class IntervalAudit:
         }
         if interval.is_last:
             body["end"] = self._end_state()
+            if self._lists_partitions:
+                self._list_partitions()
         self.sink.event("numbers", interval.start_offset, replay.timestamp_ms, body)
+
+    def _list_partitions(self) -> None:
+        for partition in self.world.each_partition():
+            shape, topic = partition.shape.key, partition.topic
+            policy = self.world.setting(topic.name, "cleanup.policy") or ""
+            row = {
+                "topic": topic.name,
+                "topic_id": uuid_to_text(topic.id),
+                "partition": partition.index,
+                "leader": shape.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(shape.replicas),
+                "isr": list(shape.isr),
+                "compacted": "compact" in policy or topic.name.startswith("__"),
+            }
+            self.replay.tell("partition", row)
 
     def _end_state(self) -> dict[str, Any]:
         leaders: dict[str, int] = {}

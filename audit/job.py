@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 
 from audit.batches import Batch, walk
 from audit.comparison import plan_comparisons
+from audit.data.files import find_replicas
+from audit.data.plan import plan_partitions
 from audit.interval import plan_intervals, with_shards
-from audit.logs import MetadataLog, find_logs
+from audit.logs import MetadataLog, UnreadableInput, find_logs
 from audit.merge import Ends, Merged
 
 DEFAULT_ELECTIONS_MAX = 100_000
@@ -90,7 +92,14 @@ def run(
 
     Raises UnreadableInput for what cannot be read.
     """
+    paths, history = list(paths), list(history)
     logs = _named(find_logs(paths))
+    data_paths = [*data, *paths]
+    replicas = find_replicas(data_paths)
+    if history and not replicas:
+        raise UnreadableInput(
+            "a history is judged against the brokers' logs: name their log directories"
+        )
     ends = {log.name: log_end(log) for log in logs}
     primary = choose_primary(logs, ends)
     others = [log for log in logs if log is not primary]
@@ -98,9 +107,20 @@ def run(
     plan: list[Any] = list(with_shards(plan_intervals(primary, others), width))
     plan += plan_comparisons(primary, others)
     merged = Merged(primary, logs, ends)
+    options = {
+        "history": str(tables is not None).lower(),
+        "partitions": str(bool(replicas)).lower(),
+        "min.isr": str(min_isr),
+        "elections.max": str(elections_max),
+    }
     with _watched(spark, len(plan), progress):
-        merged.add(_events(spark, plan, tables, min_isr, elections_max))
+        merged.add(_events(spark, plan, tables, options))
     result = merged.result(elections_max)
+    if replicas:
+        partitions = plan_partitions(data_paths, history, result)
+        with _watched(spark, len(partitions), progress):
+            merged.add(_events(spark, partitions, None, {}))
+        result = merged.result(elections_max)
     if tables is not None:
         from audit.tables import write_tables
 
@@ -115,18 +135,12 @@ def _named(logs: list[MetadataLog]) -> list[MetadataLog]:
 
 
 def _events(
-    spark: Any, plan: Sequence[Any], tables: Path | None, min_isr: int, elections_max: int
+    spark: Any, plan: Sequence[Any], tables: Path | None, options: dict[str, str]
 ) -> Iterator[tuple[str, int, int, str]]:
     from audit.datasource import HISTORY, encode_plan
 
-    frame = (
-        spark.read.format("kraftaudit")
-        .option("plan", encode_plan(plan))
-        .option("history", str(tables is not None).lower())
-        .option("min.isr", str(min_isr))
-        .option("elections.max", str(elections_max))
-        .load()
-    )
+    reader = spark.read.format("kraftaudit").option("plan", encode_plan(plan))
+    frame = reader.options(**options).load()
     if tables is not None:
         raw = str(tables / "_all")
         frame.write.mode("overwrite").partitionBy("kind").parquet(raw)

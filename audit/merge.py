@@ -88,6 +88,8 @@ class Merged:
             "leadership": sorted(self.moves, key=lambda m: (m[0], m[2], m[3])),
             "leadership_left_out": sum(n["moves_dropped"] for n in numbers),
             "series": series(numbers),
+            "partitions": self.by_kind.get("partition", []),
+            "data": self.by_kind.get("data", []),
         }
 
     def _judge(self, totals: Totals) -> None:

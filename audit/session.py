@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,10 @@ def local_master() -> str:
 
 
 @contextmanager
-def session(master: str | None = None) -> Iterator[Any]:
+def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
     """A SparkSession with the audit's data sources; stopped at the end.
+
+    `settings` are Spark's own, such as spark.executor.memory.
 
     Raises NoSpark, NoJava.
     """
@@ -54,7 +56,7 @@ def session(master: str | None = None) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(prefix="kraftbox-audit-") as scratch:
         folder = Path(scratch)
         _environment(folder)
-        spark = start(master or local_master(), folder)
+        spark = start(master or local_master(), folder, settings or {})
         try:
             yield spark
         finally:
@@ -71,23 +73,24 @@ def _environment(folder: Path) -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
-def start(master: str, folder: Path) -> Any:
+def start(master: str, folder: Path, settings: Mapping[str, str]) -> Any:
     """A session on `master`; `folder` is scratch space that outlives it."""
     from pyspark.sql import SparkSession
 
-    spark = (
+    builder = (
         SparkSession.builder.master(master)
         .appName("kraftbox audit")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.maxResultSize", "0")
-        .config("spark.driver.memory", os.environ.get("KRAFTBOX_AUDIT_MEMORY", "1g"))
         .config("spark.sql.shuffle.partitions", "8")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
     )
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     prepare(spark, folder)
     return spark
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from audit.checks.acknowledged_lost import AcknowledgedLost
+from audit.checks.acknowledged_order import AcknowledgedOrder
+from audit.checks.acknowledged_twice import AcknowledgedTwice
 from audit.checks.base import Check
 from audit.checks.batch_crc import BatchCrc
 from audit.checks.broker_epochs import BrokerEpochs
@@ -9,6 +12,7 @@ from audit.checks.elr_cleared import ElrCleared
 from audit.checks.epochs import Epochs
 from audit.checks.fenced_in_isr import FencedInIsr
 from audit.checks.isr_churn import IsrChurn
+from audit.checks.leader_epochs import LeaderEpochs
 from audit.checks.leader_in_isr import LeaderInIsr
 from audit.checks.leader_skew import LeaderSkew
 from audit.checks.leaderless import Leaderless
@@ -17,6 +21,8 @@ from audit.checks.lossy_elections import LossyElections
 from audit.checks.members import Members
 from audit.checks.quorum_epochs import QuorumEpochs
 from audit.checks.records import OrphanRecord, UnreadableRecord
+from audit.checks.replica_damage import ReplicaDamage
+from audit.checks.replicas_equal import DataCheck, ReplicasEqual
 from audit.checks.snapshot import SnapshotEquality
 from audit.checks.totals import TotalsCheck
 from audit.checks.truncated_tail import TruncatedTail
@@ -43,5 +49,14 @@ REPLAY_CHECKS: tuple[type[Check], ...] = (
 """Asked while one copy of the log is replayed."""
 
 TOTALS_CHECKS: tuple[type[TotalsCheck], ...] = (UnderMinIsr, Leaderless, IsrChurn, LeaderSkew)
-"""Asked about the numbers of the whole log. `audit.checks.logs_agree` compares copies, and
-`audit.data` has the checks of the brokers' own logs."""
+"""Asked about the numbers of the whole log; `audit.checks.logs_agree` compares its copies."""
+
+DATA_CHECKS: tuple[type[DataCheck], ...] = (
+    ReplicaDamage,
+    ReplicasEqual,
+    LeaderEpochs,
+    AcknowledgedLost,
+    AcknowledgedTwice,
+    AcknowledgedOrder,
+)
+"""Asked about the replicas of one partition of the brokers."""

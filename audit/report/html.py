@@ -21,6 +21,7 @@ from audit.report.svg import (
 from audit.report.text import moment, verdict
 
 ROWS_MAX = 500
+NUMBERS = {"offset", "leader epoch", "from offset", "to offset", "epoch", "segments", "snapshots"}
 KIND_STYLES = {
     "isr": "kind-isr",
     "preferred": "kind-preferred",
@@ -45,7 +46,7 @@ p { margin: 4px 0; } .soft, .note { color: var(--soft); }
   border: 1px solid var(--edge); border-left: 6px solid var(--good); background: var(--card);
   margin: 14px 0; }
 .verdict.broken { border-left-color: var(--bad); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(250px, 1fr)); gap: 10px; }
 .tile { background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
   padding: 8px 12px; } .tile b { display: block; font-size: 20px; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
@@ -60,7 +61,7 @@ text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { text-align: left; padding: 4px 10px 4px 0; border-bottom: 1px solid var(--grid);
   vertical-align: top; } th { color: var(--soft); font-weight: 500; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .error { color: var(--bad); font-weight: 600; } .warning { color: var(--warn); font-weight: 600; }
 details pre { white-space: pre-wrap; word-break: break-word; font-size: 12px; margin: 4px 0; }
 .scroll { overflow-x: auto; }
@@ -219,7 +220,10 @@ def _quorum(result: Mapping[str, Any], axis: TimeAxis) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(c)}</th>" for c in columns)
+    head = "".join(
+        f'<th class="number">{escape(c)}</th>' if c in NUMBERS else f"<th>{escape(c)}</th>"
+        for c in columns
+    )
     body = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'

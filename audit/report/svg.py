@@ -134,7 +134,8 @@ def _mark(axis: TimeAxis, mark: Mark, top: float) -> str:
 
 def step_lines(axis: TimeAxis, lines: Sequence[Line], title: str, height: float = 170) -> str:
     """Step lines over a common scale that begins at zero."""
-    top = max((value for line in lines for _, value in line.points), default=0) or 1
+    top = max((value for line in lines for _, value in line.points), default=0) or 2
+    top += top % 2  # so that half of it is a whole number
     out = [axis.draw(height)]
     for share in (0.0, 0.5, 1.0):
         y = round(height - share * (height - 10), 1)

@@ -55,6 +55,10 @@ def audit(
     master: Annotated[
         str | None, typer.Option("--master", help="Spark master; local if left out.")
     ] = None,
+    conf: Annotated[
+        list[str],
+        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
+    ] = [],
     min_isr: Annotated[
         int,
         typer.Option(help="min.insync.replicas where the log does not say it.", min=1),
@@ -81,7 +85,8 @@ def audit(
         if at is not None:
             _time_travel(paths, at, form)
             return
-        result = _run(paths, history, data, out, master, min_isr, elections_max)
+        settings = _settings(conf)
+        result = _run(paths, history, data, out, master, settings, min_isr, elections_max)
         if out is not None:
             _write(result, out)
         _print(result, form, out)
@@ -106,12 +111,21 @@ def _readable() -> Iterator[None]:
         raise typer.Exit(UNREADABLE) from None
 
 
+def _settings(pairs: list[str]) -> dict[str, str]:
+    split = [pair.partition("=") for pair in pairs]
+    for key, equals, _ in split:
+        if not equals or not key.startswith("spark."):
+            raise typer.BadParameter(f"{key!r} is not spark.KEY=VALUE", param_hint="--conf")
+    return {key: value for key, _, value in split}
+
+
 def _run(
     paths: list[Path],
     history: list[Path],
     data: list[Path],
     out: Path | None,
     master: str | None,
+    settings: dict[str, str],
     min_isr: int,
     elections_max: int,
 ) -> dict[str, Any]:
@@ -120,7 +134,7 @@ def _run(
     from audit.session import session
 
     find_logs(paths)  # wrong paths are said before Spark starts
-    with progress("starting Spark"), session(master) as spark, _shown() as show:
+    with progress("starting Spark"), session(master, settings) as spark, _shown() as show:
         result = job.run(
             paths,
             spark,

@@ -153,8 +153,17 @@ class Story:
             list(pool.map(do, [self.nodes[n] for n in nodes]))
 
     def end(self) -> None:
+        """Stop everything that still runs, brokers first, one after the other."""
         for node_id in (*BROKERS, *CONTROLLERS):
             self.nodes[node_id].stop()
+
+    def curtain(self) -> None:
+        """`end`, and what it means while all replicas are in sync: each broker hands over."""
+        self.end()
+        for name, leader in (
+            (f"{TOPIC}-0", 2), (f"{TOPIC}-0", 3), (f"{TOPIC}-1", 3), (f"{MOVED}-0", 3),
+        ):  # fmt: skip
+            self.truth.append({"partition": name, "to": leader, "kind": "isr"})
 
     @property
     def servers(self) -> str:
@@ -245,9 +254,10 @@ class Story:
         for index, preferred in ((0, 1), (1, 2)):
             moved = before[f"{TOPIC}-{index}"] != preferred
             self.expect("preferred" if moved else None, **{f"p{index}": preferred})
+        self.note_moved(2, "")
 
     def note_moved(self, leader: int, kind: str) -> None:
-        """The second topic lives through the same kills; it has min ISR 1, so no ELR."""
+        """The second topic lives through the same kills; its min ISR is 1."""
         name = f"{MOVED}-0"
         until(f"{name} led by {leader}", lambda: self.leaders()[name] == leader)
         if kind:
@@ -264,8 +274,8 @@ class Story:
         time.sleep(8)  # nobody is left who could say that broker 3 was fenced
 
     def eligible_replica_returns(self) -> None:
-        """Broker 2 was flushed and is in the ELR: it may lead, cleanly. The other topic's last
-        replica left an ELR of one, broker 3."""
+        """Broker 2 was flushed and is in the ELR: it may lead, cleanly. So may broker 3 in the
+        other topic, where it was the last."""
         self.go_down(Node.stop, Node.stop)
         self.nodes[2].run()
         self.expect("elr", p0=2, p1=2)
@@ -386,7 +396,7 @@ def collect(story: Story, out: Path) -> None:
         log.mkdir()
         for file in sorted((data / "__cluster_metadata-0").iterdir()):
             if file.name.endswith((".log", ".checkpoint")):
-                shutil.copy(file, log)
+                (log / file.name).write_bytes(file.read_bytes())
     files = sorted((out / f"node-{CONTROLLERS[0]}" / "__cluster_metadata-0").iterdir())
     truth = {
         "script": story.truth,
@@ -405,10 +415,9 @@ def main() -> None:
         try:
             story.begin()
             story.tell()
+            story.curtain()
         finally:
             story.end()
-            if len(sys.argv) > 2:
-                shutil.copytree(story.directory, sys.argv[2], dirs_exist_ok=True)
         kept = Path(scratch) / "story"
         collect(story, kept)
         with tarfile.open(out / "story.tar.xz", "w:xz") as archive:

@@ -1,0 +1,29 @@
+"""What one client sent to one partition stands there in the order in which it was sent (H8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.checks.replicas_equal import DataCheck
+from audit.data.client_history import Sent
+from audit.data.partition import PartitionView
+from audit.findings import Complaint
+
+
+class AcknowledgedOrder(DataCheck):
+    name = "acknowledged-order"
+
+    def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
+        last: dict[int, Sent] = {}
+        for sent in sorted(view.work.sent, key=lambda s: (s.process, s.order)):
+            before = last.get(sent.process)
+            if before is not None and sent.offset <= before.offset:
+                yield Complaint(
+                    f"client {sent.process} sent {before.value} before {sent.value}, but in "
+                    f"{view.work.topic}-{view.work.partition} they stand at {before.offset} and "
+                    f"{sent.offset}",
+                    before=before._asdict(),
+                    after=sent._asdict(),
+                    offset=sent.offset,
+                )
+            last[sent.process] = sent

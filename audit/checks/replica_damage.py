@@ -1,0 +1,19 @@
+"""A replica's segments hold whole batches with right CRCs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.checks.replicas_equal import DataCheck
+from audit.data.partition import PartitionView
+from audit.findings import Complaint
+
+
+class ReplicaDamage(DataCheck):
+    name = "replica-damage"
+
+    def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
+        for replica in view.replicas:
+            for complaint in replica.damage:
+                where = f"broker {replica.broker}: {complaint.message}"
+                yield complaint._replace(message=where)

@@ -1,0 +1,57 @@
+"""Replicas are equal below the high watermark (P4): the same batches with the same CRCs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.data.partition import PartitionView, Replica
+from audit.findings import Complaint, Severity
+
+DIFFERENCES_MAX = 10
+
+
+class DataCheck:
+    """A check of one partition's replicas."""
+
+    name = ""
+    severity = Severity.ERROR
+
+    def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
+        return ()
+
+
+class ReplicasEqual(DataCheck):
+    name = "replicas-equal"
+
+    def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
+        if view.work.compacted:
+            return
+        for replica in view.replicas:
+            if replica is not view.reference:
+                yield from self._compare(view, replica)
+
+    @staticmethod
+    def _compare(view: PartitionView, other: Replica) -> Iterable[Complaint]:
+        mine = view.reference
+        committed = min(mine.files.high_watermark, other.files.high_watermark)
+        begin = max(mine.start_offset, other.start_offset)
+        told = 0
+        for offset in sorted(mine.marks.keys() | other.marks.keys()):
+            left, right = mine.marks.get(offset), other.marks.get(offset)
+            if left == right or not begin <= offset < committed:
+                continue
+            yield Complaint(
+                f"{view.work.topic}-{view.work.partition} differs at offset {offset}, below the "
+                f"high watermark {committed}: broker {mine.broker} has "
+                f"{_shown(left)}, broker {other.broker} {_shown(right)}",
+                before={"broker": mine.broker, "batch": left and left._asdict()},
+                after={"broker": other.broker, "batch": right and right._asdict()},
+                offset=offset,
+            )
+            told += 1
+            if told == DIFFERENCES_MAX:
+                return
+
+
+def _shown(mark: object) -> str:
+    return "no batch that begins there" if mark is None else "another batch"

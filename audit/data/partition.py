@@ -1,0 +1,150 @@
+"""One partition's replicas, read and judged: the work of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from audit.batches import Batch, DamageKind, split, walk
+from audit.data.client_history import Sent
+from audit.data.files import ReplicaFiles
+from audit.findings import Complaint, Finding
+from audit.sink import Sink
+from protocol.errors import ApiError, ProtocolError
+
+VALUE_DIGITS_MAX = 24
+
+
+class PartitionWork(NamedTuple):
+    """What a task needs of a partition.
+
+    leader: by the metadata, -1 if there is none or it is not known; leader_epochs: epoch to leader
+    as far as the metadata says it, None where that is not known; compacted: cleaning rewrites
+    batches, so they are not compared.
+    """
+
+    topic: str
+    partition: int
+    replicas: tuple[ReplicaFiles, ...]
+    leader: int
+    leader_epoch: int | None
+    leader_epochs: dict[int, int] | None
+    compacted: bool
+    sent: tuple[Sent, ...]
+
+
+class Mark(NamedTuple):
+    """A batch as far as replicas must agree on it."""
+
+    next_offset: int
+    epoch: int
+    crc: int
+
+
+class Replica:
+    """What one copy holds."""
+
+    def __init__(self, files: ReplicaFiles) -> None:
+        self.files = files
+        self.marks: dict[int, Mark] = {}
+        self.values: dict[int, int] = {}
+        """Offset to the value that a client put there."""
+        self.damage: list[Complaint] = []
+
+    @property
+    def broker(self) -> int:
+        return self.files.broker
+
+    @property
+    def start_offset(self) -> int:
+        return min(self.marks, default=0)
+
+    @property
+    def end_offset(self) -> int:
+        return max((mark.next_offset for mark in self.marks.values()), default=0)
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Last epoch and end offset: what an election compares."""
+        last = max(self.marks, default=None)
+        return (-1, 0) if last is None else (self.marks[last].epoch, self.end_offset)
+
+
+class PartitionView(NamedTuple):
+    """What checks of a partition look at. `reference` is the leader's copy, or the best there is;
+    its log is what clients read."""
+
+    work: PartitionWork
+    replicas: Sequence[Replica]
+    reference: Replica
+
+
+def audit_partition(work: PartitionWork, sink: Sink) -> None:
+    """Read all replicas, ask all checks."""
+    from audit.checks import DATA_CHECKS
+
+    replicas = [read_replica(files, values=bool(work.sent)) for files in work.replicas]
+    reference = next((r for r in replicas if r.broker == work.leader), None)
+    view = PartitionView(work, replicas, reference or max(replicas, key=lambda r: r.end))
+    for make in DATA_CHECKS:
+        check = make()
+        for complaint in check.on_partition(view):
+            sink.finding(
+                Finding(
+                    check.name,
+                    complaint.severity or check.severity,
+                    -1 if complaint.offset is None else complaint.offset,
+                    -1,
+                    complaint.message,
+                    complaint.before,
+                    complaint.after,
+                    work.topic,
+                    work.partition,
+                )
+            )
+    body = {"topic": work.topic, "partition": work.partition, "replicas": len(replicas)}
+    sink.event("data", 0, -1, {**body, "batches": sum(len(r.marks) for r in replicas)})
+
+
+def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
+    """`values` asks for what clients wrote, too."""
+    replica = Replica(files)
+    last = files.segments[-1]
+    for segment in files.segments:
+        for found in walk(segment.path):
+            if not isinstance(found, Batch):
+                torn = found.kind == DamageKind.CUT and segment is last
+                if not torn:  # a cut tail is what a crash leaves, and recovery removes
+                    replica.damage.append(
+                        Complaint(
+                            f"{found.size_bytes} bytes from position {found.position} of "
+                            f"{segment.path} on are no batch",
+                            offset=replica.end_offset,
+                        )
+                    )
+            elif not found.crc_ok:
+                base = found.header.base_offset
+                replica.damage.append(
+                    Complaint(
+                        f"the batch at offset {base} in {segment.path} does not have the CRC it "
+                        "says",
+                        offset=base,
+                    )
+                )
+            else:
+                header = found.header
+                mark = Mark(header.next_offset, header.leader_epoch, header.crc)
+                replica.marks[header.base_offset] = mark
+                if values and not header.is_control:
+                    replica.values.update(_values(found))
+    return replica
+
+
+def _values(batch: Batch) -> Iterator[tuple[int, int]]:
+    try:
+        for offset, _, _, value in split(batch):
+            digits, bar, _ = (value or b"")[:VALUE_DIGITS_MAX].partition(b"|")
+            if bar and digits.isdigit():
+                yield offset, int(digits)
+    except (ProtocolError, ApiError):
+        return  # told by the check of records that cannot be read, where metadata is concerned

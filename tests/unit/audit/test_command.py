@@ -1,0 +1,121 @@
+"""What `kraftbox audit` does without Spark: refusals, time travel, the package."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from audit.at import BadMoment, cluster_at, parse_moment
+from audit.logs import UnreadableInput, find_logs
+from audit.package import shipped_files, write_package
+from kraftbox.cli.main import main
+from tests.support.audit_logs import LogBuilder
+
+
+def log_of(tmp_path: Path, cluster: str = "audited-cluster", node: int = 101) -> Path:
+    builder = LogBuilder().begin()
+    builder.topic()
+    path = builder.write(tmp_path, node)
+    meta = path.parent / "meta.properties"
+    meta.write_text(f"cluster.id={cluster}\nnode.id={node}\n")
+    return path
+
+
+def test_a_path_that_is_missing_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(tmp_path / "nothing")]) == 2
+    assert "nothing does not exist" in capsys.readouterr().err
+
+
+def test_a_folder_without_metadata_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(tmp_path)]) == 2
+    assert "no __cluster_metadata-0 directory" in capsys.readouterr().err
+
+
+def test_two_clusters_at_once_are_refused(tmp_path: Path) -> None:
+    log_of(tmp_path, "one", 1)
+    log_of(tmp_path, "two", 2)
+    with pytest.raises(UnreadableInput, match="of 2 clusters"):
+        find_logs([tmp_path])
+
+
+def test_an_empty_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    with pytest.raises(UnreadableInput, match="neither segments nor snapshots"):
+        find_logs([tmp_path])
+
+
+def test_time_travel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = LogBuilder().begin()
+    created = builder.topic()
+    builder.snapshot()
+    moved = builder.fence(1, builder.change(isr=[2, 3], leader=2))
+    when = builder.now_ms
+    builder.unfence(1)
+    log = builder.write(tmp_path)
+    before = cluster_at([log], str(created + 1))
+    assert before["topics"][0]["partitions"][0]["leader"] == 1
+    assert cluster_at([log], str(created - 1))["topics"] == []
+    for text in (str(moved + 1), str(when)):
+        then = cluster_at([log], text)
+        assert then["topics"][0]["partitions"][0]["leader"] == 2
+        assert [b["fenced"] for b in then["brokers"]] == [True, False, False]
+    assert main(["audit", str(log), "--at", str(moved + 1), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == cluster_at([log], str(moved + 1))
+    assert main(["audit", str(log), "--at", str(moved + 1)]) == 0
+    assert "broker 1 fenced" in capsys.readouterr().out
+
+
+def test_moments() -> None:
+    assert parse_moment("17") == (17, None)
+    assert parse_moment("1795274821505") == (None, 1795274821505)
+    assert parse_moment("2026-05-01T12:00:00+02:00") == (None, 1777629600000)
+    with pytest.raises(BadMoment, match="neither an offset"):
+        parse_moment("yesterday")
+
+
+def test_executors_get_the_audit_protocol_and_the_image_only() -> None:
+    tops = {"/".join(name.split("/")[:2]) for name in shipped_files() if name.startswith("metalog")}
+    assert tops == {"metalog/__init__.py", "metalog/image"}
+    assert {name.split("/")[0] for name in shipped_files()} == {"audit", "metalog", "protocol"}
+
+
+def test_the_package_is_enough_to_replay(tmp_path: Path) -> None:
+    """Nothing of ours but the zip is on the path, and every module in it can be imported."""
+    package = write_package(tmp_path / "package.zip")
+    log = log_of(tmp_path)
+    modules = [
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in shipped_files()
+        if not name.startswith("audit/datasource") and "/java" not in name
+    ]
+    program = (
+        "import sys, importlib\n"
+        f"sys.path = [{str(package)!r}] + [p for p in sys.path if p != {str(Path.cwd())!r}]\n"
+        f"modules = {modules!r}\n"
+        "spark = importlib.util.find_spec('pyarrow') is not None\n"
+        "for name in modules:\n"
+        "    if spark or name not in ('audit.rows', 'audit.planning'):\n"
+        "        importlib.import_module(name)\n"
+        "import audit.interval as i, audit.logs as l, audit.sink as s, pathlib\n"
+        f"assert i.__file__.startswith({str(package)!r}), i.__file__\n"
+        f"log = l.read_listing(pathlib.Path({str(log)!r}))\n"
+        "sink = s.Sink()\n"
+        "for interval in i.plan_intervals(log): i.IntervalAudit(interval, sink).run()\n"
+        "print(len(sink.findings))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", "import importlib.util\n" + program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "0\n"
