@@ -257,8 +257,12 @@ class Replay:
             partition.offset = self.offset
             self._judge_whole(partition, None)
             self._tell_leadership(partition, None, "created")
+            self.known(partition, "PartitionRecord")
+
+    def known(self, partition: Partition, record: str) -> None:
+        """The first row of a partition's history."""
         if self.history:
-            self._tell_history(partition, "PartitionRecord", self.offset, None, None)
+            self._tell_history(partition, record, self.offset, None, None)
 
     def _replace(self, partition: Partition, shape: Shape, record: PartitionRecord) -> None:
         before = partition.shape.key

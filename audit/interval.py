@@ -241,7 +241,9 @@ class IntervalAudit:
             )
             replay.doubt()
         if interval.is_first:
+            replay.offset = interval.start_offset - 1
             for partition in self.world.each_partition():
+                replay.known(partition, "snapshot")
                 self.sink.leadership(
                     interval.start_offset, replay.timestamp_ms, partition, None, "known"
                 )
