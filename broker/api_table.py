@@ -33,6 +33,7 @@ from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.log import CoordinatorLog
 from broker.coordinators.registration import register_coordinator_apis
 from broker.producer_ids_driver import ProducerIds
+from metalog.image.features import KRAFT_VERSION
 from metalog.image.values import VersionRange
 from protocol.transport import no_authorizer
 from protocol.transport.dispatch import Features, HandlerTable
@@ -89,8 +90,11 @@ def build_table(
 
 def _features(broker: BrokerContext, supported: Mapping[str, VersionRange]) -> Features:
     image = broker.metadata.image
+    levels = dict(image.features)
+    if broker.kraft_version() > 0:
+        levels[KRAFT_VERSION] = broker.kraft_version()  # the quorum's, no record of the image
     return Features(
         supported=[(name, *levels) for name, levels in sorted(supported.items())],
-        finalized=[(name, level, level) for name, level in sorted(image.features.items())],
+        finalized=[(name, level, level) for name, level in sorted(levels.items())],
         finalized_epoch=image.provenance.offset,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -46,3 +47,5 @@ class BrokerContext:
     supervisor: Supervisor
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     throttles: ReplicationThrottles = field(default_factory=ReplicationThrottles)
+    kraft_version: Callable[[], int] = lambda: 0
+    """The quorum's, which no metadata record tells."""

@@ -43,12 +43,13 @@ BatchAt = tuple[int, int, int, int]
 @dataclass
 class PartitionTruth:
     """One partition as it was committed. `had` is how far each broker's log has ever reached since
-    it was last cut; `leaders` are those that led, by leader epoch."""
+    it was last cut; `elected` by the controllers and `leaders` that led are by leader epoch."""
 
     name: str
     end: int = 0
     batches: dict[int, BatchAt] = field(default_factory=dict)
     values: dict[int, bytes] = field(default_factory=dict)
+    elected: dict[int, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     had: dict[int, int] = field(default_factory=dict)
 
@@ -234,9 +235,10 @@ class Promises:
         if one.is_leader:
             self._may_show(where, one, truth, mark)
         else:
-            # One that wakes up may take over several changes at once: in the middle of them it led
-            # a smaller ISR. Whether the next leader has what it showed then is seen there (P1, P2).
-            led = old is not None and old[0] is Role.LEADER
+            # One that wakes up may take over several changes at once: in the middle of them it led.
+            # Whether the next leader has what it showed then is seen there (P1, P2).
+            epochs = range(-1 if old is None else old[1], one.leader_epoch + 1)
+            led = any(truth.elected.get(epoch) == one.node_id for epoch in epochs)
             require(led, f"P12: {where} follows and is the first to show {mark}")
         for batch, whole in batches_of(log, truth.end, mark):
             truth.batches[batch[0]] = batch
@@ -322,9 +324,9 @@ class Promises:
             f"{'committed':>12} {name}: leader {new.leader} in {new.leader_epoch}/"
             f"{new.partition_epoch}, ISR {new.isr}"
         )
-        truth = self.partitions.get(key)
-        if truth is not None:
-            self._look_at_members(key, truth)
+        truth = self.partitions.setdefault(key, PartitionTruth(name))
+        truth.elected[new.leader_epoch] = new.leader
+        self._look_at_members(key, truth)
 
     # --- the end ------------------------------------------------------------------------------
 
