@@ -44,17 +44,19 @@ class KafkaController:
 
 @contextlib.contextmanager
 def mixed(
-    directory: Path, kafka_ids: tuple[int, ...]
+    directory: Path, kafka_ids: tuple[int, ...], *, dynamic: bool
 ) -> Iterator[tuple[ProcessCluster, dict[int, KafkaController]]]:
     """Controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours."""
-    with ProcessCluster(directory, brokers=1) as cluster:
+    with ProcessCluster(directory, brokers=1, dynamic=dynamic) as cluster:
         theirs = {i: KafkaController(cluster.nodes[i]) for i in kafka_ids}
         try:
             for node in cluster.nodes.values():
+                voters = ["--initial-controllers", cluster.initial_controllers()]
+                given = voters if dynamic and node.is_controller else []
                 if node.id in theirs:
-                    theirs[node.id].node.format(CLUSTER_ID, *features())
+                    theirs[node.id].node.format(CLUSTER_ID, *features(), *given)
                 else:
-                    node.format()
+                    node.format(*given)
             for node in cluster.nodes.values():
                 theirs[node.id].start() if node.id in theirs else node.start()
             broker = cluster.brokers[0]
@@ -107,11 +109,12 @@ def batches(node: NodeProcess) -> dict[int, bytes]:
     return {h.base_offset: data[at : at + h.size_bytes] for h, at in iter_batches(data)}
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("kafka_ids", [(3,), (2, 3)], ids=["one of theirs", "two of theirs"])
-def test_mixed_quorum(tmp_path: Path, kafka_ids: tuple[int, ...]) -> None:
+def test_mixed_quorum(tmp_path: Path, kafka_ids: tuple[int, ...], dynamic: bool) -> None:
     """Every controller but one's own is lost in turn; leaders of both kinds accept creations."""
     leaders = set()
-    with mixed(tmp_path, kafka_ids) as (cluster, theirs):
+    with mixed(tmp_path, kafka_ids, dynamic=dynamic) as (cluster, theirs):
         for number in range(4):
             leader = leader_id(cluster)
             leaders.add(leader in theirs)
