@@ -145,6 +145,8 @@ class BrokerServer:
         self.coordinator: GroupCoordinator | None = None
         self.replication: Replication | None = None
         self._driver: LifecycleDriver | None = None
+        self._listed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the own image shows this broker to clients."""
         self._heartbeats: ControllerChannel | None = None
         self._maintenance: list[asyncio.Task[None]] = []
         self._servers: list[Server] = []
@@ -166,7 +168,7 @@ class BrokerServer:
         return self._servers
 
     async def start(self) -> None:
-        """Until the controller has unfenced this broker.
+        """Until the controller has unfenced this broker and the broker knows.
 
         Raises:
             BadLogDirectory, CorruptLog, OSError: the logs cannot be opened, or a port is taken.
@@ -340,6 +342,8 @@ class BrokerServer:
             self._enforcer.publish(image.client_quotas)
         registered = image.cluster.brokers.get(self.config.node_id)
         ours = registered is not None and registered.incarnation_id == self._incarnation_id
+        if registered is not None and ours and not registered.fenced and not self._listed.done():
+            self._listed.set_result(None)
         if self._caught_up:
             self.replicas.reconfigure(changed)
             self.replicas.apply(delta, image)
@@ -415,6 +419,8 @@ class BrokerServer:
         self._driver.start()
         self._supervisor.spawn("broker lifecycle", self._driver.run())
         await self._driver.ready
+        # A client that is told of no broker at all may not ask again for minutes (librdkafka).
+        await self._listed
 
     def _registration(self) -> BrokerRegistrationRequest:
         config = self.config

@@ -44,6 +44,8 @@ class FakeController:
         self.envelope_errors: list[ErrorCode] = []
         self.envelopes = 0
         self.grant_shutdown = True
+        self.tells_late = False
+        """The image shows the broker unfenced only at the second heartbeat that says so."""
         self.broker_epoch = -1
         self.address: tuple[str, int] | None = None
         self.inner = HandlerTable()
@@ -123,7 +125,9 @@ class FakeController:
         if request.current_metadata_offset < self.broker_epoch:
             return BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True)
         broker = self.image.cluster.brokers[request.broker_id]
-        if broker.fenced:
+        if broker.fenced and self.tells_late:
+            self.tells_late = False
+        elif broker.fenced:
             self.replay(UnfenceBrokerRecord(id=request.broker_id, epoch=self.broker_epoch))
         return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
 

@@ -129,6 +129,17 @@ async def topic_id_of(connection: Connection, name: str) -> bytes:
     return cast(bytes, topic.topic_id)
 
 
+async def test_a_started_broker_is_in_its_own_metadata(world: World) -> None:
+    world.controller.tells_late = True
+    broker = world.broker(broker_heartbeat_interval_ms="50")
+    await broker.start()
+    connection = await world.connect(broker)
+    answer = await connection.request(MetadataRequest(topics=[]))
+    assert [one.node_id for one in answer.brokers] == [1]
+    await connection.close()
+    await broker.stop()
+
+
 async def test_a_broker_registers_becomes_ready_serves_and_leaves(world: World) -> None:
     broker = world.broker()
     assert not broker.ready
