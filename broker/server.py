@@ -89,7 +89,6 @@ class BrokerServer:
         supervisor: Supervisor,
         metrics: Metrics,
         incarnation_id: bytes,
-        kraft_version: Callable[[], int] = lambda: 0,
     ) -> None:
         """The log directory is locked and belongs to this node: the caller saw to that.
 
@@ -105,7 +104,6 @@ class BrokerServer:
         self._supervisor = supervisor
         self._metrics = metrics
         self._incarnation_id = incarnation_id
-        self._kraft_version = kraft_version
         self.metadata = MetadataCache(config.node_id, cluster_id, rng)
         self.settings = TopicSettingsTable(config)
         self.lifecycle = BrokerLifecycle(
@@ -327,7 +325,7 @@ class BrokerServer:
                 self.config["replication.quota.window.num"],
                 self.config["replication.quota.window.size.seconds"] * 1000.0,
             ),
-            kraft_version=self._kraft_version,
+            kraft_version=lambda: self._loader.kraft_version,
         )
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -205,7 +205,6 @@ class Node:
             supervisor=self.supervisor,
             metrics=self.metrics,
             incarnation_id=self._incarnation_id,
-            kraft_version=lambda: quorum.kraft_version,
         )
 
     def _on_fatal(self, name: str, error: BaseException) -> None:

@@ -48,6 +48,11 @@ class MetadataLoader:
         """The latest image that was published."""
         return self._replayer.image
 
+    @property
+    def kraft_version(self) -> int:
+        """The quorum's, which no image holds."""
+        return self._quorum.kraft_version
+
     def add_publisher(self, publisher: Publisher) -> None:
         """Call `publisher(delta, image)` after each change; first with everything there is."""
         self._publishers.append(publisher)

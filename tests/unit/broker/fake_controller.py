@@ -74,6 +74,10 @@ class FakeController:
     def image(self) -> MetadataImage:
         return self._replayer.image
 
+    @property
+    def kraft_version(self) -> int:
+        return 0
+
     def add_publisher(self, publisher: Publisher) -> None:
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
