@@ -11,7 +11,7 @@ the node: there is one log directory, so there is nothing left to serve from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from broker.metadata_cache import MetadataCache
@@ -20,7 +20,7 @@ from broker.replication.isr import IsrProposal
 from broker.replication.partition import Partition, Role
 from broker.replication.throttle import throttles
 from broker.topic_settings import TopicSettings, TopicSettingsTable
-from metalog.image.delta import MetadataDelta
+from metalog.image.delta import Change, MetadataDelta
 from metalog.image.values import (
     LeaderRecoveryState,
     MetadataImage,
@@ -47,6 +47,7 @@ ALL_REPLICAS: Final = -1
 _log = get_logger("broker.replicas")
 
 PartitionId = tuple[bytes, int]
+NO_PARTITIONS: Final[Mapping[int, PartitionImage]] = {}
 
 
 class LeadershipListener(Protocol):
@@ -338,8 +339,8 @@ class ReplicaManager:
         Must not be called with an image older than this broker's logs: a topic that was deleted
         and made again would be taken for the old one, and the new one's log for a leftover.
         """
-        for topic_id in delta.topics:
-            self._apply_topic(topic_id, image)
+        for topic_id, change in delta.topics.items():
+            self._apply_topic(topic_id, change)
         if self._backlog:
             self._schedule()
 
@@ -363,15 +364,22 @@ class ReplicaManager:
             names.append(f"{log.topic}-{log.partition}")
         return names
 
-    def _apply_topic(self, topic_id: bytes, image: MetadataImage) -> None:
-        topic = image.topics.by_id.get(topic_id)
+    def _apply_topic(self, topic_id: bytes, change: Change[TopicImage]) -> None:
+        topic = change.after
         hosted = self._by_id.get(topic_id, {})
         if topic is None:
             for index in list(hosted):
                 self._backlog[(topic_id, index)] = None
                 self._retire(hosted[index])
             return
-        for index, wanted in sorted(topic.partitions.items()):
+        # Of a thousand partitions mostly one has changed.
+        before = NO_PARTITIONS if change.before is None else change.before.partitions
+        changed = [
+            (index, wanted)
+            for index, wanted in topic.partitions.items()
+            if before.get(index) is not wanted
+        ]
+        for index, wanted in sorted(changed):
             partition = hosted.get(index)
             if partition is not None and self.node_id in wanted.replicas:
                 self._assign_role(partition, wanted)

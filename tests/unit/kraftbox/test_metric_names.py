@@ -125,6 +125,7 @@ STANDS: tuple[tuple[str, dict[str, str], float], ...] = (
     ("kafka_server_replicamanager_offlinereplicacount", {}, 0),
     ("kafka_server_replicamanager_isrshrinks_total", {}, 0),  # *
     ("kafka_server_replicamanager_isrexpands_total", {}, 0),  # *
+    ("kafka_server_replicafetchermanager_maxlag", {"clientId": "Replica"}, 0),
     ("kafka_server_brokertopicmetrics_replicationbytesout_total", {}, 0),  # *
     ("kafka_log_logmanager_offlinelogdirectorycount", {}, 0),
     ("kafka_log_log_logstartoffset", P, 0),
@@ -173,7 +174,6 @@ DOES_NOT_APPLY: dict[str, str] = {
     "kafka_topic_partition_under_replicated_partition": "kafka_exporter's",
     "kafka_topic_partitions": "kafka_exporter's",
     "kafka_log_log_tiersize": "Confluent's tiered storage; Apache Kafka has no such series",
-    "kafka_server_replicafetchermanager_maxlag": "nothing is fetched from other brokers yet",
     "kafka_server_raftchannelmetrics_incoming_byte_total": "a sole voter talks to nobody",
     "kafka_server_raftchannelmetrics_outgoing_byte_total": "a sole voter talks to nobody",
     "kafka_server_raftchannelmetrics_request_total": "a sole voter talks to nobody",
