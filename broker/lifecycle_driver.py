@@ -33,6 +33,7 @@ from broker.lifecycle import (
     Started,
     TimerFired,
 )
+from metalog.image.values import BrokerImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -73,15 +74,19 @@ class LifecycleDriver:
         self._quiet = RateLimited(clock, 10_000)
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = loop.create_future()
+        self.listed: asyncio.Future[None] = loop.create_future()
+        """Done when the own image shows this broker to clients."""
         self.may_stop: asyncio.Future[bool] = loop.create_future()
 
     def start(self) -> None:
         """Logs are open, listeners are bound."""
         self._tell(Started())
 
-    def metadata_replayed(self, offset: int, registered_epoch: int | None) -> None:
-        """The image has moved on."""
-        self._tell(MetadataReplayed(offset, registered_epoch))
+    def metadata_replayed(self, offset: int, registered: BrokerImage | None) -> None:
+        """The image has moved on; `registered` is this process's registration in it, if any."""
+        if registered is not None and not registered.fenced and not self.listed.done():
+            self.listed.set_result(None)
+        self._tell(MetadataReplayed(offset, None if registered is None else registered.epoch))
 
     def contact_lost(self) -> None:
         """The connection that carries the heartbeats broke off."""

@@ -143,8 +143,6 @@ class BrokerServer:
         self.coordinator: GroupCoordinator | None = None
         self.replication: Replication | None = None
         self._driver: LifecycleDriver | None = None
-        self._listed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the own image shows this broker to clients."""
         self._heartbeats: ControllerChannel | None = None
         self._maintenance: list[asyncio.Task[None]] = []
         self._servers: list[Server] = []
@@ -340,8 +338,6 @@ class BrokerServer:
             self._enforcer.publish(image.client_quotas)
         registered = image.cluster.brokers.get(self.config.node_id)
         ours = registered is not None and registered.incarnation_id == self._incarnation_id
-        if registered is not None and ours and not registered.fenced and not self._listed.done():
-            self._listed.set_result(None)
         if self._caught_up:
             self.replicas.reconfigure(changed)
             self.replicas.apply(delta, image)
@@ -351,7 +347,7 @@ class BrokerServer:
             self.replication.published(delta, self.settings.effective_node)
         if self._driver is not None:
             self._driver.metadata_replayed(
-                image.provenance.offset, registered.epoch if registered and ours else None
+                image.provenance.offset, registered if registered and ours else None
             )
 
     def _follow(self, effective: NodeConfig) -> None:
@@ -418,7 +414,7 @@ class BrokerServer:
         self._supervisor.spawn("broker lifecycle", self._driver.run())
         await self._driver.ready
         # A client that is told of no broker at all may not ask again for minutes (librdkafka).
-        await self._listed
+        await self._driver.listed
 
     def _registration(self) -> BrokerRegistrationRequest:
         config = self.config
