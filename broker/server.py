@@ -106,13 +106,7 @@ class BrokerServer:
         self._incarnation_id = incarnation_id
         self.metadata = MetadataCache(config.node_id, cluster_id, rng)
         self.settings = TopicSettingsTable(config)
-        self.lifecycle = BrokerLifecycle(
-            LifecycleTimes(
-                heartbeat_ms=config["broker.heartbeat.interval.ms"],
-                registration_ms=config["initial.broker.registration.timeout.ms"],
-            ),
-            lambda: rng.uniform(0.8, 1.2),
-        )
+        self.lifecycle = _lifecycle(config, rng)
         self.logs = LogManager(
             files,
             config.log_dir,
@@ -475,6 +469,14 @@ class BrokerServer:
             timeout_ms = 0.0
         driver.request_shutdown(timeout_ms)
         await asyncio.wait([driver.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
+
+
+def _lifecycle(config: NodeConfig, rng: random.Random) -> BrokerLifecycle:
+    times = LifecycleTimes(
+        heartbeat_ms=config["broker.heartbeat.interval.ms"],
+        registration_ms=config["initial.broker.registration.timeout.ms"],
+    )
+    return BrokerLifecycle(times, lambda: rng.uniform(0.8, 1.2))
 
 
 def _client_quotas(config: NodeConfig) -> ClientQuotas:
