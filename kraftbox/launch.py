@@ -34,7 +34,8 @@ def _add_up(commands: Commands) -> None:
         help="start a ready node in the foreground",
         description="Start a node that is ready for clients, in the foreground, or a cluster of "
         "several. Ctrl-C stops it. A new directory is formatted, an existing one resumed under the "
-        "same addresses. Internal topics get one replica and the first rebalance does not wait. "
+        "same addresses. Internal topics get up to three replicas, and the first rebalance "
+        "does not wait. "
         "On a pipe the first line is bootstrap.servers=HOST:PORT[,HOST:PORT...]. "
         "kraftbox status, node, logs and down look after a cluster.",
     )

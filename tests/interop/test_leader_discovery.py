@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
@@ -59,8 +59,9 @@ class Logged:
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
 
     def create(self, topic: str) -> None:
-        for future in self.admin.create_topics([NewTopic(topic, 1, 3)]).values():
-            future.result(WAIT_S)
+        wanted = ("--partitions", "1", "--replication-factor", "3")
+        done = self.cluster.run("topics", "create", topic, *wanted, "-b", self.cluster.bootstrap)
+        assert done.returncode == 0, done.stderr
         wait_for(lambda: self.leader(topic) > 0, "the broker asked knows the topic")
         self.move(topic)
 
