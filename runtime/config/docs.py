@@ -34,6 +34,9 @@ DOCS: dict[str, str] = {
     "controller.quorum.retry.backoff.ms": "Pause before a request within the quorum is tried "
     "again.",
     "controller.quorum.voters": "The fixed voters of the metadata quorum, as id@host:port.",
+    "controller.quota.window.num": "Samples that give how much of a controller_mutation_rate can "
+    "be saved up.",
+    "controller.quota.window.size.seconds": "Length of one such sample.",
     "default.replication.factor": "Replicas of topics that are created without a number.",
     "delete.retention.ms": "How long a deletion marker stays after its record was compacted away.",
     "delete.topic.enable": "Whether topics may be deleted.",
@@ -41,6 +44,10 @@ DOCS: dict[str, str] = {
     "file.delete.delay.ms": "Time between the removal of a file from the log and from the disk.",
     "flush.messages": "Records after which a log is flushed.",
     "flush.ms": "Time after which a log is flushed.",
+    "follower.replication.throttled.rate": "Bytes per second that throttled replicas of this "
+    "broker may fetch.",
+    "follower.replication.throttled.replicas": "Replicas that fetch no faster than their brokers' "
+    "limit, as partition:broker, or * for all.",
     "group.initial.rebalance.delay.ms": "How long an empty group waits for more members.",
     "group.max.session.timeout.ms": "Longest session timeout that a member may ask for.",
     "group.max.size": "Most members that one classic group may have.",
@@ -80,6 +87,10 @@ DOCS: dict[str, str] = {
     "be decompressed.",
     "kraftbox.produce.validate.records": "Whether every record of a produced batch is checked, as "
     "Kafka does, and not only the batch.",
+    "leader.replication.throttled.rate": "Bytes per second that throttled replicas may fetch from "
+    "this broker.",
+    "leader.replication.throttled.replicas": "Replicas that are served no faster than their "
+    "brokers' limit, as partition:broker, or * for all.",
     "listener.security.protocol.map": "The security protocol of each listener name.",
     "leader.imbalance.check.interval.seconds": "How often leadership is given back to preferred "
     "leaders.",
@@ -192,7 +203,11 @@ DOCS: dict[str, str] = {
     "replica.fetch.wait.max.ms": "How long a leader waits for bytes before it answers a follower.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are noted on disk.",
     "replica.lag.time.max.ms": "Time after which a follower that has not caught up is out of sync.",
+    "replica.selector.class": "Chooses the replica that a consumer fetches from; Kafka's "
+    "rack-aware selector is known.",
     "replica.socket.timeout.ms": "How long a follower waits for an answer of its leader.",
+    "replication.quota.window.num": "Samples that the rate of throttled replicas is measured over.",
+    "replication.quota.window.size.seconds": "Length of one such sample.",
     "retention.bytes": "Size of a partition above which its oldest segments are deleted.",
     "retention.ms": "Age at which segments are deleted; -1 for never.",
     "segment.bytes": "Size at which a segment is closed.",

@@ -371,7 +371,7 @@ async def test_metrics(role: Role) -> None:
     await role.start_broker(1)
     await role.ask(create_request("t"))
     families = {family.name: list(family.samples) for family in role.server.collect() if family}
-    values = {name: samples[0][1] for name, samples in families.items()}
+    values = {name: samples[0][1] for name, samples in families.items() if samples}
     prefix = "kafka_controller_kafkacontroller_"
     assert values[prefix + "activecontrollercount"] == 1
     assert values[prefix + "activebrokercount"] == 1

@@ -110,6 +110,8 @@ WITH = {
 ELSEWHERE = {
     "unclean.leader.election.enable": "a controller's: see the test below",
     "num.replica.fetchers": "takes a second broker",
+    "follower.replication.throttled.rate": "takes a second broker",
+    "leader.replication.throttled.rate": "takes a second broker",
 }
 
 WITHOUT_EFFECT = {
@@ -133,10 +135,6 @@ WITHOUT_EFFECT = {
     },
     "transactions": {"transaction.partition.verification.enable"},
     "one log directory": {"replica.alter.log.dirs.io.max.bytes.per.second"},
-    "throttled replication": {
-        "follower.replication.throttled.rate",
-        "leader.replication.throttled.rate",
-    },
     "tiered storage": {
         "follower.fetch.last.tiered.offset.enable",
         "log.local.retention.bytes",

@@ -4,11 +4,17 @@ from pathlib import Path
 
 from runtime.config.docs import DOCS, NO_EFFECT
 from runtime.config.dynamic import broker_key
-from runtime.config.tables import CLIENT_METRICS_KEYS, GROUP_KEYS, NODE_KEYS, TOPIC_KEYS
+from runtime.config.tables import (
+    BROKER_DYNAMIC_KEYS,
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    NODE_KEYS,
+    TOPIC_KEYS,
+)
 
 ROOT = Path(__file__).parents[3]
 ACTING = ("broker", "controller", "kraftbox", "metalog", "protocol", "storage")
-KEYS = {**CLIENT_METRICS_KEYS, **GROUP_KEYS, **NODE_KEYS, **TOPIC_KEYS}
+KEYS = {**BROKER_DYNAMIC_KEYS, **CLIENT_METRICS_KEYS, **GROUP_KEYS, **NODE_KEYS, **TOPIC_KEYS}
 
 
 def test_keys_in_use_are_documented():
