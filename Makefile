@@ -30,8 +30,10 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
 
+# BENCH="--minutes 11 --cases produce,ten" chooses; without it about an hour.
 bench: $(STAMP)
-	$(BIN)/python -m bench.single_node
+	$(BIN)/python -m bench.single_node $(BENCH)
+	$(BIN)/python -m bench.partitions
 
 # A seed repeats a schedule: make chaos SEED=7 MINUTES=30
 SEED ?= 1

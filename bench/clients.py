@@ -11,7 +11,11 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.nodes import Node, cpu_seconds
 from tests.support.nodes import kafka_class_path
@@ -149,11 +153,35 @@ def blast(node: Node, topic: str, *arguments: str) -> Figures:
     return figures
 
 
+def _admin(node: Node) -> AdminClient:
+    return AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+
+
 def create_topic(node: Node, topic: str, partitions: int = 1, **configs: str) -> None:
-    """Make a topic, with Kafka's own tool so that both nodes hear the same."""
-    extra = [part for key, value in configs.items() for part in ("--config", f"{key}={value}")]
-    _tool(
-        "org.apache.kafka.tools.TopicCommand",
-        *("--bootstrap-server", node.bootstrap, "--create", "--topic", topic),
-        *("--partitions", str(partitions), *extra),
-    )
+    """Make a topic and wait until its partitions have leaders."""
+    admin = _admin(node)
+    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=configs)]).values():
+        future.result(TIMEOUT_S)
+    _until(lambda: _leaders(admin, topic) == partitions)
+
+
+def delete_topics(node: Node, *topics: str) -> None:
+    """Remove topics and wait until their names are free and their data is gone from the disk."""
+    admin = _admin(node)  # lives until the answers are here
+    for future in admin.delete_topics(list(topics), operation_timeout=30).values():
+        future.result(TIMEOUT_S)
+    for topic in topics:
+        _until(lambda: not any(node.data.glob(f"{topic}-*")))  # noqa: B023
+
+
+def _leaders(admin: AdminClient, topic: str) -> int:
+    found = admin.list_topics(topic, timeout=10).topics[topic]
+    return sum(partition.leader >= 0 for partition in found.partitions.values())
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("a topic did not come or go")
+        time.sleep(0.05)

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench.single_node import CLUSTER_ID, cpu_seconds, resident_mb
+from bench.nodes import CLUSTER_ID, cpu_seconds, resident_mb
 from kraftbox.cluster import control
 from kraftbox.cluster.place import ClusterPlace
 from tests.support.nodes import ApacheKafkaNode, free_port

@@ -19,12 +19,10 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
 import random
 import statistics
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -42,7 +40,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from bench.single_node import cpu_seconds
+from bench.nodes import cpu_seconds
+from bench.place import bench_place
 from protocol.batch.header import HEADER_BYTES, MAGIC, NO_LEADER_EPOCH, BatchHeader, iter_batches
 from protocol.batch.records import assemble, varint
 from protocol.compression import Codec
@@ -469,9 +468,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="length of the first phase")
     parser.add_argument("--json", help="write the figures there, too")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=os.environ.get("KRAFTBOX_BENCH_DIR")) as place:
+    with bench_place(4 << 30) as place:
         settings = {"log.cleaner.backoff.ms": "500", "kraftbox.http.listener": ""}
-        node = KraftboxNode(Path(place), settings=settings).start()
+        node = KraftboxNode(place / "node", settings=settings).start()
         try:
             figures = uvloop.run(measure(Cluster(node), options))
         finally:

@@ -10,6 +10,8 @@ from pathlib import Path
 from tests.support.nodes import ApacheKafkaNode, KraftboxNode, free_port
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+DELETE_SOON = {"log.segment.delete.delay.ms": "100"}
+"""A benchmark's data would fill the disk in the usual minute."""
 
 
 def cpu_seconds(pid: int) -> float:
@@ -39,7 +41,7 @@ class Kraftbox:
     name = "kraftbox"
 
     def __init__(self, place: Path, settings: Mapping[str, str] | None = None) -> None:
-        self.node = KraftboxNode(place, settings=settings)
+        self.node = KraftboxNode(place, settings={**DELETE_SOON, **(settings or {})})
         self.data = place / "data"
 
     def start(self) -> float:
@@ -86,6 +88,7 @@ class Kafka:
                 "share.coordinator.state.topic.replication.factor": "1",
                 "share.coordinator.state.topic.min.isr": "1",
                 "group.initial.rebalance.delay.ms": "0",
+                **DELETE_SOON,
             },
             heap="1g",
         )

@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import os
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
@@ -25,6 +24,7 @@ import uvloop
 
 from bench.blast import record_batch
 from bench.nodes import cpu_seconds, keep_bytecode, resident_mb
+from bench.place import bench_place
 from bench.report import put_between, shown
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.produce import ProduceRequest
@@ -205,7 +205,8 @@ def measure(place: Path, options: argparse.Namespace, figures: Figures) -> None:
     """Everything, on one node."""
     keep_bytecode(place)
     address = f"127.0.0.1:{free_port()}"
-    node = KraftboxNode(place / "node", settings={"kraftbox.http.listener": address})
+    settings = {"kraftbox.http.listener": address}
+    node = KraftboxNode(place / "node", settings=settings, stop_timeout_s=180)
     try:
         node.start()
         node.stop()
@@ -261,8 +262,8 @@ def main() -> None:
     if options.quick:
         options.partitions, options.idle, options.rounds, options.seconds = 200, 2.0, 1, 1.0
     figures = Figures()
-    with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as place:
-        measure(Path(place), options, figures)
+    with bench_place(1 << 30) as place:
+        measure(place, options, figures)
     text = figures.table(options.partitions)
     print(text)
     if options.json:

@@ -1,31 +1,37 @@
 """One node beside one Apache Kafka node, in one run: `make bench`.
 
-    python -m bench.single_node [--quick] [--markdown docs/benchmarks.md] [--json FILE]
+    python -m bench.single_node [--cases CASES] [--minutes N | --rounds N] [--quick]
+                                [--markdown docs/benchmarks.md] [--json FILE]
 
-Both serve the same commands in turn, so that a shared machine's drift hits both; what counts is
-the ratio. The JVM is warmed with 1 GB before anything of it is counted. Nothing here passes or
-fails. Progress goes to standard error, the table to standard output; `--markdown` puts it between
-the marks in that file.
+Both serve the same commands in turn, so that a shared machine's drift hits both; what counts is the
+ratio, and of several rounds the median. The JVM is warmed with 1 GB before anything of it is
+counted. Nothing here passes or fails. Progress goes to standard error, the tables to standard
+output; `--markdown` puts them between the marks in that file.
 
-The rows: start, memory, idle CPU; one producer (kafka-producer-perf-test, librdkafka) and ten (one
-JVM), acks 1 and all, records of 1 KB and 100 B; reading a topic from its start with a cold page
-cache; one producer at half of what both nodes reach, with a consumer at the tail; a load that no
-client limits, in 64 KB batches and in one-record requests; and our node again with
-`kraftbox.produce.validate.records=true`.
+Cases, by their names for `--cases`:
+
+    rest     start, memory and CPU while nothing happens
+    produce  one producer: kafka-producer-perf-test with acks 1 and all, librdkafka; 1 KB and 100 B
+    ten      ten producers in one JVM, the same
+    cold     reading a topic from its start with a cold page cache
+    blast    a load that no client limits, in 64 KB batches and in one-record requests
+    half     one producer at half of what both nodes reach, with a consumer at the tail
+    walk     our node with and without `kraftbox.produce.validate.records=true`
+
+`--minutes` fits as many rounds (three at most) into the time as it can, with shorter steps, and
+leaves `walk` out unless it is named. Each topic is deleted as soon as it has served, so that the
+data of one step, some gigabytes, is all there is at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import shutil
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.clients import (
@@ -34,6 +40,7 @@ from bench.clients import (
     blast,
     consume,
     create_topic,
+    delete_topics,
     produce,
     produce_librdkafka,
 )
@@ -46,6 +53,8 @@ from bench.nodes import (
     make_cold,
     resident_mb,
 )
+from bench.place import bench_place
+from bench.report import put_between, shown
 
 KRAFTBOX, KAFKA, VALIDATING = "kraftbox", "kafka", "validating"
 SIZES = ((1024, "1 KB"), (100, "100 B"))
@@ -60,6 +69,7 @@ BLASTS = (
     ),
 )
 ONE_RECORD = "one record"
+WALK = "walk: "
 IN_FLIGHT = ("--in-flight", "5")
 UNITS = {
     "mb_per_s": "MB/s",
@@ -74,18 +84,22 @@ UNITS = {
     "mb": "MiB",
     "percent": "% of a core",
 }
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+MARK = "figures"
+CASES = ("rest", "produce", "ten", "cold", "blast", "half", "walk")
 
 
 @dataclass(frozen=True)
 class Scale:
     """How much is done."""
 
+    cases: tuple[str, ...] = CASES
     rounds: int = 3
+    minutes: float = 0
     starts: int = 5
     idle_s: float = 15
     warm_records: int = 1_000_000
     records: int = 600_000
+    warmup_s: int = 4
     seconds: int = 10
     rate_seconds: int = 20
     blast_s: float = 4
@@ -97,9 +111,21 @@ QUICK = Scale(
     idle_s=3,
     warm_records=50_000,
     records=50_000,
-    seconds=3,
+    warmup_s=1,
+    seconds=2,
     rate_seconds=3,
     blast_s=1,
+)
+TIMED = Scale(
+    cases=tuple(case for case in CASES if case != "walk"),
+    starts=1,
+    idle_s=5,
+    warm_records=700_000,
+    records=300_000,
+    warmup_s=2,
+    seconds=4,
+    rate_seconds=8,
+    blast_s=3,
 )
 
 
@@ -121,6 +147,10 @@ class Results:
         return statistics.median(values) if values else None
 
 
+class TimeIsUp(Exception):
+    """The minutes that were given have passed."""
+
+
 class Run:
     """One comparison from the first start to the last stop."""
 
@@ -129,109 +159,151 @@ class Run:
         self.scale = scale
         self.java = Java(place)
         self.results = Results()
+        self.began = time.monotonic()
 
     def compare(self) -> None:
-        """Everything that both nodes do."""
+        """Everything that was asked for."""
         keep_bytecode(self.place)
-        nodes: list[Node] = [Kraftbox(self.place / KRAFTBOX), Kafka(self.place / KAFKA)]
-        try:
+        if set(self.scale.cases) - {"walk"}:
+            nodes: list[Node] = [Kraftbox(self.place / KRAFTBOX), Kafka(self.place / KAFKA)]
+            try:
+                self._both(nodes)
+            except TimeIsUp:
+                say("the time is up: what is missing was not measured")
+            finally:
+                for node in nodes:
+                    node.stop()
+        if "walk" in self.scale.cases:
+            self._cost_of_walking()
+
+    def _both(self, nodes: list[Node]) -> None:
+        """What both nodes do."""
+        if "rest" in self.scale.cases:
             self._at_rest(nodes)
+        else:
             for node in nodes:
-                say(f"warming {node.name}")
-                produce(node, "warm", self.scale.warm_records, 1024, "all")
-            for number in range(self.scale.rounds):
-                for size_bytes, text in SIZES:
-                    self._in_turn(nodes, lambda node: self._clients(node, number, size_bytes, text))  # noqa: B023
-                self._blasts(nodes, number)
-            self._half_rate(nodes)
+                node.start()
+        for node in nodes:
+            say(f"warming {node.name}")
+            produce(node, "warm", self.scale.warm_records, 1024, "all")
+            delete_topics(node, "warm")
+        for number in range(self.scale.rounds):
+            began = time.monotonic()
+            self._round(nodes, number)
             for node in nodes:
                 self._note("after all of it, resident", node, {"mb": resident_mb(node.pid)})
-        finally:
+            took_s = time.monotonic() - began
+            say(f"round {number + 1} took {took_s:.0f} s")
+            if self._no_time_for(took_s):
+                break
+
+    def _round(self, nodes: list[Node], number: int) -> None:
+        for size_bytes, text in SIZES:
             for node in nodes:
-                node.stop()
-        self._cost_of_walking()
+                self._clients(node, number, size_bytes, text)
+        if "blast" in self.scale.cases:
+            self._blasts(nodes, number)
+        if "half" in self.scale.cases:
+            self._half_rate(nodes)
+
+    def _no_time_for(self, seconds: float) -> bool:
+        passed_s = time.monotonic() - self.began
+        return 0 < self.scale.minutes * 60 < passed_s + seconds
 
     def _note(self, row: str, node: Node | str, figures: Figures, *units: str) -> None:
         self.results.add(row, node if isinstance(node, str) else node.name, figures, *units)
-
-    def _in_turn(self, nodes: list[Node], step: Callable[[Node], None]) -> None:
-        for node in nodes:
-            step(node)
+        if self._no_time_for(0.0):
+            raise TimeIsUp
 
     # --- the rows ---------------------------------------------------------------------------------
 
     def _at_rest(self, nodes: list[Node]) -> None:
-        for node in nodes:
-            node.start()
-            node.stop()
-        for _ in range(self.scale.starts):
+        if self.scale.starts > 1:
+            for node in nodes:  # a first start, which compiles, is not counted
+                node.start()
+                node.stop()
+        for number in range(self.scale.starts):
             for node in nodes:
                 self._note("start to ready", node, {"s": node.start()})
-                node.stop()
-        for node in nodes:
-            node.start()
+                if number < self.scale.starts - 1:
+                    node.stop()
         time.sleep(min(3.0, self.scale.idle_s))
         for node in nodes:
             self._note("idle, resident", node, {"mb": resident_mb(node.pid)})
-            before = cpu_seconds(node.pid)
-            time.sleep(self.scale.idle_s)
-            used = cpu_seconds(node.pid) - before
+        before = [cpu_seconds(node.pid) for node in nodes]
+        time.sleep(self.scale.idle_s)
+        for node, then in zip(nodes, before, strict=True):
+            used = cpu_seconds(node.pid) - then
             self._note("idle", node, {"percent": 100 * used / self.scale.idle_s})
 
     def _clients(self, node: Node, number: int, size_bytes: int, text: str) -> None:
+        cases = self.scale.cases
         say(f"{node.name}: records of {text}, round {number + 1}")
         # Small records cost the clients, not the broker: fewer bytes, about the same time.
         records = self.scale.records if size_bytes == 1024 else 2 * self.scale.records
         for acks in ("all", "1"):
-            topic = f"one-{acks}-{size_bytes}-{number}"
-            made = produce(node, topic, records, size_bytes, acks)
-            self._note(f"1 producer, acks={acks}, {text}", node, made)
-            if self.java.has_load:
-                made = self.java.load(
-                    node,
-                    f"ten-{acks}-{size_bytes}-{number}",
-                    producers=10,
-                    size_bytes=size_bytes,
-                    acks=acks,
-                    seconds=self.scale.seconds,
-                )
+            if "produce" in cases:
+                self._one_producer(node, f"one-{acks}", records, size_bytes, acks)
+            if "ten" in cases and self.java.has_load:
                 row = f"10 producers, acks={acks}, {text}"
-                self._note(row, node, made, "mb_per_s", "p99_ms", "cpu_s_per_gb")
-        made = produce_librdkafka(node, f"rd-{size_bytes}-{number}", records, size_bytes)
-        self._note(f"librdkafka, acks=all, {text}", node, made)
-        topic = f"one-all-{size_bytes}-{number}"
-        make_cold(node, topic)
-        self._note(f"consume cold, {text}", node, consume(node, topic, records, size_bytes))
+                self._ten_producers(node, row, size_bytes, acks)
+        if "produce" in cases:
+            made = produce_librdkafka(node, "librdkafka", records, size_bytes)
+            self._note(f"librdkafka, acks=all, {text}", node, made)
+            delete_topics(node, "librdkafka")
+        if "cold" in cases:
+            produce(node, "cold", records, size_bytes, "1")
+            make_cold(node, "cold")
+            self._note(f"consume cold, {text}", node, consume(node, "cold", records, size_bytes))
+            delete_topics(node, "cold")
+
+    def _one_producer(
+        self, node: Node, topic: str, records: int, size_bytes: int, acks: str
+    ) -> None:
+        text = dict(SIZES)[size_bytes]
+        made = produce(node, topic, records, size_bytes, acks)
+        self._note(f"1 producer, acks={acks}, {text}", node, made)
+        delete_topics(node, topic)
+
+    def _ten_producers(self, node: Node, row: str, size_bytes: int, acks: str) -> None:
+        made = self.java.load(
+            node,
+            "ten",
+            producers=10,
+            size_bytes=size_bytes,
+            acks=acks,
+            warmup_s=self.scale.warmup_s,
+            seconds=self.scale.seconds,
+        )
+        self._note(row, node, made, "mb_per_s", "p99_ms", "cpu_s_per_gb")
+        delete_topics(node, "ten")
 
     def _blasts(self, nodes: list[Node], number: int) -> None:
+        say(f"blasts, round {number + 1}")
         for name, arguments in BLASTS:
             for node in nodes:
-                self._blast(node, node.name, name, arguments, f"blast-{number}")
+                self._blast(node, node.name, name, arguments)
 
-    def _blast(
-        self, node: Node, column: str, name: str, arguments: tuple[str, ...], topic: str
-    ) -> None:
-        say(f"{column}: blast, {name}")
-        topic = f"{topic}-{re.sub(r'[^0-9a-zA-Z]+', '-', name)}"
-        create_topic(node, topic, 10)
-        made = blast(node, topic, *arguments, *IN_FLIGHT, "--seconds", str(self.scale.blast_s))
+    def _blast(self, node: Node, column: str, row: str, arguments: tuple[str, ...]) -> None:
+        create_topic(node, "blast", 10)
+        made = blast(node, "blast", *arguments, *IN_FLIGHT, "--seconds", str(self.scale.blast_s))
         units = ("mb_per_s", "cpu_s_per_gb")
-        if name.startswith(ONE_RECORD):
+        if row.removeprefix(WALK).startswith(ONE_RECORD):
             units = ("requests_per_s", "cpu_us_per_request")
-        self._note(f"blast, {name}", column, made, *units)
+        name = row.removeprefix(WALK)
+        self._note(f"{WALK if row != name else ''}blast, {name}", column, made, *units)
+        delete_topics(node, "blast")
 
     def _half_rate(self, nodes: list[Node]) -> None:
         if not self.java.has_load:
             return
         for size_bytes, text in SIZES:
-            row = f"1 producer, acks=all, {text}"
-            most = [self.results.median(row, "mb_per_s", node.name) or 0.0 for node in nodes]
-            rate = int(min(most) * 1e6 / size_bytes / 2)
+            rate = self._half_of_the_least(nodes, size_bytes, text)
             for node in nodes:
                 say(f"{node.name}: {rate} records of {text} a second, with a consumer")
                 made = self.java.load(
                     node,
-                    f"half-{size_bytes}",
+                    "half",
                     producers=1,
                     size_bytes=size_bytes,
                     acks="all",
@@ -242,6 +314,18 @@ class Run:
                 )
                 units = ("p50_ms", "p99_ms", "tail_p99_ms", "cpu_s_per_gb")
                 self._note(f"half of the maximum, {text}", node, made, *units)
+                delete_topics(node, "half")
+
+    def _half_of_the_least(self, nodes: list[Node], size_bytes: int, text: str) -> int:
+        """Records a second: half of what the slower node takes."""
+        row = f"1 producer, acks=all, {text}"
+        most = [self.results.median(row, "mb_per_s", node.name) for node in nodes]
+        for at, node in enumerate(nodes):
+            if most[at] is None:
+                made = produce(node, "rate", self.scale.records, size_bytes, "all")
+                delete_topics(node, "rate")
+                most[at] = made["mb_per_s"]
+        return int(min(value for value in most if value) * 1e6 / size_bytes / 2)
 
     def _cost_of_walking(self) -> None:
         """What checking every record costs: the same loads on two fresh nodes of ours."""
@@ -258,12 +342,11 @@ class Run:
                     say(f"{column}: what walking costs, round {number + 1}")
                     for size_bytes, text in SIZES:
                         records = self.scale.records // 3
-                        made = produce(
-                            node, f"walk-{size_bytes}-{number}", records, size_bytes, "all"
-                        )
-                        self._note(f"walk: 1 producer, acks=all, {text}", column, made)
+                        made = produce(node, "walk", records, size_bytes, "all")
+                        self._note(f"{WALK}1 producer, acks=all, {text}", column, made)
+                        delete_topics(node, "walk")
                     for name, arguments in (BLASTS[0], BLASTS[2]):
-                        self._blast(node, column, f"walk: {name}", arguments, f"walk-{number}")
+                        self._blast(node, column, f"{WALK}{name}", arguments)
         finally:
             for node in nodes.values():
                 node.stop()
@@ -276,38 +359,28 @@ def table(results: Results, ours: str, theirs: str, heads: tuple[str, str], walk
     """The rows of two columns and their ratio, as Markdown."""
     lines = [f"| | {heads[0]} | {heads[1]} | ratio |", "|---|---|---|---|"]
     for row, unit in results.rows:
-        if ("walk: " in row) is not walk:
+        if row.startswith(WALK) is not walk:
             continue
         mine = results.median(row, unit, ours)
         other = results.median(row, unit, theirs)
         if mine is None or other is None:
             continue
         ratio = f"{mine / other:.2f}" if other else "-"
-        name = row.replace("walk: ", "")
-        lines.append(f"| {name}: {UNITS[unit]} | {_shown(mine)} | {_shown(other)} | {ratio} |")
+        name = row.removeprefix(WALK)
+        lines.append(f"| {name}: {UNITS[unit]} | {shown(mine)} | {shown(other)} | {ratio} |")
     return "\n".join(lines)
 
 
-def _shown(value: float) -> str:
-    if value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
-
-
 def report(results: Results) -> str:
-    """Both tables."""
+    """Both tables, as far as there are figures."""
+    parts = []
     first = table(results, KRAFTBOX, KAFKA, ("Kraftbox", "Kafka 4.3.1"), walk=False)
     second = table(results, VALIDATING, KRAFTBOX, ("every record checked", "default"), walk=True)
-    return f"{first}\n\nWith `kraftbox.produce.validate.records=true`:\n\n{second}"
-
-
-def put_into(path: Path, text: str) -> None:
-    """Replace what stands between the marks of a Markdown file. ValueError without marks."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} has no marks {BEGIN} and {END}")
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    if first.count("\n") > 1:
+        parts.append(first)
+    if second.count("\n") > 1:
+        parts.append(f"With `kraftbox.produce.validate.records=true`:\n\n{second}")
+    return "\n\n".join(parts)
 
 
 def say(text: str) -> None:
@@ -315,30 +388,45 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def chosen_scale(options: argparse.Namespace) -> Scale:
+    """What the command line asks for. SystemExit for a case that does not exist."""
+    scale = QUICK if options.quick else TIMED if options.minutes else Scale()
+    if options.cases:
+        unknown = set(options.cases.split(",")) - set(CASES)
+        if unknown:
+            raise SystemExit(f"no such case: {', '.join(sorted(unknown))}; {', '.join(CASES)}")
+        scale = replace(scale, cases=tuple(options.cases.split(",")))
+    if options.rounds:
+        scale = replace(scale, rounds=options.rounds)
+    return replace(scale, minutes=options.minutes)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--cases", help="names with commas between them; default: all")
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=0)
     parser.add_argument("--json", type=Path, help="write every figure there")
     parser.add_argument("--markdown", type=Path, help="put the tables between the marks in there")
-    options = parser.parse_args()
-    scale = QUICK if options.quick else Scale()
-    if options.rounds:
-        scale = Scale(**{**scale.__dict__, "rounds": options.rounds})
-    place = Path(tempfile.mkdtemp(prefix="kraftbox-bench-"))
-    run = Run(place, scale)
-    try:
-        run.compare()
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-        if options.json:
-            raw = {f"{row}: {UNITS[unit]}": by for (row, unit), by in run.results.rows.items()}
-            options.json.write_text(json.dumps(raw, indent=1))
-    text = report(run.results)
-    print(text)
-    if options.markdown:
-        put_into(options.markdown, text)
+    options = parser.parse_args(arguments)
+    scale = chosen_scale(options)
+    began = time.monotonic()
+    with bench_place() as place:
+        run = Run(place, scale)
+        try:
+            run.compare()
+        finally:
+            if options.json:
+                raw = {f"{row}: {UNITS[unit]}": by for (row, unit), by in run.results.rows.items()}
+                options.json.write_text(json.dumps(raw, indent=1))
+            text = report(run.results)
+            print(text)
+            minutes, seconds = divmod(round(time.monotonic() - began), 60)
+            say(f"{minutes} min {seconds} s in all")
+    if options.markdown and text:
+        put_between(options.markdown, MARK, text)
 
 
 if __name__ == "__main__":

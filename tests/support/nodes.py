@@ -32,8 +32,10 @@ class KraftboxNode:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         descriptors_max: int | None = None,
+        stop_timeout_s: float = 20,
     ) -> None:
         self.directory = directory
+        self.stop_timeout_s = stop_timeout_s
         self.descriptors_max = descriptors_max
         self.port = port
         self.settings = dict(settings or {})
@@ -92,7 +94,7 @@ class KraftboxNode:
             return 0
         process.send_signal(number)
         try:
-            code = process.wait(timeout=20)
+            code = process.wait(timeout=self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()

@@ -1,0 +1,69 @@
+"""A folder for a benchmark's data that does not stay behind.
+
+It is removed when the run ends, also by an exception, Ctrl-C or SIGTERM. What a run left that was
+killed with SIGKILL is removed by the next one: each folder holds the process id of its owner.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PREFIX = "kraftbox-bench-"
+OWNER = "owner.pid"
+FREE_BYTES_MIN = 12 << 30
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def sweep(parent: Path) -> list[Path]:
+    """Remove folders whose owners are gone; returns them."""
+    gone = []
+    for folder in parent.glob(f"{PREFIX}*"):
+        try:
+            pid = int((folder / OWNER).read_text())
+        except (OSError, ValueError):
+            continue
+        if not _is_alive(pid):
+            shutil.rmtree(folder, ignore_errors=True)
+            gone.append(folder)
+    return gone
+
+
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(f"ended by signal {number}")
+
+
+@contextmanager
+def bench_place(free_bytes_min: int = FREE_BYTES_MIN) -> Iterator[Path]:
+    """A new folder below KRAFTBOX_BENCH_DIR or the system's temporary one. SystemExit where the
+    disk has too little room."""
+    parent = Path(os.environ.get("KRAFTBOX_BENCH_DIR") or tempfile.gettempdir())
+    sweep(parent)
+    free = shutil.disk_usage(parent).free
+    if free < free_bytes_min:
+        raise SystemExit(
+            f"{parent} has {free >> 30} GiB free, {free_bytes_min >> 30} are needed; "
+            "KRAFTBOX_BENCH_DIR names another place"
+        )
+    place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    (place / OWNER).write_text(str(os.getpid()))
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield place
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        shutil.rmtree(place, ignore_errors=True)
