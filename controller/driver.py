@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from controller.cluster import decide_fence_expired
-from controller.decision import ControllerView, Decision
+from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decision
 from controller.heartbeats import Heartbeats
 from controller.mutation_quotas import MutationQuotas
 from controller.settings import ControllerSettings
@@ -337,9 +337,20 @@ class Controller:
         self.heartbeats.begin_shutdown(broker_id, self._quorum.log_end_offset - 1)
 
     def _append(self, records: Sequence[MetadataRecord]) -> _Append | None:
-        """Replay and append. None when there is nothing to wait for."""
+        """Replay and append; the append to wait for, None when there is nothing.
+
+        What a request writes is one batch: it is bounded (`check_record_count`). What the
+        controller decides by itself is not: fencing a broker may change every partition. That goes
+        out in several batches; the log may end between them, so its records stand in an order in
+        which each prefix is a state of its own (partitions change before their broker is fenced).
+        """
         if not records:
             return self._pending[-1] if self._pending else None
+        for start in range(0, len(records), RECORDS_PER_OPERATION_MAX):
+            append = self._append_batch(records[start : start + RECORDS_PER_OPERATION_MAX])
+        return append if append.last_offset >= self._committed_next else None
+
+    def _append_batch(self, records: Sequence[MetadataRecord]) -> _Append:
         assert self._working is not None
         image = self._replayed(self._working, records)
         expected = self._quorum.log_end_offset + len(records) - 1
@@ -367,7 +378,7 @@ class Controller:
             self._unclean.arm(0.0, self._keep_up)
         # A quorum of one may have committed the batch while it was appended.
         self._settle_committed()
-        return append if last_offset >= self._committed_next else None
+        return append
 
     def _replayed(self, image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataImage:
         for record in records:

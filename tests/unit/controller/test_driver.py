@@ -407,6 +407,37 @@ class TestTimers:
         run_in_virtual_time(main)
 
 
+class TestBigDecisions:
+    """Ten thousand partitions and more: several batches, one answer."""
+
+    def records(self, count: int) -> list[Any]:
+        topics = [
+            TopicRecord(name=f"t{n}", topic_id=n.to_bytes(16, "big")) for n in range(1, count + 1)
+        ]
+        return list(topics)
+
+    async def test_what_is_too_big_for_one_batch_goes_out_in_several(self) -> None:
+        world = World().lead()
+        before = world.quorum.log_end_offset
+        done = world.write(*self.records(20_001))
+        assert world.quorum.log_end_offset == before + 20_001
+        assert [len(batch.records) for batch in world.quorum.batches[-3:]] == [10_000, 10_000, 1]
+        world.quorum.commit(1)
+        world.quorum.commit(1)
+        await asyncio.sleep(0)
+        assert not done.done()
+        world.quorum.commit()
+        assert await done == "done"
+        assert len(world.controller.committed_image.topics.by_name) == 20_001
+        world.controller.stop()
+
+    async def test_a_quorum_of_one_commits_each_at_once(self) -> None:
+        world = World(commit_at_once=True).lead()
+        assert await world.write(*self.records(20_001)) == "done"
+        assert len(world.controller.committed_image.topics.by_name) == 20_001
+        world.controller.stop()
+
+
 class FakeConnection:
     """As much of a connection as the controller looks at."""
 

@@ -1,0 +1,96 @@
+"""What `kraftbox consume` does when leaders move or die, against brokers that share one log."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftbox.cli import consumer as consumer_module
+from kraftbox.cli.client import Client
+from kraftbox.cli.consumer import Consumer, Received
+from kraftbox.cli.output import CommandFailed
+from protocol.errors import ApiError, ErrorCode
+from protocol.transport.cluster import Leader
+from tests.unit.protocol.test_transport_cluster import batch, cluster, connected
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_module, "RETRY_S", 0.001)
+
+
+async def read(consumer: Consumer, count: int, polls_max: int = 20) -> list[bytes | None]:
+    found: list[bytes | None] = []
+
+    def sink(received: Received) -> bool:
+        found.append(received.value)
+        return len(found) < count
+
+    for _ in range(polls_max):
+        await consumer.poll(sink)
+        if len(found) >= count:
+            return found
+    raise AssertionError(f"{len(found)} of {count} records after {polls_max} polls")
+
+
+@pytest.mark.parametrize("hints", [True, False])
+async def test_it_follows_the_leader(hints: bool) -> None:
+    """KIP-951: where the refusal names the new leader, nobody is asked for metadata."""
+    async with cluster() as world, connected(world) as client:
+        world.hints = hints
+        await client.produce("t", 0, batch(b"a"))
+        consumer = Consumer(Client(client))
+        consumer.assign({("t", 0): 0})
+        assert await read(consumer, 1) == [b"a"]
+        asked = world.metadata_asked
+        world.leader = Leader(1, 6)
+        await client.produce("t", 0, batch(b"b"))
+        after_produce = world.metadata_asked
+        client.cache.leaders["t", 0] = Leader(0, 5)
+        assert await read(consumer, 1) == [b"b"]
+        assert client.cache.leaders["t", 0] == Leader(1, 6)
+        assert (world.metadata_asked == after_produce) is hints
+        assert (after_produce == asked) is hints
+
+
+async def test_a_leader_that_dies_is_replaced() -> None:
+    async with cluster(3) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        consumer = Consumer(Client(client))
+        consumer.assign({("t", 0): 0})
+        assert await read(consumer, 1) == [b"a"]
+        await world.servers[0].close(grace_ms=0)
+        del world.servers[0]
+        world.leader = Leader(2, 7)
+        await client.produce("t", 0, batch(b"b"))
+        assert await read(consumer, 1) == [b"b"]
+
+
+async def test_it_gives_up_when_nobody_leads_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_module, "PATIENCE_S", 0.0)
+    async with cluster(2) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        consumer = Consumer(Client(client))
+        consumer.assign({("t", 0): 0})
+        await read(consumer, 1)
+        await world.servers[0].close(grace_ms=0)
+        with pytest.raises((OSError, ApiError)):
+            await read(consumer, 1)
+
+
+async def test_errors_that_waiting_cannot_cure_end_it() -> None:
+    async with cluster(1) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        consumer = Consumer(Client(client))
+        consumer.assign({("t", 0): 0})
+        world.errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        with pytest.raises(CommandFailed, match="TOPIC_AUTHORIZATION_FAILED"):
+            await read(consumer, 1)
+
+
+async def test_a_broker_that_is_behind_is_asked_again() -> None:
+    async with cluster(1) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        consumer = Consumer(Client(client))
+        consumer.assign({("t", 0): 0})
+        world.errors = [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE]
+        assert await read(consumer, 1) == [b"a"]
