@@ -181,6 +181,14 @@ def test_a_reassignment_with_throttle_from_execute_to_verify(replicated: Replica
         ("3,1", ["1", "3"]),
         ("2,3", ["2", "3"]),
     ]
+    data = [r.cluster.directory / f"node-{node}" / "data" for node in (1, 2, 3)]
+    r.wait_for(
+        lambda: (
+            [[(d / f"moved-{index}").exists() for d in data] for index in (0, 1)]
+            == [[True, False, True], [False, True, True]]
+        ),
+        "who is no replica any more has deleted its log (KAFKA-13972)",
+    )
     configs = r.tool("TopicCommand", "--describe", "--topic", "moved")
     assert "throttled" not in configs
     assert sorted(r.consumed("moved", 2, RECORDS)) == sorted(
