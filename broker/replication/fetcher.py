@@ -24,6 +24,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from broker.replication.follower import Appended, append_fetched, truncate_to_common
@@ -35,6 +36,8 @@ from runtime.log import get_logger
 from storage.log.errors import CorruptLog, LogFailed
 
 IN_FLIGHT_MAX: Final = 2
+NAMED_MAX: Final = 500
+"""Partitions that one request names: both sides are busy with one for milliseconds, no more."""
 BACK_OFF_FIRST_MS: Final = 10.0
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
@@ -140,6 +143,7 @@ class Fetcher:
         self._pauses: list[tuple[float, PartitionId, Followed]] = []
         self._session_id = NO_SESSION
         self._session_epoch = FIRST_EPOCH
+        self._sessionless = False  # the leader had no room for a session
         self._in_session = 0
         self._serial = 0
         self._in_flight: deque[int] = deque()
@@ -249,7 +253,9 @@ class Fetcher:
 
     def _may_pipeline(self) -> bool:
         return (
-            self._urgent and self._session_id != NO_SESSION and len(self._in_flight) < IN_FLIGHT_MAX
+            self._urgent
+            and self._session_epoch != FIRST_EPOCH
+            and len(self._in_flight) < IN_FLIGHT_MAX
         )
 
     def next_request(self, broker_epoch: int, now_ms: float) -> FetchRequest | None:
@@ -257,19 +263,15 @@ class Fetcher:
         if now_ms < self._pause_until_ms or (self._in_flight and not self._may_pipeline()):
             return None
         if self._session_epoch == FIRST_EPOCH:
-            self._forgotten.clear()
-            named: Iterable[PartitionId] = [
-                key for key, followed in self._followed.items() if not followed.paused
-            ]
-            if not named:
+            if self._sessionless:
+                for key, followed in self._followed.items():
+                    if not followed.paused:
+                        self._changed[key] = None
+            if not self._changed:
                 return None
-            self._in_session = 0
-            for followed in self._followed.values():
-                followed.in_session = False
-        else:
-            if not (self._changed or self._in_session):
-                return None
-            named = self._changed
+        elif not (self._changed or self._in_session):
+            return None
+        named = self._next_named()
         self._serial += 1
         request = FetchRequest(
             replica_state=FetchRequest.ReplicaState(
@@ -283,13 +285,23 @@ class Fetcher:
             topics=self._topics(named),
             forgotten_topics_data=self._forgotten_topics(),
         )
-        self._changed = {}
-        self._urgent = False
+        self._urgent = bool(self._changed)
         self._in_flight.append(self._serial)
         self.counters.requests += 1
         if self._session_epoch != FIRST_EPOCH:
             self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
         return request
+
+    def _next_named(self) -> list[PartitionId]:
+        """Takes the partitions that the next request names."""
+        changed = self._changed
+        if self._sessionless or len(changed) <= NAMED_MAX:
+            self._changed = {}
+            return list(changed)
+        named = list(islice(changed, NAMED_MAX))
+        for key in named:
+            del changed[key]
+        return named
 
     def _end_pauses(self, now_ms: float) -> None:
         pauses = self._pauses
@@ -366,6 +378,7 @@ class Fetcher:
         self._failures = 0
         if self._session_epoch == FIRST_EPOCH:
             self._session_id = response.session_id
+            self._sessionless = response.session_id == NO_SESSION
             self._session_epoch = 1 if response.session_id != NO_SESSION else FIRST_EPOCH
         effects: list[Effect] = []
         for topic in response.responses:

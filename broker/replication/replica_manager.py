@@ -1,9 +1,10 @@
 """All partitions on this broker: found by name or id, made and changed by the metadata log.
 
-`apply` takes each new image. What changes a partition's role is cheap and done at once, except
-that making thousands of logs is not: partitions whose log must be created or given up go into a
-backlog that `advance` works off in slices, always by the newest image, never by the one that put
-them there. Until its turn comes, a partition is simply not led here yet and clients ask again.
+`apply` takes each new image. What changes a partition's role is cheap and done at once, but
+thousands of them are not, nor is making logs: those go into a backlog that `advance` works off in
+slices, always by the newest image, never by the one that put them there. Until its turn comes, a
+partition is simply not led here yet and clients ask again; one that leads no longer commits nothing
+meanwhile, because its followers have left.
 
 A disk error takes the partition offline and is reported once to `on_storage_failure`, which stops
 the node: there is one log directory, so there is nothing left to serve from.
@@ -47,6 +48,8 @@ ALL_REPLICAS: Final = -1
 _log = get_logger("broker.replicas")
 
 PartitionId = tuple[bytes, int]
+AT_ONCE_MAX: Final = 200
+"""Roles that change while an image is published: a few milliseconds; the others wait their turn."""
 NO_PARTITIONS: Final[Mapping[int, PartitionImage]] = {}
 
 
@@ -104,6 +107,7 @@ class ReplicaManager:
         self.retired_counters = PartitionCounters()
         """What replicas that are gone had counted."""
         self._backlog: dict[PartitionId, None] = {}
+        self._at_once = AT_ONCE_MAX
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
         self._flush: Callable[[Partition], None] = lambda partition: None
@@ -339,6 +343,7 @@ class ReplicaManager:
         Must not be called with an image older than this broker's logs: a topic that was deleted
         and made again would be taken for the old one, and the new one's log for a leftover.
         """
+        self._at_once = AT_ONCE_MAX
         for topic_id, change in delta.topics.items():
             self._apply_topic(topic_id, change)
         if self._backlog:
@@ -382,7 +387,11 @@ class ReplicaManager:
         for index, wanted in sorted(changed):
             partition = hosted.get(index)
             if partition is not None and self.node_id in wanted.replicas:
-                self._assign_role(partition, wanted)
+                self._at_once -= 1
+                if self._at_once >= 0:
+                    self._assign_role(partition, wanted)
+                else:
+                    self._backlog[(topic_id, index)] = None
             elif partition is not None or self.node_id in wanted.replicas:
                 self._backlog[(topic_id, index)] = None
                 if partition is not None:

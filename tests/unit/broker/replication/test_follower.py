@@ -5,14 +5,16 @@ Each known bug of Apache Kafka that these rules guard against is named (reliabil
 
 from __future__ import annotations
 
-from broker.replication.fetcher import Flush, Reset
+from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Reset
 from broker.replication.follower import reset_to
 from broker.replication.partition import Role
+from broker.replication.replica_manager import AT_ONCE_MAX
 from protocol.errors import ErrorCode
 from protocol.metadata.config_record import ConfigRecord
+from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.remove_topic_record import RemoveTopicRecord
 from tests.unit.broker.harness import settle
-from tests.unit.broker.replication.replicas import TOPIC, Cluster
+from tests.unit.broker.replication.replicas import SETTINGS, TOPIC, Cluster
 
 
 async def test_records_reach_followers_and_the_high_watermark_follows() -> None:
@@ -365,3 +367,64 @@ async def test_a_deleted_topic_is_fetched_no_longer() -> None:
     assert partition.role is Role.DELETED
     assert len(c[2].fetchers[1]) == 0
     assert c[2].replicas.get("t", 0) is None
+
+
+async def test_many_partitions_are_named_in_several_requests() -> None:
+    c = Cluster(2)
+    fetcher = Fetcher(1, 2, SETTINGS)
+    c[2].fetchers[1] = fetcher
+    many = NAMED_MAX + 20
+    for broker in c.brokers.values():
+        broker.create_topic(partitions=many, replicas=[1, 2], leader=1)
+    first = c.request(2, 1)
+    assert first is not None
+    assert len(first.topics[0].partitions) == NAMED_MAX
+    assert c.request(2, 1) is None  # no session yet
+    c.take(2, 1, c.serve(1, first))
+    second = c.request(2, 1)
+    assert second is not None
+    assert len(second.topics[0].partitions) == 20
+    c.take(2, 1, c.serve(1, second))
+    assert all(remote.log_end == 0 for p in c[1].replicas for remote in p.remote.values())
+
+
+async def test_without_room_for_a_session_every_request_names_all() -> None:
+    c = Cluster(2, max_incremental_fetch_session_cache_slots="0")
+    c[1].context.sessions._slots_max = 0
+    c.create(1, 2)
+    c[1].append(b"a")
+    for _ in range(3):
+        request = c.request(2, 1)
+        assert request is not None
+        assert (request.session_epoch, len(request.topics)) == (0, 1)
+        c.take(2, 1, c.serve(1, request))
+    assert c[2].values == [b"a"]
+    assert c[1].high_watermark == 1
+
+
+async def test_many_roles_change_in_slices_by_the_newest_image() -> None:
+    c = Cluster(2)
+    many = AT_ONCE_MAX + 5
+    c[1].create_topic(partitions=many, replicas=[1, 2], leader=1)
+    c[1].replicas.on_backlog(lambda: None)
+    c[1].replay(
+        *(
+            PartitionChangeRecord(topic_id=TOPIC, partition_id=index, leader=2)
+            for index in range(many)
+        )
+    )
+    assert sum(p.is_leader for p in c[1].replicas) == 5
+    c[1].replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=many - 1, leader=1))
+    c[1].advance()
+    assert [p.index for p in c[1].replicas if p.is_leader] == [many - 1]
+
+
+async def test_a_new_session_is_asked_for_once() -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    c[2].fetchers[1].lost(c.clock.monotonic_ms())
+    c.clock.advance(10)
+    assert c.request(2, 1) is not None
+    c.change(leader=1)  # urgent, but there is no session yet that could carry it
+    assert c.request(2, 1) is None
