@@ -78,3 +78,13 @@ def running(directory: Path, *, settings: Mapping[str, str] | None = None) -> It
         yield target
     finally:
         control.down(place)
+
+
+def audit(place: ClusterPlace, history: Path, out: Path, min_isr: int) -> int:
+    """Judge the cluster's metadata logs and data by `kraftbox audit`; its exit code.
+
+    What it says goes to standard output, its report into `out`.
+    """
+    arguments = ["audit", str(place.root), "--history", str(history), "--out", str(out)]
+    arguments += ["--data", str(place.root), "--min-isr", str(min_isr)]
+    return subprocess.run(own_command(*arguments), stdin=subprocess.DEVNULL, check=False).returncode

@@ -95,7 +95,7 @@ class LocalTarget:
     """A cluster that `kraftbox up` supervises in a directory."""
 
     def __init__(self, place: ClusterPlace) -> None:
-        self._place = place
+        self.place = place
         self._limits: dict[int, tuple[int, int]] = {}
         known = self._status()
         self.bootstrap: list[Address] = [
@@ -127,7 +127,7 @@ class LocalTarget:
 
     def _status(self) -> dict[str, list[dict[str, object]]]:
         try:
-            return control.status(self._place)
+            return control.status(self.place)
         except (control.NotRunning, control.RequestFailed) as error:
             raise TargetError(str(error)) from None
 
@@ -139,7 +139,7 @@ class LocalTarget:
         try:
             await asyncio.to_thread(
                 control.act,
-                self._place,
+                self.place,
                 action,
                 node_id,
                 LONG_ACTIONS_MS_MAX.get(action, ACTION_MS_MAX),

@@ -20,9 +20,10 @@ from kraftbox.chaos.faults import KINDS
 from kraftbox.chaos.report import COLUMNS, as_json, progress_line, timeline_rows, verdict_lines
 from kraftbox.chaos.run import Outcome, Progress, Run
 from kraftbox.chaos.schedule import steps
-from kraftbox.chaos.target import Target, TargetError
+from kraftbox.chaos.target import LocalTarget, Target, TargetError
 from kraftbox.chaos.workload import Load
 from kraftbox.cli.output import FAILED, JsonFlag, say, say_error, say_json, table
+from kraftbox.cluster import control
 from protocol.errors import ApiError
 from runtime.history import save
 
@@ -49,6 +50,10 @@ def chaos(
     ] = None,
     history: Annotated[
         Path | None, typer.Option("--history", help="Where to keep what the clients saw.")
+    ] = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option("--audit", help="Audit metadata and data too; the report's folder."),
     ] = None,
     settings: Annotated[
         list[str],
@@ -82,19 +87,37 @@ def chaos(
             outcome = asyncio.run(
                 _run(target, kinds, chosen_seed, minutes, rate, partitions, quiet=as_document)
             )
+            save(path, outcome.history)
+            _tell(outcome, path, as_document=as_document)
+            code = FAILED if is_broken(outcome.findings) else 0
+            if audit is not None:
+                code = max(code, _audit(target, path, audit, own=directory is None))
     except (TargetError, ApiError, OSError) as error:
         say_error(str(error))
         raise typer.Exit(MISUSE) from None
-    save(path, outcome.history)
+    if code:
+        raise typer.Exit(code)
+
+
+def _tell(outcome: Outcome, path: Path, *, as_document: bool) -> None:
     if as_document:
         say_json(as_json(outcome, str(path)))
-    else:
-        table(COLUMNS, timeline_rows(outcome.timeline))
-        for line in verdict_lines(outcome):
-            say(line)
-        say(f"history: {path}")
-    if is_broken(outcome.findings):
-        raise typer.Exit(FAILED)
+        return
+    table(COLUMNS, timeline_rows(outcome.timeline))
+    for line in verdict_lines(outcome):
+        say(line)
+    say(f"history: {path}")
+
+
+def _audit(target: Target, history: Path, out: Path, *, own: bool) -> int:
+    """Exit code of the audit. A cluster that is the run's own is stopped first, so that its logs
+    stand still."""
+    if not isinstance(target, LocalTarget):
+        raise TargetError("--audit: the logs of containers cannot be read here")
+    sys.stdout.flush()
+    if own:
+        control.down(target.place)
+    return local.audit(target.place, history, out, max(1, REPLICATION_FACTOR - 1))
 
 
 async def _run(
