@@ -1,9 +1,9 @@
-"""Start a node, produce every line of real text files, consume them in a group, compare.
+"""Start a node, produce every line of real text files, consume them in a group, compare, audit.
 
     python scripts/demo.py [FILE ...]
 
 Without files: the repository's own text files, as git tracks them. The exit code is 1 when what
-was read is not what was written.
+was read is not what was written, or when the audit says that a promise was broken.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOPIC = "demo-lines"
 PARTITIONS = 3
 QUIET_S = 30.0
+REPORT = ROOT / "build" / "demo-audit"
 
 
 def tracked_files() -> list[Path]:
@@ -149,6 +150,24 @@ def run(bootstrap: str, paths: list[Path]) -> int:
     return 0 if same and written.count else 1
 
 
+def audit(directory: Path) -> int:
+    """Let the audit say what happened to the cluster; 0 when every promise held."""
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "kraftbox", "audit", str(directory), "--no-tables"]
+    done = subprocess.run(
+        [*command, "--out", str(REPORT), "--format", "html"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = (done.stdout.splitlines() or done.stderr.splitlines() or ["nothing"])[0]
+    print(f"audited   in {time.monotonic() - begun:.2f} s: {said}")
+    if (REPORT / "audit.html").exists():
+        print(f"report    {REPORT / 'audit.html'}")
+    return done.returncode
+
+
 def main() -> int:
     paths = [Path(name).resolve() for name in sys.argv[1:]] or tracked_files()
     with tempfile.TemporaryDirectory(prefix="kraftbox-demo-") as directory:
@@ -172,6 +191,7 @@ def main() -> int:
         finally:
             node.terminate()
             node.wait(timeout=QUIET_S)
+        code = audit(Path(directory)) or code
         print("to keep one running: .venv/bin/kraftbox up --dir data")
         return code
 

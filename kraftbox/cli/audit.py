@@ -66,6 +66,9 @@ def audit(
     elections_max: Annotated[
         int, typer.Option(help="List at most so many clean elections.", min=0)
     ] = 100_000,
+    no_tables: Annotated[
+        bool, typer.Option("--no-tables", help="With --out: the reports only.")
+    ] = False,
     package: Annotated[
         Path | None,
         typer.Option("--package", help="Write the zip for spark-submit to this folder, and end."),
@@ -86,7 +89,8 @@ def audit(
             _time_travel(paths, at, form)
             return
         settings = _settings(conf)
-        result = _run(paths, history, data, out, master, settings, min_isr, elections_max)
+        tables = None if out is None or no_tables else out / "tables"
+        result = _run(paths, history, data, tables, master, settings, min_isr, elections_max)
         if out is not None:
             _write(result, out)
         _print(result, form, out)
@@ -123,7 +127,7 @@ def _run(
     paths: list[Path],
     history: list[Path],
     data: list[Path],
-    out: Path | None,
+    tables: Path | None,
     master: str | None,
     settings: dict[str, str],
     min_isr: int,
@@ -140,7 +144,7 @@ def _run(
             spark,
             history=history,
             data=data,
-            tables=None if out is None else out / "tables",
+            tables=tables,
             progress=show,
             min_isr=min_isr,
             elections_max=elections_max,
