@@ -1,0 +1,44 @@
+"""The story of `tests.support.kafka_story`, lived anew by a Kafka cluster (`make soak`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import job
+from tests.kafka_jars import kafka_libs
+from tests.spark.story import check_elections, check_findings, check_rows
+from tests.support.kafka_story import CONTROLLERS, Story, collect, dumped
+
+pytestmark = pytest.mark.soak
+
+
+def test_a_kafka_cluster_is_audited_right(spark: Any, tmp_path: Path) -> None:
+    if kafka_libs() is None:
+        pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
+    story = Story(tmp_path / "cluster")
+    try:
+        story.begin()
+        story.tell()
+        story.curtain()
+    finally:
+        story.end()
+    kept = tmp_path / "story"
+    collect(story, kept)
+    truth = json.loads((kept / "truth.json").read_text())
+    result = job.run([kept], spark).data
+    check_elections(result, truth)
+    check_findings(result, truth)
+    for controller in CONTROLLERS:
+        log = kept / f"node-{controller}" / "__cluster_metadata-0"
+        rows = spark.read.format("kraftlog").option("snapshots", "true").load(str(log))
+        ordered = rows.orderBy("file", "offset").collect()
+        files = {path.name: dumped(path) for path in sorted(log.iterdir())}
+        assert check_rows(ordered, {"dumped": files}) > 100
+    # The brokers' own logs, after all those kills: what is below the high watermark is equal.
+    whole = job.run([tmp_path / "cluster"], spark).data
+    assert [f for f in whole["findings"] if f["severity"] == "error"] == []
+    assert whole["data"]
