@@ -11,7 +11,7 @@ import base64
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -22,13 +22,11 @@ from pyspark.sql.datasource import (
 )
 
 from audit.batches import Batch, walk
-from audit.comparison import Comparison, compare
-from audit.data.partition import PartitionWork, audit_partition
-from audit.interval import Interval, IntervalAudit
 from audit.logs import MetadataLog, find_logs
 from audit.planning import SPLIT_BYTES, plan_ranges
 from audit.rows import SCHEMA_DDL, FileRange, RowReader
 from audit.sink import HistoryRow, Sink
+from audit.work import Work, WorkOptions, perform
 
 PATHS_SEPARATOR = ","
 
@@ -196,9 +194,6 @@ AUDIT_SCHEMA = pa.schema(
 HISTORY = "history"
 
 
-Work: TypeAlias = Interval | Comparison | PartitionWork
-
-
 class WorkPartition(InputPartition):
     """One interval, one shard of one, the same offsets of all copies, or one partition's data."""
 
@@ -227,32 +222,22 @@ class KraftAudit(DataSource):
 class KraftAuditReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._plan: list[Work] = pickle.loads(base64.b64decode(options["plan"]))
-        self._history = _flag(options, "history", False)
-        self._partitions = _flag(options, "partitions", False)
-        self._min_isr = int(options.get("min.isr", "1"))
-        self._elections_max = int(options.get("elections.max", "100000"))
+        self._options = WorkOptions(
+            history=_flag(options, "history", False),
+            partitions=_flag(options, "partitions", False),
+            min_isr=int(options.get("min.isr", "1")),
+            elections_max=int(options.get("elections.max", "100000")),
+        )
 
     def partitions(self) -> Sequence[WorkPartition]:
         return [WorkPartition(work) for work in self._plan]
 
     def read(self, partition: WorkPartition) -> Iterator[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = []
-        sink = Sink(self._elections_max, lambda rows: batches.append(_history_batch(rows)))
-        if isinstance(partition.work, Comparison):
-            compare(partition.work, sink)
-        elif isinstance(partition.work, PartitionWork):
-            audit_partition(partition.work, sink)
-        else:
-            audit = IntervalAudit(
-                partition.work,
-                sink,
-                default_min_isr=self._min_isr,
-                history=self._history,
-                partitions=self._partitions,
-            )
-            for _ in audit.steps():
-                yield from batches
-                batches.clear()
+        sink = Sink(self._options.elections_max, lambda rows: batches.append(_history_batch(rows)))
+        for _ in perform(partition.work, self._options, sink):
+            yield from batches
+            batches.clear()
         yield from batches
         events = list(sink.rows())
         if events:

@@ -325,7 +325,7 @@ class Replay:
         partition.shape = self.world.shapes.get(key, min_isr)
         self.statistics.series.add(before.key, -1)
         self.statistics.series.add(key, 1)
-        self.statistics.changed(partition, self.timestamp_ms)
+        self.statistics.changed(partition, self.timestamp_ms, counted=not self.loading)
         if self.history and key != before.key:
             self._tell_history(partition, "ClearElrRecord", self.offset, None, None)
 

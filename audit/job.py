@@ -21,12 +21,16 @@ from audit.data.plan import plan_partitions
 from audit.interval import plan_intervals, with_shards
 from audit.logs import MetadataLog, UnreadableInput, find_logs
 from audit.merge import Ends, Merged
+from audit.sink import Event, Sink
+from audit.work import Work, WorkOptions, perform
 
 DEFAULT_ELECTIONS_MAX = 100_000
 _POLL_S = 0.2
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with tasks done and tasks in all."""
+Execute: TypeAlias = Callable[[Sequence[Work], WorkOptions], Iterator[Event]]
+"""Does the work, somewhere, and gives what was found, in any order."""
 
 
 class Result:
@@ -92,39 +96,69 @@ def run(
 
     Raises UnreadableInput for what cannot be read.
     """
-    paths, history = list(paths), list(history)
+
+    def execute(plan: Sequence[Work], options: WorkOptions) -> Iterator[Event]:
+        with _watched(spark, len(plan), progress):
+            yield from _on_spark(spark, plan, tables if options.history else None, options)
+
+    width = spark.sparkContext.defaultParallelism
+    options = WorkOptions(history=tables is not None, min_isr=min_isr, elections_max=elections_max)
+    result = _audit(list(paths), list(history), list(data), execute, width, options)
+    if tables is not None:
+        from audit.tables import write_tables
+
+        write_tables(spark, result.data, tables)
+    return result
+
+
+def run_here(
+    paths: Iterable[Path],
+    *,
+    history: Iterable[Path] = (),
+    data: Iterable[Path] = (),
+    min_isr: int = 1,
+) -> Result:
+    """The same audit in this process, without Spark and without tables: for tests that end with
+    one, and for logs of a few minutes. Raises UnreadableInput."""
+
+    def execute(plan: Sequence[Work], options: WorkOptions) -> Iterator[Event]:
+        for work in plan:
+            sink = Sink(options.elections_max)
+            for _ in perform(work, options, sink):
+                pass
+            yield from sink.rows()
+
+    options = WorkOptions(min_isr=min_isr, elections_max=DEFAULT_ELECTIONS_MAX)
+    return _audit(list(paths), list(history), list(data), execute, 1, options)
+
+
+def _audit(
+    paths: list[Path],
+    history: list[Path],
+    data: list[Path],
+    execute: Execute,
+    width: int,
+    options: WorkOptions,
+) -> Result:
     logs = _named(find_logs(paths))
     data_paths = [*data, *paths]
-    replicas = find_replicas(data_paths)
-    if history and not replicas:
+    has_data = bool(find_replicas(data_paths))
+    if history and not has_data:
         raise UnreadableInput(
             "a history is judged against the brokers' logs: name their log directories"
         )
     ends = {log.name: log_end(log) for log in logs}
     primary = choose_primary(logs, ends)
     others = [log for log in logs if log is not primary]
-    width = spark.sparkContext.defaultParallelism
-    plan: list[Any] = list(with_shards(plan_intervals(primary, others), width))
+    plan: list[Work] = list(with_shards(plan_intervals(primary, others), width))
     plan += plan_comparisons(primary, others)
     merged = Merged(primary, logs, ends)
-    options = {
-        "history": str(tables is not None).lower(),
-        "partitions": str(bool(replicas)).lower(),
-        "min.isr": str(min_isr),
-        "elections.max": str(elections_max),
-    }
-    with _watched(spark, len(plan), progress):
-        merged.add(_events(spark, plan, tables, options))
-    result = merged.result(elections_max)
-    if replicas:
+    merged.add(execute(plan, options._replace(partitions=has_data)))
+    result = merged.result(options.elections_max)
+    if has_data:
         partitions = plan_partitions(data_paths, history, result)
-        with _watched(spark, len(partitions), progress):
-            merged.add(_events(spark, partitions, None, {}))
-        result = merged.result(elections_max)
-    if tables is not None:
-        from audit.tables import write_tables
-
-        write_tables(spark, result, tables)
+        merged.add(execute(partitions, options._replace(history=False)))
+        result = merged.result(options.elections_max)
     return Result(result)
 
 
@@ -134,13 +168,20 @@ def _named(logs: list[MetadataLog]) -> list[MetadataLog]:
     return [log._replace(node_id=None) if names.count(log.name) > 1 else log for log in logs]
 
 
-def _events(
-    spark: Any, plan: Sequence[Any], tables: Path | None, options: dict[str, str]
-) -> Iterator[tuple[str, int, int, str]]:
+def _on_spark(
+    spark: Any, plan: Sequence[Work], tables: Path | None, options: WorkOptions
+) -> Iterator[Event]:
     from audit.datasource import HISTORY, encode_plan
 
-    reader = spark.read.format("kraftaudit").option("plan", encode_plan(plan))
-    frame = reader.options(**options).load()
+    frame = (
+        spark.read.format("kraftaudit")
+        .option("plan", encode_plan(plan))
+        .option("history", str(options.history).lower())
+        .option("partitions", str(options.partitions).lower())
+        .option("min.isr", str(options.min_isr))
+        .option("elections.max", str(options.elections_max))
+        .load()
+    )
     if tables is not None:
         raw = str(tables / "_all")
         frame.write.mode("overwrite").partitionBy("kind").parquet(raw)

@@ -88,8 +88,8 @@ class Merged:
             "leadership": sorted(self.moves, key=lambda m: (m[0], m[2], m[3])),
             "leadership_left_out": sum(n["moves_dropped"] for n in numbers),
             "series": series(numbers),
-            "partitions": self.by_kind.get("partition", []),
-            "data": self.by_kind.get("data", []),
+            "partitions": sorted(self.by_kind.get("partition", []), key=_place),
+            "data": sorted(self.by_kind.get("data", []), key=_place),
         }
 
     def _judge(self, totals: Totals) -> None:
@@ -204,6 +204,10 @@ class Merged:
                 for log in self.logs
             ],
         }
+
+
+def _place(event: Mapping[str, Any]) -> tuple[str, int]:
+    return event["topic"], event["partition"]
 
 
 def _by_offset(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@
 
 Prints JSON: for a small and a large log the seconds, the processor seconds of all processes (the
 JVM of Spark and its Python workers), the records per second and per processor second, and the peak
-memory; for the large one the same of kafka-dump-log. Wall time depends on who else uses the machine,
-processor seconds hardly.
+memory; for the large one the same of kafka-dump-log. Wall time depends on who else uses the
+machine, processor seconds hardly.
 """
 
 from __future__ import annotations

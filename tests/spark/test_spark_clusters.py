@@ -46,7 +46,12 @@ def spark_class(folder: Path, name: str, ready: str, *arguments: str) -> Iterato
             [str(home / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
             stdout=out,
             stderr=out,
-            env={**env, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={
+                **env,
+                "SPARK_HOME": str(home),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+            },
             cwd=folder,
         )
     try:

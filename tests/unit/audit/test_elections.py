@@ -1,0 +1,160 @@
+"""The rules of docs/audit.md for kinds and causes of elections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metalog.image.values import ElectedAs
+from protocol.metadata import ClearElrRecord, ConfigRecord, UnregisterBrokerRecord
+from tests.support.audit_logs import LogBuilder, audited, broken
+
+
+def cluster(**partition: Any) -> LogBuilder:
+    builder = LogBuilder().begin()
+    builder.topic(**partition)
+    return builder
+
+
+def elected(builder: LogBuilder, tmp_path: Path) -> list[tuple[str, str, int, int]]:
+    result = audited(builder.write(tmp_path))
+    return [(e["kind"], e["cause"], e["from_leader"], e["to_leader"]) for e in result["elections"]]
+
+
+def test_a_fenced_leader_is_followed_out_of_the_isr(tmp_path: Path) -> None:
+    builder = cluster()
+    builder.fence(1, builder.change(isr=[2, 3], leader=2))
+    assert elected(builder, tmp_path) == [("isr", "broker-fenced", 1, 2)]
+
+
+def test_preferred_only_when_the_old_leader_stays(tmp_path: Path) -> None:
+    builder = cluster(leader=2)
+    builder.add(builder.change(leader=1))
+    builder.add(builder.change(leader=2))
+    builder.add(builder.change(isr=[1, 3], leader=1))
+    assert [one[0] for one in elected(builder, tmp_path)] == ["preferred", "isr", "isr"]
+
+
+def leaderless(builder: LogBuilder, **left: Any) -> None:
+    builder.fence(2, builder.change(isr=[1, 3]))
+    builder.fence(3, builder.change(isr=[1], eligible_leader_replicas=[3]))
+    builder.fence(1, builder.change(isr=[], leader=-1, **left))
+
+
+def test_an_eligible_replica_returns(tmp_path: Path) -> None:
+    builder = cluster()
+    leaderless(builder, eligible_leader_replicas=[3, 1], last_known_elr=[1])
+    change = builder.change(isr=[3], leader=3, eligible_leader_replicas=[1], last_known_elr=[])
+    builder.unfence(3, change)
+    result = audited(builder.write(tmp_path))
+    assert [e["kind"] for e in result["elections"]] == ["elr"]
+    assert result["elections"][0]["cause"] == "broker-unfenced"
+    assert broken(result) == []
+
+
+def test_the_last_known_leader_returns(tmp_path: Path) -> None:
+    builder = cluster()
+    leaderless(builder, eligible_leader_replicas=[], last_known_elr=[1])
+    change = builder.change(isr=[1], leader=1, last_known_elr=[], leader_recovery_state=1)
+    builder.unfence(1, change)
+    result = audited(builder.write(tmp_path))
+    assert [e["kind"] for e in result["elections"]] == ["last-known-leader"]
+    assert broken(result) == ["lossy-election"]
+    assert result["summary"]["promises_hold"]
+
+
+@pytest.mark.parametrize(("enabled", "cause"), [(False, "unknown"), (True, "unclean-config")])
+def test_an_unclean_election(tmp_path: Path, enabled: bool, cause: str) -> None:
+    builder = cluster()
+    leaderless(builder, eligible_leader_replicas=[3], last_known_elr=[1])
+    builder.unfence(2)
+    if enabled:
+        name = "unclean.leader.election.enable"
+        builder.add(ConfigRecord(resource_type=2, resource_name="t", name=name, value="true"))
+    builder.add(
+        builder.change(
+            isr=[2],
+            leader=2,
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            leader_recovery_state=1,
+        )
+    )
+    assert elected(builder, tmp_path) == [("unclean", cause, -1, 2)]
+
+
+def test_an_election_from_nowhere_is_unclean_in_old_logs(tmp_path: Path) -> None:
+    builder = cluster(isr=[1])
+    builder.add(builder.change(isr=[2], leader=2))
+    assert [one[0] for one in elected(builder, tmp_path)] == ["unclean"]
+
+
+def test_controlled_shutdown_and_unregistering(tmp_path: Path) -> None:
+    builder = cluster()
+    stopping = builder.fenced_record(1, 0)
+    stopping.in_controlled_shutdown = 1
+    builder.add(stopping, builder.change(isr=[2, 3], leader=2))
+    gone = UnregisterBrokerRecord(broker_id=2, broker_epoch=builder.epoch_of(2))
+    builder.add(builder.change(isr=[3], leader=3, eligible_leader_replicas=[]), gone)
+    causes = [one[1] for one in elected(builder, tmp_path)]
+    assert causes == ["controlled-shutdown", "broker-unregistered"]
+
+
+def test_a_replica_that_is_moved_away(tmp_path: Path) -> None:
+    builder = cluster()
+    builder.add(
+        builder.change(replicas=[2, 3], isr=[2, 3], leader=2, directories=[bytes([9]) * 16] * 2)
+    )
+    assert elected(builder, tmp_path) == [("isr", "reassignment", 1, 2)]
+
+
+def test_what_the_controller_noted_wins(tmp_path: Path) -> None:
+    builder = cluster()
+    noted = builder.change(
+        isr=[2, 3], leader=2, election_kind=ElectedAs.ELR.value, election_cause="operator-request"
+    )
+    builder.fence(1, noted)
+    assert elected(builder, tmp_path) == [("elr", "operator-request", 1, 2)]
+
+
+def test_the_same_leader_again_is_no_election(tmp_path: Path) -> None:
+    builder = cluster()
+    builder.add(builder.change(leader=1, isr=[1, 2]))
+    result = audited(builder.write(tmp_path))
+    assert result["elections"] == []
+
+
+def test_clearing_the_elr_is_understood(tmp_path: Path) -> None:
+    builder = cluster()
+    builder.fence(2, builder.change(isr=[1, 3]))
+    builder.fence(3, builder.change(isr=[1], eligible_leader_replicas=[3]))
+    setting = ConfigRecord(
+        resource_type=2, resource_name="t", name="min.insync.replicas", value="1"
+    )
+    builder.add(setting, ClearElrRecord(topic_name="t"))
+    builder.snapshot()
+    builder.add(builder.change(isr=[1]))
+    result = audited(builder.write(tmp_path))
+    assert broken(result) == []
+    assert result["summary"]["partitions_under_min_isr"] == 0
+
+
+def test_times_add_up_over_a_snapshot(tmp_path: Path) -> None:
+    """One episode of three seconds, whether or not a snapshot stands in the middle of it."""
+    seen = []
+    for name, cut in (("whole", False), ("cut", True)):
+        builder = cluster()
+        builder.fence(2, builder.change(isr=[1, 3]))
+        builder.fence(3, builder.change(isr=[1], eligible_leader_replicas=[3]))
+        builder.unfence(2)
+        if cut:
+            builder.snapshot()
+        builder.unfence(3)
+        builder.add(builder.change(isr=[1, 2], eligible_leader_replicas=[]))
+        result = audited(builder.write(tmp_path / name))
+        assert broken(result) == []
+        (fact,) = [f for f in result["findings"] if f["check"] == "under-min-isr"]
+        seen.append(fact["message"])
+    assert seen == ["t-0 was under min ISR for 3.000 s in 1 episodes"] * 2

@@ -1,0 +1,93 @@
+"""The page and the text: whole, self-contained, and safe for any name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from audit.batches import Batch, split, walk
+from audit.merge import series
+from audit.report.html import as_html
+from audit.report.svg import TimeAxis
+from audit.report.text import as_text, moment
+from bench.audit_log import Size, write_log
+from protocol.batch.records import read_batch
+from tests.support.audit_logs import LogBuilder, audited
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> dict[str, Any]:
+    builder = LogBuilder().begin()
+    builder.topic()
+    builder.fence(1, builder.change(isr=[2, 3], leader=2))
+    builder.fence(2, builder.change(isr=[3], leader=3, eligible_leader_replicas=[2]))
+    builder.fence(3, builder.change(isr=[], leader=-1, eligible_leader_replicas=[2, 3]))
+    found = audited(builder.write(tmp_path))
+    found["elections"][0]["topic"] = "<script>alert(1)</script>"
+    return found
+
+
+def test_the_page_is_well_formed_and_fetches_nothing(result: dict[str, Any]) -> None:
+    page = as_html(result)
+    for drawing in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        ElementTree.fromstring(drawing)
+    assert len(re.findall(r"<figure>", page)) == 5
+    assert "<script" not in page and "&lt;script&gt;" in page
+    assert not re.search(r"(src|href)=|url\(|@import|http", page)
+
+
+def test_an_empty_result_has_a_page(tmp_path: Path) -> None:
+    page = as_html(audited(LogBuilder().write(tmp_path)))
+    assert "There was no election." in page and "every promise holds" in page
+
+
+def test_the_text_names_what_happened(result: dict[str, Any]) -> None:
+    text = "\n".join(as_text(result))
+    assert "WARNING leaderless" in text and "1 -> 2 epoch 1 isr (broker-fenced)" in text
+    assert text.endswith("every promise holds, with 1 warnings")
+
+
+def test_times() -> None:
+    assert moment(1_790_000_000_123) == "2026-09-21 14:13:20.123"
+    assert moment(-1) == "-"
+    axis = TimeAxis(1000, 1000)
+    assert axis.x(1000) < axis.x(1500) < axis.x(2000) == axis.x(99_000)
+
+
+def test_shards_of_an_interval_add_up() -> None:
+    def numbers(interval: int, points: list[list[int]]) -> dict[str, Any]:
+        return {"interval": interval, "series": points}
+
+    added = series(
+        [
+            numbers(0, [[1, 3, 0, 0, 0], [5, 2, 1, 1, 0]]),
+            numbers(0, [[1, 6, 0, 0, 0], [3, 5, 0, 0, 0]]),
+            numbers(1, [[9, 9, 0, 0, 0]]),
+        ]
+    )
+    assert added == [[1, 9, 0, 0, 0], [3, 8, 0, 0, 0], [5, 7, 1, 1, 0], [9, 9, 0, 0, 0]]
+
+
+def test_the_fast_reader_reads_what_the_protocol_reads(tmp_path: Path) -> None:
+    """Records of every shape, and a window that is smaller than most batches."""
+    write_log(tmp_path / "log", Size(20_000, 2, 500))
+    paths = sorted((tmp_path / "log").iterdir())
+    for path in paths:
+        whole = list(walk(str(path)))
+        small = list(walk(str(path), window_bytes=700))
+        assert [f.position for f in small] == [f.position for f in whole]
+        for found in small:
+            assert isinstance(found, Batch) and found.crc_ok
+            slow = read_batch(found.data, found.at, found.header)
+            assert split(found) == [(r.offset, r.timestamp, r.key, r.value) for r in slow]
+
+
+def test_a_generated_log_is_a_healthy_one(tmp_path: Path) -> None:
+    write_log(tmp_path / "__cluster_metadata-0", Size(20_000, 2, 500))
+    result = audited(tmp_path / "__cluster_metadata-0")
+    assert result["summary"]["promises_hold"]
+    assert set(result["summary"]["elections"]) == {"isr", "preferred"}
