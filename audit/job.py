@@ -18,10 +18,10 @@ from audit.batches import Batch, walk
 from audit.comparison import plan_comparisons
 from audit.data.files import find_replicas
 from audit.data.plan import plan_partitions
-from audit.interval import plan_intervals, with_shards
+from audit.interval import Interval, plan_intervals, with_shards
 from audit.logs import MetadataLog, UnreadableInput, find_logs
 from audit.merge import Ends, Merged
-from audit.sink import Event, Sink
+from audit.sink import ELECTION, Event, Sink
 from audit.work import Work, WorkOptions, perform
 
 DEFAULT_ELECTIONS_MAX = 100_000
@@ -117,6 +117,7 @@ def run_here(
     history: Iterable[Path] = (),
     data: Iterable[Path] = (),
     min_isr: int = 1,
+    elections_max: int = DEFAULT_ELECTIONS_MAX,
 ) -> Result:
     """The same audit in this process, without Spark and without tables: for tests that end with
     one, and for logs of a few minutes. Raises UnreadableInput."""
@@ -128,7 +129,7 @@ def run_here(
                 pass
             yield from sink.rows()
 
-    options = WorkOptions(min_isr=min_isr, elections_max=DEFAULT_ELECTIONS_MAX)
+    options = WorkOptions(min_isr=min_isr, elections_max=elections_max)
     return _audit(list(paths), list(history), list(data), execute, 1, options)
 
 
@@ -153,13 +154,35 @@ def _audit(
     plan: list[Work] = list(with_shards(plan_intervals(primary, others), width))
     plan += plan_comparisons(primary, others)
     merged = Merged(primary, logs, ends)
-    merged.add(execute(plan, options._replace(partitions=has_data)))
+    share = options._replace(
+        partitions=has_data, elections_max=options.elections_max // len(plan) + 1
+    )
+    merged.add(execute(plan, share))
+    again = _cut_short(plan, merged, share.elections_max, options.elections_max)
+    if again:
+        merged.add(
+            row for row in execute(again, options._replace(history=False)) if row[0] == ELECTION
+        )
     result = merged.result(options.elections_max)
     if has_data:
         partitions = plan_partitions(data_paths, history, result)
         merged.add(execute(partitions, options._replace(history=False)))
         result = merged.result(options.elections_max)
     return Result(result)
+
+
+def _cut_short(plan: Sequence[Work], merged: Merged, share: int, elections_max: int) -> list[Work]:
+    """Intervals with more elections than their share, if all together are not too many to list.
+
+    Elections come in bursts; a share for each interval keeps what tasks return small, and the few
+    that had more are done once more.
+    """
+    if merged.elections_counted() > elections_max:
+        return []
+    busy = merged.intervals_above(share)
+    return [
+        work for work in plan if isinstance(work, Interval) and (work.number, work.shard) in busy
+    ]
 
 
 def _named(logs: list[MetadataLog]) -> list[MetadataLog]:

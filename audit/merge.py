@@ -13,7 +13,7 @@ from audit.checks import TOTALS_CHECKS, logs_agree
 from audit.checks.totals import Lasting, Totals
 from audit.findings import Complaint, Election, Finding, Severity
 from audit.logs import MetadataLog
-from audit.sink import FINDINGS_PER_CHECK_MAX
+from audit.sink import ELECTION, FINDINGS_PER_CHECK_MAX
 
 SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
@@ -43,7 +43,7 @@ class Merged:
             value = json.loads(body)
             if kind == "finding":
                 self.findings.append(Finding(**value))
-            elif kind == "election":
+            elif kind == ELECTION:
                 self.elections.append(Election(*value))
             elif kind == "leadership":
                 self.moves.append(value)
@@ -67,6 +67,18 @@ class Merged:
             )
         )
 
+    def elections_counted(self) -> int:
+        """How many there were, listed or not."""
+        return sum(sum(n["elections"].values()) for n in self.by_kind.get("numbers", ()))
+
+    def intervals_above(self, elections: int) -> set[tuple[int, int]]:
+        """(interval, shard) of those that counted more elections than that."""
+        return {
+            (n["interval"], n["shard"])
+            for n in self.by_kind.get("numbers", ())
+            if sum(n["elections"].values()) > elections
+        }
+
     # --- the result ----------------------------------------------------------------------------
 
     def result(self, elections_max: int) -> dict[str, Any]:
@@ -74,7 +86,7 @@ class Merged:
         totals = _totals(numbers)
         self._judge(totals)
         findings = self._sorted_findings()
-        elections = sorted(self.elections, key=lambda e: (e.offset, e.topic, e.partition))
+        elections = sorted(set(self.elections), key=lambda e: (e.offset, e.topic, e.partition))
         counts = _added(n["elections"] for n in numbers)
         return {
             "summary": self._summary(numbers, totals, findings, counts),

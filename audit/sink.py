@@ -15,6 +15,7 @@ from audit.findings import LOSSY, Election, ElectionKind, Finding
 from audit.state import Partition
 
 FINDINGS_PER_CHECK_MAX = 1_000
+ELECTION = "election"
 LEADERSHIP_MAX = 20_000
 EVENTS_MAX = 200_000
 HISTORY_ROWS = 8_192
@@ -151,6 +152,6 @@ class Sink:
             row = finding._asdict()
             yield "finding", finding.offset, finding.timestamp_ms, dumps(row)
         for election in self.elections:
-            yield "election", election.offset, election.timestamp_ms, dumps(election)
+            yield ELECTION, election.offset, election.timestamp_ms, dumps(election)
         for move in self.moves:
             yield "leadership", move[0], move[1], dumps(move)

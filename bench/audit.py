@@ -145,13 +145,15 @@ def main() -> None:
     parser.add_argument("--small", type=int, default=1_000_000)
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--logs", type=Path, help="folder that keeps the logs for another run")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as scratch:
         logs = {}
         for name, records in (("small", options.small), ("large", options.records)):
-            logs[name] = Path(scratch) / name / "__cluster_metadata-0"
+            logs[name] = (options.logs or Path(scratch)) / name / "__cluster_metadata-0"
             segments = max(1, options.segments * records // options.records)
-            write_log(logs[name], Size(records, segments, options.partitions))
+            if not logs[name].exists():
+                write_log(logs[name], Size(records, segments, options.partitions))
         report: dict[str, Any] = {}
         if not options.no_kafka:
             report["kafka_dump_log"] = measure_kafka(logs["large"])

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from audit.batches import Batch, split, walk
+from audit.job import run_here
 from audit.merge import series
 from audit.report.html import as_html
 from audit.report.svg import TimeAxis
@@ -91,3 +92,20 @@ def test_a_generated_log_is_a_healthy_one(tmp_path: Path) -> None:
     result = audited(tmp_path / "__cluster_metadata-0")
     assert result["summary"]["promises_hold"]
     assert set(result["summary"]["elections"]) == {"isr", "preferred"}
+
+
+def test_elections_in_a_burst_are_all_listed(tmp_path: Path) -> None:
+    """One interval has more than its share of the bound, all together are within it."""
+    builder = LogBuilder().begin()
+    builder.topic()
+    for _ in range(4):
+        builder.snapshot()
+        builder.add(builder.change(isr=[1, 2, 3]))
+    for leader in (2, 3, 1) * 10:
+        builder.add(builder.change(leader=leader))
+    log = builder.write(tmp_path)
+    assert len(run_here([log], elections_max=30).elections) == 30
+    few = run_here([log], elections_max=10)
+    assert 0 < len(few.elections) <= 10
+    assert few.data["elections_left_out"] == 30 - len(few.elections)
+    assert few.data["summary"]["elections"] == {"isr": 20, "preferred": 10}
