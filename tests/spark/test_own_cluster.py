@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str,
     assert code == 0, complaint
     done = subprocess.run(
         [sys.executable, "-m", "kraftbox", "chaos", "--dir", str(directory), "--seed", str(SEED)]
-        + ["--minutes", MINUTES, "--faults", "kill-leader,kill-controller"]
+        + ["--minutes", MINUTES, "--faults", "kill-leader"]
         + ["--history", str(history), "--partitions", "3", "--json"],
         capture_output=True,
         text=True,
