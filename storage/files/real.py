@@ -323,6 +323,8 @@ class RealFiles:
         return sorted(os.listdir(path))
 
     def mkdirs(self, path: str) -> None:
+        if os.path.isdir(path):
+            return
         # Entries of new directories become durable with the first flush of a file in them.
         missing = os.path.abspath(path)
         while not os.path.isdir(missing):
