@@ -112,11 +112,11 @@ class Scene:
 
     async def is_whole(self) -> bool:
         """Whether every node runs and every replica is in sync."""
-        if not all(one.is_running for one in await self.members()):
-            return False
         try:
+            if not all(one.is_running for one in await self.members()):
+                return False
             partitions = await self.partitions()
-        except (ApiError, OSError, ProtocolError):
+        except (ApiError, OSError, ProtocolError, TargetError):
             return False
         return bool(partitions) and all(
             one.leader >= 0 and len(one.isr) == len(one.replicas) for one in partitions

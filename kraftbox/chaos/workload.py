@@ -76,7 +76,8 @@ class Workload:
     async def prepare(self) -> None:
         """Make the topic and wait until every partition has a leader. Raises ApiError, OSError."""
         load = self.load
-        client = await self._client("chaos-admin")
+        client = await ClusterClient.connect(self._bootstrap, "chaos-admin", PREPARE_MS_MAX)
+        self._clients.append(client)
         settings = (*load.topic_settings, ("min.insync.replicas", str(load.min_insync_replicas)))
         request = CreateTopicsRequest(
             topics=[
@@ -143,16 +144,20 @@ class Workload:
         for client in self._clients:
             await client.close()
 
-    async def _client(self, name: str) -> ClusterClient:
-        """A client that is connected, however long that takes."""
-        while True:
+    async def _client(self, name: str, deadline: float | None = None) -> ClusterClient | None:
+        """A client that is connected, however long that takes; None when the run (or the time)
+        ends before."""
+        while not self._stopping.is_set() or deadline is not None:
             try:
                 client = await ClusterClient.connect(self._bootstrap, name, CONNECT_MS_MAX)
             except TROUBLE:
+                if deadline is not None and time.monotonic() > deadline:
+                    return None
                 await asyncio.sleep(PAUSE_S)
             else:
                 self._clients.append(client)
                 return client
+        return None
 
     # --- producers -----------------------------------------------------------------------------
 
@@ -160,8 +165,11 @@ class Workload:
         load = self.load
         process = self.ledger.process("producer", CLIENT)
         rng = random.Random(self._rng.getrandbits(64))
+        client = await self._client(f"chaos-producer-{number}")
+        if client is None:
+            return
         producer = IdempotentProducer(
-            await self._client(f"chaos-producer-{number}"),
+            client,
             request_timeout_ms=load.request_timeout_ms,
             delivery_timeout_ms=load.delivery_timeout_ms,
         )
@@ -187,7 +195,7 @@ class Workload:
         await producer.close()
 
     async def _start(self, producer: IdempotentProducer) -> None:
-        while True:
+        while not self._stopping.is_set():
             try:
                 await producer.start()
             except TROUBLE:
@@ -223,6 +231,8 @@ class Workload:
 
     async def _consume(self, number: int, process: int) -> None:
         client = await self._client(f"chaos-consumer-{number}")
+        if client is None:
+            return
         await asyncio.gather(
             *(
                 self._follow(client, (process, self._topic, partition))
@@ -271,9 +281,11 @@ class Workload:
     async def read_all(self, wait_ms: float) -> None:
         """Read every partition from its start to its end. What cannot be read in time is missing in
         the history, and so is found."""
-        client = await self._client("chaos-reader")
-        process = self.ledger.process("reader", CLIENT)
         deadline = time.monotonic() + wait_ms / 1000
+        client = await self._client("chaos-reader", deadline)
+        if client is None:
+            return
+        process = self.ledger.process("reader", CLIENT)
         reading = partial(self._read_partition, client, deadline)
         await asyncio.gather(
             *(reading((process, self._topic, index)) for index in range(self.load.partitions))

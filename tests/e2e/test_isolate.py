@@ -1,0 +1,90 @@
+"""A cluster with a network of its own: it is reached, its links are cut and healed, it leaves
+nothing behind."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftbox.chaos import local
+from kraftbox.chaos.target import CUT, HOST, Ability, LocalTarget
+from kraftbox.cluster import control, router
+from kraftbox.cluster.addresses import NAMESPACES, Network
+from kraftbox.cluster.links import Link, LinkRule
+from kraftbox.cluster.place import ClusterPlace
+from kraftbox.cluster.router import NetworkControl
+from tests.support.cluster import COMMAND
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not router.is_possible(), reason="needs Linux, root and iproute2"),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[ClusterPlace]:
+    made = ClusterPlace(tmp_path / "cluster")
+    made.root.mkdir()
+    yield made
+    control.down(made)
+
+
+def answers(target: LocalTarget, wait_s: float) -> bool:
+    """Whether the first broker accepts a connection."""
+    try:
+        socket.create_connection(target.bootstrap[0], wait_s).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_links_are_cut_and_healed_and_nothing_is_left(place: ClusterPlace) -> None:
+    target = local.start(place, controllers=1, brokers=2, isolate=True)
+    known = place.remembered()
+    assert known is not None and known.network
+    network = Network(known.network)
+    assert {host for host, _ in target.bootstrap} == {network.address(1), network.address(2)}
+    assert Ability.LINKS in target.abilities
+    assert {one.name for one in NAMESPACES.glob(f"kbx{network.number}-*")} == {
+        network.namespace(node_id) for node_id in (1, 2, 101)
+    }
+
+    links = NetworkControl(place)
+    assert answers(target, 5)
+    # One direction is enough: the answer to a connection does not come back.
+    links.set_links([LinkRule(1, HOST, CUT)])
+    assert not answers(target, 1)
+    links.set_links([LinkRule(1, HOST, Link(delay_ms=20.0))])
+    assert answers(target, 5)
+    links.set_links([])
+    assert answers(target, 5)
+
+    control.down(place)
+    assert not list(NAMESPACES.glob(f"kbx{network.number}-*"))
+    assert not Path("/sys/class/net", network.device).exists()
+    assert not place.root.joinpath("network").exists()
+
+
+def test_a_cluster_keeps_its_network_and_one_without_gets_none(place: ClusterPlace) -> None:
+    first = local.start(place, controllers=1, brokers=1, isolate=True).bootstrap
+    control.down(place)
+    assert local.start(place).bootstrap == first
+    control.down(place)
+    other = ClusterPlace(place.root.parent / "other")
+    other.root.mkdir()
+    local.start(other, controllers=1, brokers=2, isolate=False)
+    control.down(other)
+    done = subprocess.run(
+        [*COMMAND, "up", "--dir", str(other.root), "--controllers", "1", "--brokers", "2"]
+        + ["--isolate"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "--isolate is for a new cluster" in done.stderr
