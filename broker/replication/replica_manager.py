@@ -12,6 +12,7 @@ the node: there is one log directory, so there is nothing left to serve from.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -63,6 +64,32 @@ class LeadershipListener(Protocol):
         """It leads no longer; None: the replica is gone."""
 
 
+class Backlog:
+    """Partitions whose turn is to come, each once: first those that this broker is to lead, because
+    followers find a leader only when it is there."""
+
+    __slots__ = ("_rest", "_urgent")
+
+    def __init__(self) -> None:
+        self._urgent: OrderedDict[PartitionId, None] = OrderedDict()
+        self._rest: OrderedDict[PartitionId, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._urgent) + len(self._rest)
+
+    def add(self, key: PartitionId, *, urgent: bool) -> None:
+        if urgent:
+            self._rest.pop(key, None)
+            self._urgent[key] = None
+        elif key not in self._urgent:
+            self._rest[key] = None
+
+    def take(self) -> PartitionId:
+        """The next one; there is one."""
+        key, _ = (self._urgent or self._rest).popitem(last=False)
+        return key
+
+
 class FetcherPort(Protocol):
     """Whoever fetches from leaders. The partition knows whom it follows."""
 
@@ -106,7 +133,7 @@ class ReplicaManager:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self.retired_counters = PartitionCounters()
         """What replicas that are gone had counted."""
-        self._backlog: dict[PartitionId, None] = {}
+        self._backlog = Backlog()
         self._at_once = AT_ONCE_MAX
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
@@ -374,7 +401,7 @@ class ReplicaManager:
         hosted = self._by_id.get(topic_id, {})
         if topic is None:
             for index in list(hosted):
-                self._backlog[(topic_id, index)] = None
+                self._backlog.add((topic_id, index), urgent=False)
                 self._retire(hosted[index])
             return
         # Of a thousand partitions mostly one has changed.
@@ -391,9 +418,9 @@ class ReplicaManager:
                 if self._at_once >= 0:
                     self._assign_role(partition, wanted)
                 else:
-                    self._backlog[(topic_id, index)] = None
+                    self._backlog.add((topic_id, index), urgent=wanted.leader == self.node_id)
             elif partition is not None or self.node_id in wanted.replicas:
-                self._backlog[(topic_id, index)] = None
+                self._backlog.add((topic_id, index), urgent=wanted.leader == self.node_id)
                 if partition is not None:
                     self._retire(partition)
 
@@ -401,9 +428,7 @@ class ReplicaManager:
         """Works off the backlog for about `budget_ms`; True if some of it is left."""
         deadline_ms = self._clock.monotonic_ms() + budget_ms
         while self._backlog:
-            topic_id, index = next(iter(self._backlog))
-            del self._backlog[(topic_id, index)]
-            self._settle(topic_id, index)
+            self._settle(*self._backlog.take())
             if self._clock.monotonic_ms() >= deadline_ms:
                 break
         return bool(self._backlog)
@@ -470,7 +495,7 @@ class ReplicaManager:
     def _assign_role(self, partition: Partition, wanted: PartitionImage) -> None:
         if partition.role in (Role.OFFLINE, Role.DELETED):
             if partition.role is Role.DELETED:
-                self._backlog[(partition.topic_id, partition.index)] = None
+                self._backlog.add((partition.topic_id, partition.index), urgent=True)
             return
         if wanted.partition_epoch < partition.partition_epoch:
             return  # the controller's answer to a proposal was faster than this image

@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Reset
 from broker.replication.follower import reset_to
 from broker.replication.partition import Role
-from broker.replication.replica_manager import AT_ONCE_MAX
+from broker.replication.replica_manager import AT_ONCE_MAX, Backlog
 from protocol.errors import ErrorCode
 from protocol.metadata.config_record import ConfigRecord
 from protocol.metadata.partition_change_record import PartitionChangeRecord
@@ -428,3 +428,13 @@ async def test_a_new_session_is_asked_for_once() -> None:
     assert c.request(2, 1) is not None
     c.change(leader=1)  # urgent, but there is no session yet that could carry it
     assert c.request(2, 1) is None
+
+
+def test_partitions_to_lead_have_their_turn_first() -> None:
+    backlog = Backlog()
+    backlog.add((TOPIC, 0), urgent=False)
+    backlog.add((TOPIC, 1), urgent=False)
+    backlog.add((TOPIC, 2), urgent=True)
+    backlog.add((TOPIC, 1), urgent=True)
+    backlog.add((TOPIC, 2), urgent=False)
+    assert [backlog.take()[1] for _ in range(len(backlog))] == [2, 1, 0]
