@@ -1,9 +1,10 @@
 """Requests to the active controller, wherever it is now.
 
-One connection, opened when first needed and dropped when it fails or when the node behind it says
-that it is not the controller. `request` tries once; `request_until` tries again, with pauses that
-grow, until the controller has answered or the time is up. A broker has one channel for its
-heartbeats and another for everything else, so that no slow request can delay a heartbeat.
+One connection, opened when first needed and dropped when it fails, when another node is known to be
+the controller, or when the node behind it says that it is not. `request` tries once;
+`request_until` tries again, with pauses that grow, until the controller has answered or the time is
+up. A broker has one channel for its heartbeats and another for everything else, so that no slow
+request can delay a heartbeat.
 """
 
 from __future__ import annotations
@@ -109,15 +110,20 @@ class ControllerChannel:
 
     def controller_moved(self) -> None:
         """Another node may lead now: requests to the old one, which may hang, are given up, and
-        whoever pauses before asking again asks at once."""
+        whoever pauses before asking again asks at once.
+
+        While no leader is known the connection stays. The node behind it may lead still (this one
+        was only too slow to hear of it), and it may count a closed connection as a death.
+        """
         target = self._endpoint()
+        if target is None:
+            return
         connection = self._connection
         if connection is not None and self._connected_to != target:
             self._drop(connection)
         if self._dialling is not None and self._dialling[0] != target:
             self._dialling[1].cancel()
-        if target is not None:
-            self._moved.set()
+        self._moved.set()
 
     async def pause(self, pause_ms: float) -> None:
         """Wait that long, or until there is a controller to ask."""
@@ -136,11 +142,15 @@ class ControllerChannel:
     async def _connected(self, timeout_ms: float) -> Connection:
         async with self._connecting:
             target = self._endpoint()
+            connection = self._connection
+            if (
+                connection is not None
+                and not connection.is_closed
+                and target in (None, self._connected_to)
+            ):
+                return connection
             if self._closed or target is None:
                 raise ControllerUnavailable("no active controller is known")
-            connection = self._connection
-            if connection is not None and self._connected_to == target and not connection.is_closed:
-                return connection
             if connection is not None:
                 self._drop(connection)
             try:
