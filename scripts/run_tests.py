@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = ("unit", "property", "golden", "scenarios", "sim", "badinput")
-LAST = ("interop", "e2e")
+LAST = ("interop", "e2e", "compose")
 PARTS = {"sim": 2}
 """Groups that run in several processes: those that compute all the time and wait for nothing."""
 CHATTER = re.compile(r"%\d\|")

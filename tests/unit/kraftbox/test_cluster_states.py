@@ -15,6 +15,7 @@ from kraftbox.cluster.states import (
     Say,
     Send,
     State,
+    Tell,
 )
 
 KILL, TERM, STOP, CONT = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGCONT
@@ -154,3 +155,32 @@ def test_down_of_what_is_down_ends_at_once(cluster):
         cluster.request("kill", node_id, node_id)
         cluster.exited(node_id, -9)
     assert cluster.down() == [AllEnded()]
+
+
+def test_cut_off_and_reconnect_wait_for_the_nodes_word(cluster):
+    assert cluster.request("cut-off", 1, 1) == [Tell(1, "cut-off")]
+    assert not cluster.nodes[1].cut_off
+    assert cluster.network(1, True, None) == [Answer(1)]
+    assert cluster.nodes[1].cut_off and state(cluster, 1) is State.RUNNING
+    with pytest.raises(Refused, match="node 1 is cut off"):
+        cluster.request("cut-off", 1, 2)
+    assert cluster.request("reconnect", 1, 3) == [Tell(1, "reconnect")]
+    assert cluster.network(1, False, None) == [Answer(3)]
+    with pytest.raises(Refused, match="node 1 is not cut off"):
+        cluster.request("reconnect", 1, 4)
+
+
+def test_a_cut_that_fails_or_is_overtaken_by_the_end_is_answered(cluster):
+    cluster.request("cut-off", 1, 1)
+    assert cluster.network(1, True, "not here") == [Answer(1, "not here")]
+    assert not cluster.nodes[1].cut_off
+    cluster.request("cut-off", 1, 2)
+    cluster.network(1, True, None)
+    cluster.request("reconnect", 1, 3)
+    assert cluster.request("kill", 1, 4) == [Send(1, KILL)]
+    assert cluster.exited(1, -9) == [Answer(4), Answer(3, "node 1 is killed")]
+    # A new process has its network.
+    assert not cluster.nodes[1].cut_off
+    cluster.request("pause", 2, 5)
+    with pytest.raises(Refused, match="node 2 is paused"):
+        cluster.request("cut-off", 2, 6)

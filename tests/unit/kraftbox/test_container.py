@@ -1,0 +1,82 @@
+"""How a container's environment becomes a server.properties."""
+
+import pytest
+
+from kraftbox.cluster.place import read_properties
+from kraftbox.container import HTTP_LISTENER, Places, properties_for, write_properties
+from runtime.errors import StartupRefused
+
+BUNDLED = {"node.id": "1", "process.roles": "broker,controller"}
+
+
+def test_nothing_given_means_what_is_bundled():
+    assert properties_for({"HOME": "/"}, {}, BUNDLED) == {
+        **BUNDLED,
+        HTTP_LISTENER: "0.0.0.0:9404",
+    }
+
+
+def test_the_environment_replaces_what_is_bundled_and_wins_over_a_mounted_file():
+    environ = {"KAFKA_NODE_ID": "7", "KAFKA_KRAFTBOX_HTTP_LISTENER": "0.0.0.0:1"}
+    assert properties_for(environ, {}, BUNDLED) == {"node.id": "7", HTTP_LISTENER: "0.0.0.0:1"}
+    found = properties_for(environ, {"node.id": "3", "log.dirs": "/d"}, BUNDLED)
+    assert (found["node.id"], found["log.dirs"]) == ("7", "/d")
+
+
+def test_listeners_follow_from_advertised_ones():
+    environ = {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://a:9092,OUT://b.c:29092"}
+    found = properties_for(environ, {}, BUNDLED)
+    assert found["listeners"] == "PLAINTEXT://0.0.0.0:9092,OUT://0.0.0.0:29092"
+    given = {**environ, "KAFKA_LISTENERS": "PLAINTEXT://:1"}
+    assert properties_for(given, {}, BUNDLED)["listeners"] == "PLAINTEXT://:1"
+    empty = {**environ, "KAFKA_LISTENERS": ""}
+    assert properties_for(empty, {}, BUNDLED)["listeners"].startswith("PLAINTEXT://0.0.0.0:9092")
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"KAFKA_PROCESS_ROLES": "broker"}, "CLUSTER_ID"),
+        ({"KAFKA_PROCESS_ROLES": "broker", "CLUSTER_ID": ""}, "CLUSTER_ID"),
+        (
+            {
+                "KAFKA_PROCESS_ROLES": "controller",
+                "CLUSTER_ID": "x",
+                "KAFKA_ADVERTISED_LISTENERS": "A://b:1",
+            },
+            "KAFKA_ADVERTISED_LISTENERS is not supported",
+        ),
+    ],
+)
+def test_what_is_refused(environ, said):
+    with pytest.raises(StartupRefused, match=said):
+        properties_for(environ, {}, BUNDLED)
+
+
+def test_a_controller_may_have_an_empty_advertised_listener():
+    environ = {
+        "KAFKA_PROCESS_ROLES": "controller",
+        "CLUSTER_ID": "x",
+        "KAFKA_ADVERTISED_LISTENERS": "",
+        "KAFKA_JMX_PORT": "9101",
+    }
+    found = properties_for(environ, {}, BUNDLED)
+    assert found == {"process.roles": "controller", HTTP_LISTENER: "0.0.0.0:9404"}
+
+
+def test_the_result_is_written(tmp_path):
+    places = Places(*(tmp_path / name for name in ("bundled", "mounted", "final")))
+    for place in places:
+        place.mkdir()
+    (places.mounted / "server.properties").write_text("node.id=3\nlog.dirs=/d\n")
+    path = write_properties(places, {"KAFKA_NODE_ID": "4"})
+    written = read_properties(path)
+    assert (written["node.id"], written["log.dirs"]) == ("4", "/d")
+    # An empty mounted file counts as none.
+    (places.mounted / "server.properties").write_text("\n")
+    (places.bundled / "server.properties").write_text("node.id=1\n")
+    assert read_properties(write_properties(places, {}))["node.id"] == "1"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StartupRefused, match="cannot write"):
+        write_properties(places, {})

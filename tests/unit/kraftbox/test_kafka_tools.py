@@ -1,0 +1,110 @@
+"""Kafka's tools by Kafka's names: their options, and what they do to a node in this process."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+
+import pytest
+
+from kraftbox.cli.consumer import Received
+from kraftbox.cli.output import CommandFailed
+from kraftbox.kafka_tools import TOOLS, main
+from kraftbox.kafka_tools.api_versions import shown
+from kraftbox.kafka_tools.configs import added
+from kraftbox.kafka_tools.console_consumer import Printer
+from kraftbox.kafka_tools.console_producer import Reader
+from kraftbox.kafka_tools.elections import partitions_of
+from kraftbox.kafka_tools.options import check_client_properties, pairs
+from kraftbox.kafka_tools.topics import assignment
+from protocol.schema import VersionRange
+
+
+def test_lists_in_brackets_are_one_value():
+    assert added("a=b,c=[d,e],f=") == {"a": "b", "c": "d,e", "f": ""}
+    assert added("a=[x=1,y=2]") == {"a": "x=1,y=2"}
+    for wrong in ("a", "=b", "a=[b"):
+        with pytest.raises(CommandFailed, match="--add-config"):
+            added(wrong)
+
+
+def test_assignments_and_pairs():
+    assert assignment("1:2,2:3") == {0: [1, 2], 1: [2, 3]}
+    with pytest.raises(CommandFailed, match="1:x"):
+        assignment("1:x")
+    assert pairs(["a=b=c", "d="], "--property") == {"a": "b=c", "d": ""}
+    with pytest.raises(CommandFailed, match="--property 'a'"):
+        pairs(["a"], "--property")
+
+
+def test_client_properties_that_cannot_be_met_are_refused():
+    check_client_properties({"linger.ms": "5", "security.protocol": "PLAINTEXT"})
+    with pytest.raises(CommandFailed, match="security.protocol=SSL"):
+        check_client_properties({"security.protocol": "SSL"})
+
+
+def test_lines_become_records():
+    keyed = Reader(parse_key=True, separator=b":", ignore_error=False)
+    assert keyed.line(b"k:v:w") == (b"k", b"v:w")
+    with pytest.raises(CommandFailed, match="no key separator"):
+        keyed.line(b"v")
+    assert keyed._replace(ignore_error=True).line(b"v") == (None, b"v")
+    assert keyed._replace(parse_key=False).line(b"k:v") == (None, b"k:v")
+
+
+def test_records_become_lines():
+    record = Received("t", 2, 7, 1234, b"k", None, [("h", b"x"), ("n", None)])
+    out = io.BytesIO()
+    properties = {
+        f"print.{part}": "true" for part in ("timestamp", "partition", "offset", "headers", "key")
+    }
+    printer = Printer({**properties, "key.separator": "|"}, 2, skip=False, out=out)
+    assert printer(record) is True
+    assert out.getvalue() == b"CreateTime:1234|Partition:2|Offset:7|h:x,n:null|k|null\n"
+    plain = Printer({}, 1, skip=False, out=out)
+    out.truncate(0)
+    out.seek(0)
+    assert plain(record._replace(value=b"v", headers=[])) is False and plain.done
+    assert out.getvalue() == b"v\n"
+
+
+def test_versions_as_kafka_shows_them():
+    lines = shown({1: VersionRange(4, 18), 18: VersionRange(0, 99), 9999: VersionRange(0, 1)})
+    assert lines[0] == "Fetch(1): 4 to 18 [usable: 18]"
+    assert lines[1].startswith("ApiVersions(18): 0 to 99 [usable: ")
+    assert lines[2] == "UNKNOWN(9999): 0 to 1 [unusable]"
+
+
+def test_wrong_usage_is_exit_code_1(capsys):
+    for name in TOOLS:
+        if name == "kafka-storage":
+            continue
+        with pytest.raises(SystemExit) as end:
+            main(name, ["--no-such-option"])
+        assert end.value.code == 1, name
+    assert main("kafka-storage", ["no-such-command"]) == 1
+    assert main("kafka-streams", []) == 1
+    assert "there is no kafka-streams" in capsys.readouterr().err
+
+
+def test_a_cluster_that_is_not_there_is_an_error(capsys):
+    # Port 1 is nobody's.
+    assert main("kafka-topics", ["--bootstrap-server", "127.0.0.1:1", "--list"]) == 1
+    assert "Error while executing kafka-topics: 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_partitions_of_an_election_from_a_file(tmp_path):
+    path = tmp_path / "p.json"
+    entries = [{"topic": "a", "partition": 1}, {"topic": "a", "partition": 0}]
+    path.write_text(json.dumps({"partitions": entries}))
+    options = argparse.Namespace(
+        all_topic_partitions=False, path_to_json_file=str(path), topic=None, partition=None
+    )
+    assert partitions_of(options) == {"a": [1, 0]}
+    path.write_text("{}")
+    with pytest.raises(CommandFailed, match=r"p\.json"):
+        partitions_of(options)
+    options.path_to_json_file = None
+    with pytest.raises(CommandFailed, match="--all-topic-partitions"):
+        partitions_of(options)
