@@ -1,4 +1,4 @@
-"""A cluster begins again from a copy of one controller's metadata log, as docs/operations.md says."""
+"""A cluster begins again from a copy of a controller's metadata log, as docs/operations.md says."""
 
 from __future__ import annotations
 
