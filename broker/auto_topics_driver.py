@@ -1,9 +1,9 @@
 """Topics that come into being because somebody asked for them, through the controller.
 
 A client's topic gets the broker's defaults when `auto.create.topics.enable` is true; creation is
-started and not waited for: the client asks again and finds it. An internal topic gets the
-settings that its coordinator needs, and whoever needs it waits. A name whose creation is under way
-is not asked for twice.
+started and not waited for: the client asks again and finds it. The controller is asked on the
+client's behalf, whose quota it is. An internal topic gets the settings that its coordinator needs,
+and whoever needs it waits. A name whose creation is under way is not asked for twice.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from broker.controller_channel_driver import ControllerChannel
+from broker.envelopes import unwrap, wrap
 from broker.metadata_cache import MetadataCache
+from protocol.codec import decode
 from protocol.errors import ApiError, ErrorCode
-from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
+from protocol.transport.dispatch import RequestContext
 from runtime.clock import Clock
 from runtime.config import NodeConfig
 from runtime.log import RateLimited, get_logger
@@ -49,8 +52,8 @@ class TopicCreator:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._quiet = RateLimited(clock, 10_000)
 
-    def create_soon(self, names: Iterable[str]) -> None:
-        """Starts the creation of clients' topics, where the configuration allows it."""
+    def create_soon(self, names: Iterable[str], client: RequestContext) -> None:
+        """Starts the creation of a client's topics, where the configuration allows it."""
         if not self._config["auto.create.topics.enable"]:
             return
         fresh = [
@@ -60,7 +63,7 @@ class TopicCreator:
             and (name not in INTERNAL_TOPICS or name == CONSUMER_OFFSETS_TOPIC)
         ][: NAMES_MAX - len(self._under_way)]
         if fresh:
-            self._start(fresh)
+            self._start(fresh, client)
 
     async def ensure(self, name: str) -> None:
         """Creates an internal topic if it is not there, and waits for the controller's word.
@@ -72,11 +75,12 @@ class TopicCreator:
             return
         task = self._under_way.get(name)
         if task is None:
-            task = self._start([name])
+            task = self._start([name], None)
         await asyncio.shield(task)
 
-    def _start(self, names: list[str]) -> asyncio.Task[None]:
-        task = self._supervisor.spawn("create topics", self._create(names), fatal=False)
+    def _start(self, names: list[str], client: RequestContext | None) -> asyncio.Task[None]:
+        creation = self._create(names, client)
+        task = self._supervisor.spawn("create topics", creation, fatal=False)
         for name in names:
             self._under_way[name] = task
         task.add_done_callback(lambda done: self._done(names, done))
@@ -91,17 +95,31 @@ class TopicCreator:
         if error is not None and self._quiet.admit(names[0]) is not None:
             _log.warning("topics not created", topics=names[:10], error=str(error))
 
-    async def _create(self, names: list[str]) -> None:
+    async def _create(self, names: list[str], client: RequestContext | None) -> None:
         request = CreateTopicsRequest(
             topics=[self._wish(name) for name in names], timeout_ms=CREATE_TIMEOUT_MS
         )
-        response = await self._controller.request_until(
-            request, self._clock.monotonic_ms() + CREATE_TIMEOUT_MS
-        )
+        deadline_ms = self._clock.monotonic_ms() + CREATE_TIMEOUT_MS
+        if client is None:
+            response = await self._controller.request_until(request, deadline_ms)
+        else:
+            response = await self._ask_for(client, request, deadline_ms)
         for result in response.topics:
             code = ErrorCode(result.error_code)
             if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise ApiError(code, result.error_message)
+
+    async def _ask_for(
+        self, client: RequestContext, request: CreateTopicsRequest, deadline_ms: float
+    ) -> CreateTopicsResponse:
+        version = CreateTopicsRequest.VERSIONS.last
+        envelope = wrap(client, request, version)
+        answer = await self._controller.request_until(envelope, deadline_ms)
+        if answer.error_code or answer.response_data is None:
+            raise ApiError(ErrorCode(answer.error_code), None)
+        body = unwrap(client, request, version, answer.response_data)
+        response, _ = decode(CreateTopicsResponse, body, version)
+        return response
 
     def _wish(self, name: str) -> CreateTopicsRequest.CreatableTopic:
         config = self._config

@@ -10,19 +10,15 @@ The versions offered are those that the controllers of this release serve.
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any, Final, NamedTuple
 
 from broker.context import BrokerContext
 from broker.controller_channel_driver import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
+from broker.envelopes import unwrap, wrap
 from broker.forwarding_errors import error_response
 from broker.throttle_time import read_encoded
 from protocol.api_keys import ApiKey
-from protocol.codec import encode
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from protocol.internal.default_principal_data import DefaultPrincipalData
-from protocol.messages.envelope import EnvelopeRequest
+from protocol.errors import ErrorCode
 from protocol.schema import Request
 from protocol.transport.dispatch import (
     Body,
@@ -79,11 +75,8 @@ class Forwarder:
     async def handle(self, context: RequestContext, request: Request[Any]) -> Body:
         """Sends one request on and returns the controller's answer."""
         clock = self._broker.clock
-        envelope = EnvelopeRequest(
-            request_data=_frame(context, request),
-            request_principal=_principal(context.principal),
-            client_host_address=_address(context.client_host),
-        )
+        version = context.api_version
+        envelope = wrap(context, request, version)
         deadline_ms = clock.monotonic_ms() + _patience_ms(request)
         pause_ms = BACK_OFF_MS
         while (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
@@ -99,41 +92,11 @@ class Forwarder:
                 )
             if answer.error_code or answer.response_data is None:
                 return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
-            reply = _unwrap(context, answer.response_data)
+            body = unwrap(context, request, version, answer.response_data)
             # How long the client is to wait is the controller's word, the connection ours.
-            response = request.response_class()
-            context.connection.mute(read_encoded(response, context.api_version, reply.parts))
-            return reply
+            context.connection.mute(read_encoded(request.response_class(), version, [body]))
+            return EncodedReply([body])
         return error_response(request, ErrorCode.REQUEST_TIMED_OUT, context.api_version)
-
-
-def _frame(context: RequestContext, request: Request[Any]) -> bytes:
-    header = RequestHeader(
-        context.api_key, context.api_version, context.correlation_id, context.client_id
-    )
-    return encode_request_header(header) + encode(request, context.api_version)
-
-
-def _principal(text: str) -> bytes:
-    """The principal in the form that Kafka's default builder reads: version, then fields."""
-    kind, _, name = text.partition(":")
-    version = DefaultPrincipalData.VERSIONS.last
-    data = DefaultPrincipalData(type=kind, name=name)
-    return version.to_bytes(2, "big") + encode(data, version)
-
-
-def _address(host: str) -> bytes:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).packed
-    except ValueError:
-        return bytes(4)  # a peer without an address of its own, as in simulation
-
-
-def _unwrap(context: RequestContext, data: bytes) -> EncodedReply:
-    correlation_id, offset = decode_response_header(data, context.api_key, context.api_version)
-    if correlation_id != context.correlation_id:
-        raise ProtocolError("correlation id in an envelope", correlation_id)
-    return EncodedReply([memoryview(data)[offset:]])
 
 
 def _patience_ms(request: Request[Any]) -> float:

@@ -96,7 +96,7 @@ class MetadataApi:
                 blobs.append(encode_topic(topic, version))
         if unknown:
             if request.allow_auto_topic_creation:
-                self._creator.create_soon(unknown)
+                self._creator.create_soon(unknown, context)
             blobs += [
                 encode_topic(_failure(name, ZERO_UUID, _UNKNOWN), version) for name in unknown
             ]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.forwarding_driver import FORWARDED, _address, _patience_ms, _principal
+from broker.envelopes import _address, _principal
+from broker.forwarding_driver import FORWARDED, _patience_ms
 from broker.forwarding_errors import error_response
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode

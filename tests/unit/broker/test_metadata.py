@@ -8,11 +8,14 @@ import pytest
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.topic_view import Reachable, encode_topic, split_response, topic_view
-from protocol.codec import encode
+from protocol.api_keys import ApiKey
+from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
+from protocol.headers import decode_request_header, response_header_bytes
 from protocol.ids import ZERO_UUID
-from protocol.messages.create_topics import CreateTopicsResponse
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from protocol.messages.envelope import EnvelopeResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
 from protocol.metadata.register_broker_record import RegisterBrokerRecord
@@ -216,7 +219,8 @@ async def test_a_changed_partition_is_seen_through_the_cache() -> None:
 
 async def test_an_unknown_topic_is_created_in_the_background_once() -> None:
     h = Harness()
-    h.controller.answer = lambda _: CreateTopicsResponse()
+    answer = response_header_bytes(ApiKey.CREATE_TOPICS, 7, 1) + encode(CreateTopicsResponse(), 7)
+    h.controller.answer = lambda _: EnvelopeResponse(response_data=answer)
     for _ in range(3):
         topic = h.body(ask("fresh"), 12).topics[0]
         assert (topic.error_code, topic.topic_id) == (
@@ -224,7 +228,11 @@ async def test_an_unknown_topic_is_created_in_the_background_once() -> None:
             ZERO_UUID,
         )
     await settle()
-    (request,) = h.controller.requests
+    (envelope,) = h.controller.requests
+    assert b"ANONYMOUS" in envelope.request_principal
+    header, offset = decode_request_header(envelope.request_data)
+    assert (header.api_version, header.client_id) == (7, "test")
+    request, _ = decode(CreateTopicsRequest, envelope.request_data, 7, offset)
     (wish,) = request.topics
     assert (wish.name, wish.num_partitions, wish.replication_factor) == ("fresh", 1, 1)
 

@@ -83,6 +83,23 @@ async def test_who_was_told_to_wait_is_not_read_on(listener: str) -> None:
         await greedy.close()
 
 
+async def test_topics_that_come_by_being_asked_for_are_their_clients() -> None:
+    async with running_node(settings=SETTINGS) as node:
+        await limit(node, "greedy")
+        greedy, other = await connect(node, "greedy"), await connect(node, "other")
+        await greedy.request(create("a", 1_000), version=7)
+        for connection, name in ((greedy, "refused"), (other, "created")):
+            wanted = MetadataRequest.MetadataRequestTopic(name=name)
+            await connection.request(MetadataRequest(topics=[wanted]))
+        while True:
+            names = {t.name for t in (await other.request(MetadataRequest(topics=None))).topics}
+            if "created" in names:
+                break
+        assert names == {"a", "created"}
+        for connection in (greedy, other):
+            await connection.close()
+
+
 async def test_partitions_and_deletions_count_as_well() -> None:
     async with running_node(settings=SETTINGS) as node:
         setup = await connect(node, "setup")
