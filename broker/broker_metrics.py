@@ -183,6 +183,12 @@ class BrokerMetrics:
         ):
             yield single(_REPLICAS + name, f"{help_text} of a partition led here", value, "counter")
         yield single(
+            "kraftbox_replica_truncations_below_high_watermark_total",
+            "Times committed records were cut off here because an unclean leader lacked them",
+            counted.truncations_below_high_watermark,
+            "counter",
+        )
+        yield single(
             "kafka_log_logmanager_offlinelogdirectorycount",
             "Log directories that failed",
             int(totals.offline > 0),

@@ -178,7 +178,8 @@ class FetcherLink:
                 break
             try:
                 future = connection.send(request, self._context.timeout_ms)
-            except (ApiError, OSError) as error:
+            except (ApiError, ProtocolError, OSError) as error:
+                # A leader that speaks only versions without replica state cannot be followed.
                 self._drop(connection, str(error))
                 break
             future.add_done_callback(partial(self._answered, connection))
