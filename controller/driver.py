@@ -25,7 +25,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -54,6 +54,10 @@ from runtime.tasks import Supervisor
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+LATE_MS = 50.0
+"""A timer that is later than this did not only wait its turn: the process was busy or stopped."""
+GRACE_MS = 500.0
 
 _log = get_logger("controller")
 
@@ -158,6 +162,7 @@ class Controller:
         self._pending: deque[_Append] = deque()
         self._early: list[_Early] = []
         self._expiry_timer: asyncio.TimerHandle | None = None
+        self._gave_grace = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._unclean = _Upkeep(decide_unclean_elections, settings.unclean_election_interval_ms)
         self._upkeep = [self._unclean]
@@ -556,9 +561,23 @@ class Controller:
         self._expiry_timer = loop.call_at(loop.time() + wait_ms / 1000.0, self._expire)
 
     def _expire(self) -> None:
+        """Fence who is overdue now; all of them by one look at the clock, however long that takes.
+
+        A timer that fires late says that this process stood still, and then heartbeats that came in
+        time may wait to be read. So they are given a moment before anybody is fenced.
+        """
         self._expiry_timer = None
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.patience)
+        late_ms = 0.0 if deadline_ms is None else now_ms - deadline_ms
+        self._gave_grace = late_ms > LATE_MS and not self._gave_grace
+        if self._gave_grace:
+            self._expiry_timer = asyncio.get_running_loop().call_later(
+                min(late_ms, GRACE_MS) / 1000.0, self._expire
+            )
+            return
         while self.is_active:
-            decision = decide_fence_expired(self.view())
+            decision = decide_fence_expired(replace(self.view(), monotonic_ms=now_ms))
             if decision.reply is None:
                 break
             self.stats.timed_out_heartbeats += 1

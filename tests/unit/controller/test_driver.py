@@ -548,6 +548,51 @@ class TestConnectionLoss:
         run_in_virtual_time(main)
 
 
+class TestAStall:
+    """The controller's process stands still: what brokers sent meanwhile has not been read."""
+
+    async def world(self, **properties: str) -> tuple[World, dict[int, int]]:
+        world = World(commit_at_once=True, **properties)
+        world.lead()
+        epochs = {broker_id: await world.register(broker_id) for broker_id in (1, 2)}
+        for broker_id, epoch in epochs.items():
+            await heartbeat(world, broker_id, epoch)
+        return world, epochs
+
+    def fenced(self, world: World) -> list[int]:
+        brokers = world.controller.view().image.cluster.brokers
+        return sorted(broker.id for broker in brokers.values() if broker.fenced)
+
+    def stand_still(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.advance(seconds)
+
+    def test_brokers_that_spoke_in_time_stay(self) -> None:
+        async def main() -> None:
+            world, epochs = await self.world()
+            self.stand_still(30)
+            await asyncio.sleep(0.1)
+            assert self.fenced(world) == []
+            await heartbeat(world, 1, epochs[1])
+            await asyncio.sleep(1)
+            assert self.fenced(world) == [2]
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_it_is_no_longer_than_the_stall(self) -> None:
+        async def main() -> None:
+            world, _ = await self.world()
+            await asyncio.sleep(8.9)
+            self.stand_still(0.3)
+            await asyncio.sleep(0.21)
+            assert self.fenced(world) == [1, 2]
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+
 class TestUpkeep:
     def test_unclean_election_begins_when_it_becomes_allowed(self) -> None:
         async def main() -> None:
