@@ -5,12 +5,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
 import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from tests.sim.replicated import Replicated, WorldFailed, calm, lose_everything
+from broker.apis import fetch
+from broker.replication import fetcher, follower
+from broker.replication.partition import Partition
+from broker.replication.remote_replica import RemoteReplica
+from broker.replication.replica_manager import ReplicaManager
+from controller import isr as controller_isr
+from controller.elections import election
+from controller.elections.election import Candidates, Elected
+from controller.elections.eligibility import Eligibility, EligibilityOf, Eligible
 
+from tests.sim.replicated import Replicated, WorldFailed, calm, lose_everything
+from tests.sim.world.trace import first_difference
+
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.sim
 
 
@@ -38,10 +56,119 @@ def test_what_everybody_loses_is_reported() -> None:
         Replicated(1).run(lose_everything)
 
 
+def test_equal_seeds_give_equal_traces() -> None:
+    one, again = Replicated(7).run().trace, Replicated(7).run().trace
+    assert first_difference(one, again) is None
+
+
+def test_another_process_on_another_machine_sees_the_same() -> None:
+    """Neither the hash seed nor the host's name, the date or the process id reaches a trace."""
+    command = [sys.executable, "-m", "tests.sim.test_replication", "7", "8", "--disguised"]
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split()[-1:] == [Replicated(7).run().trace.digest()], done.stderr
+
+
+# --- planted bugs -------------------------------------------------------------------------------
+
+
+def _sees_no_divergence(*_arguments: Any) -> None:
+    return None
+
+
+def _shows_all_it_has(self: Partition) -> bool:
+    log = self.log
+    if log.log_end_offset <= log.high_watermark:
+        return False
+    log.update_high_watermark(log.log_end_offset)
+    self._high_watermark_moved(log.log_end_offset)
+    return True
+
+
+def _lets_anybody_join(*_arguments: Any) -> bool:
+    return True
+
+
+def _elects_anybody(candidates: Candidates, eligibility_of: EligibilityOf) -> Elected:
+    return election._first_eligible(candidates.ordered, eligibility_of)
+
+
+def _compares_no_epoch(*_arguments: Any) -> None:
+    return None
+
+
+def _calls_anybody_eligible(*_arguments: Any) -> Eligibility:
+    return Eligible()
+
+
+def _needs_no_minimum(_self: Partition) -> int:
+    return 1
+
+
+def _cuts_too_much(partition: Partition, epoch: int, end_offset: int) -> bool:
+    own_epoch, own_end = partition.log.end_offset_for_epoch(epoch)
+    target = end_offset if own_epoch < 0 else min(own_end, end_offset)
+    return follower.truncate(partition, max(0, target - 10))
+
+
+# What is wrong, where it is planted, and within how many seeds it shows. What two checks guard is
+# planted in both.
+PLANTED: dict[str, tuple[int, list[tuple[Any, str, Any]]]] = {
+    "a leader sees no divergence": (3, [(fetch, "_divergence", _sees_no_divergence)]),
+    "a leader shows all it has": (
+        1,
+        [(Partition, "maybe_advance_high_watermark", _shows_all_it_has)],
+    ),
+    "a leader lets anybody join": (3, [(RemoteReplica, "may_join", _lets_anybody_join)]),
+    "a leader needs no minimum": (
+        3,
+        [(Partition, "effective_min_isr", property(_needs_no_minimum))],
+    ),
+    "a follower cuts too much": (3, [(fetcher, "truncate_to_common", _cuts_too_much)]),
+    "controllers elect anybody": (3, [(election, "_elect_clean", _elects_anybody)]),
+    "controllers believe every leader": (
+        8,
+        [
+            (controller_isr, "_epoch_error", _compares_no_epoch),
+            (controller_isr, "isr_eligibility", _calls_anybody_eligible),
+        ],
+    ),
+    "nobody asks who is alive": (
+        8,
+        [
+            (ReplicaManager, "may_join_isr", _lets_anybody_join),
+            (controller_isr, "isr_eligibility", _calls_anybody_eligible),
+        ],
+    ),
+}
+
+
+def first_seed_that_finds(name: str) -> tuple[int, BaseException] | None:
+    within, patches = PLANTED[name]
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(mock.patch.object(*patch))
+        for seed in range(within):
+            try:
+                Replicated(seed).run()
+            except WorldFailed as failed:
+                return seed, failed.reason
+    return None
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bug_is_found(name: str) -> None:
+    assert first_seed_that_finds(name) is not None
+
+
 if __name__ == "__main__":
     for number in range(int(sys.argv[1]), int(sys.argv[2])):
         try:
-            one = Replicated(number).run(calm if "--calm" in sys.argv else None)
+            one = Replicated(number).run(
+                calm if "--calm" in sys.argv else None, disguised="--disguised" in sys.argv
+            )
         except WorldFailed as failed:
             print(failed if "-v" in sys.argv else f"{number} {failed.reason!r:.300}", flush=True)
             continue

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.replication.partition import Partition, Role
-from metalog.image.values import PartitionImage
+from metalog.image.values import ConfigResourceType, PartitionImage
 from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
 from storage.log.log import Log
@@ -215,11 +215,26 @@ class Promises:
         )
         if old is None or old[0] is not Role.LEADER or old[1] != epoch:
             self._compare(where, "P1", log, truth, log.log_start_offset, truth.end)
+        else:
+            self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old[5])
         if one.high_watermark_settled:
             # P14: from here on it answers what needs a high watermark.
             require(
                 log.high_watermark >= min(truth.end, one.leader_epoch_start),
                 f"P14: {where}: high watermark {log.high_watermark}, committed is {truth.end}",
+            )
+
+    def _look_at_proposed(
+        self, where: str, one: Partition, truth: PartitionTruth, members: Iterable[int]
+    ) -> None:
+        """P13, at the moment of the proposal: from then on the high watermark waits for them."""
+        least = max(truth.end, one.leader_epoch_start)
+        for member in members:
+            other = self._open.get(member, {}).get((one.topic_id, one.index))
+            end = -1 if other is None else other.log.log_end_offset
+            require(
+                other is None or end >= least,
+                f"P13: {where}: {member} is to join the ISR with {end} of {least}",
             )
 
     def _look_at_committed(
@@ -247,8 +262,10 @@ class Promises:
                 truth.values[record.offset] = record.value or b""
 
     def _may_show(self, where: str, one: Partition, truth: PartitionTruth, mark: int) -> None:
+        configs = self.metadata.image.configs.get((ConfigResourceType.TOPIC, one.topic), {})
+        least = min(int(configs.get("min.insync.replicas", "1")), len(one.replicas))
         require(
-            len(one.isr) >= one.effective_min_isr,
+            len(one.isr) >= least,
             f"P12: {where}: high watermark {mark} with the ISR {sorted(one.isr)}",
         )
         for member in one.maximal_isr:
