@@ -565,7 +565,7 @@ class QuorumNode:
         if effect.to is None:
             await self._look_around(effect)
         else:
-            wait_ms = self.config.fetch_wait_ms_max
+            wait_ms = self.config.fetch_wait_ms_max if effect.patient else 0
             await self._fetch(effect, self._address(effect.to), wait_ms=wait_ms)
 
     def _stop_fetching(self) -> None:

@@ -17,7 +17,6 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.quorum_cluster import (
-    ELECTION_MS,
     FETCH_MS,
     NodeProcess,
     ProcessCluster,
@@ -28,8 +27,8 @@ from tests.support.quorum_cluster import (
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 TIMEOUT_S = 20
-BACK_S = (FETCH_MS + 2 * ELECTION_MS) / 1000 + 1
-"""A second more than it takes to miss a leader and to elect another."""
+BACK_S = FETCH_MS * 1.125 / 1000 + 1
+"""A second more than it takes followers to miss their leader."""
 
 
 class Creations:

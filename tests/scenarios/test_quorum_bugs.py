@@ -210,3 +210,32 @@ def test_a_fetch_speaks_only_of_what_is_flushed() -> None:
     assert not [effect for effect in effects if isinstance(effect, m.SendFetch)]
     effects = core.step(m.Flushed(1), 3)
     assert [e.fetch_offset for e in effects if isinstance(e, m.SendFetch)] == [1]
+
+
+def test_two_candidates_beside_a_dead_voter_do_not_wait_for_it() -> None:
+    core = core_of(1, 1, 2, 3)
+    core.step(m.Tick(), 1000)
+    core.step(m.VoteAnswered(2, core.epoch, None, True, pre_vote=True), 1001)
+    assert core.role is Role.CANDIDATE
+    core.step(m.RequestFailed(3, m.RequestKind.VOTE), 1002)
+    core.step(m.VoteAnswered(2, core.epoch, None, False), 1003)
+    deadline_ms = core._state.deadline_ms  # type: ignore[union-attr]
+    assert deadline_ms is not None and deadline_ms <= 1003 + 1 + 100
+
+
+def test_a_non_voter_does_not_believe_for_long_in_a_leader_it_has_lost() -> None:
+    """Others may not know yet that it is gone; asked again they name the next."""
+    core = core_of(4, 1, 2, 3)
+    answer(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert core.role is Role.OBSERVER
+    core.step(m.Tick(), 2001)
+    assert core.role is Role.UNATTACHED
+    told = m.FetchAnswered(awaited(core), NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    (fetch_again,) = [e for e in core.step(told, 2002) if isinstance(e, m.SendFetch)]
+    assert fetch_again.to == 2 and not fetch_again.patient
+    assert core.next_deadline_ms() == 2002 + 250
+    core.step(m.Tick(), 2252)
+    told = m.FetchAnswered(awaited(core), NO_LEADER, 4, 3, ErrorCode.FENCED_LEADER_EPOCH)
+    (fetch_next,) = [e for e in core.step(told, 2253) if isinstance(e, m.SendFetch)]
+    assert fetch_next.to == 3 and fetch_next.patient
+    assert core.next_deadline_ms() == 2253 + 2000

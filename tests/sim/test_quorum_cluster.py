@@ -121,10 +121,10 @@ class Quorum:
         life = victim.boot()
         await asyncio.wait_for(life.ready, 60)
 
-    def leader(self) -> Machine | None:
+    def leader(self, but: Machine | None = None) -> Machine | None:
         for machine in self.controllers:
             life = machine.life
-            if life is not None and life.alive and life.node is not None:
+            if machine is not but and life is not None and life.alive and life.node is not None:
                 quorum = life.node.quorum
                 if quorum is not None and quorum.is_started and quorum.is_leader:
                     return machine
@@ -195,6 +195,52 @@ def test_controllers_in_trouble(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(50, 250))
 def test_controllers_in_trouble_for_long(seed: int) -> None:
     Quorum(seed).run()
+
+
+class Recovery(Quorum):
+    """How long no topic can be created after something happens to the active controller."""
+
+    fetch_timeout_ms, election_timeout_ms = 1000, 500
+
+    def __init__(self, seed: int, what: str) -> None:
+        super().__init__(seed)
+        self.what = what
+        self.back_after_ms = 0.0
+        for machine in self.machines:
+            machine.settings |= {
+                "controller.quorum.fetch.timeout.ms": str(self.fetch_timeout_ms),
+                "controller.quorum.election.timeout.ms": str(self.election_timeout_ms),
+            }
+
+    async def main(self) -> None:
+        CURRENT_HOST.set("client")
+        await asyncio.gather(*(machine.boot().ready for machine in self.machines))
+        load = asyncio.create_task(self.create_forever())
+        await asyncio.sleep(2 + self.rng.random())
+        victim = self.leader()
+        assert victim is not None and victim.life is not None
+        begin_s = self.loop.time()
+        if self.what == "kill":
+            victim.end(victim.life, End.KILL)
+        elif self.what == "pause":
+            victim.pause(victim.life)
+        else:
+            self.cut_off(victim)
+        await self.until("another leader", lambda: self.leader(but=victim) is not None)
+        before = len(self.succeeded)
+        await self.until("creations go on", lambda: len(self.succeeded) > before)
+        self.back_after_ms = (self.loop.time() - begin_s) * 1000
+        load.cancel()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("what", ["kill", "pause", "cut"])
+def test_back_within_a_second_of_the_timeout(what: str, seed: int) -> None:
+    """Followers begin an election when the leader was silent for the fetch timeout, give or take
+    an eighth."""
+    one = Recovery(seed, what)
+    one.run()
+    assert one.back_after_ms < one.fetch_timeout_ms * 1.125 + 1000
 
 
 def test_equal_seeds_give_equal_traces() -> None:

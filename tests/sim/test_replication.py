@@ -24,7 +24,6 @@ from controller import isr as controller_isr
 from controller.elections import election
 from controller.elections.election import Candidates, Elected
 from controller.elections.eligibility import Eligibility, EligibilityOf, Eligible
-
 from tests.sim.replicated import Replicated, WorldFailed, calm, lose_everything
 from tests.sim.world.trace import first_difference
 

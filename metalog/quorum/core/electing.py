@@ -13,6 +13,7 @@ from metalog.quorum.core.messages import (
     VoteAnswered,
     VoteAsked,
 )
+from metalog.quorum.core.replica import ELECTION_BACKOFF_FIRST_MS
 from metalog.quorum.core.roles import Cause, Election, Following, Leading, Role, Unattached
 from metalog.quorum.core.voters import ReplicaKey
 from protocol.errors import ErrorCode
@@ -47,6 +48,7 @@ class ElectingReplica(LeadingReplica):
             state.ask_again.add(voter_id)
             if state.ask_again_ms is None:
                 state.ask_again_ms = self._now_ms + self._timing.retry_backoff_ms
+            self._count_votes(state)
 
     def _tick_election(self, election: Election) -> None:
         if election.ask_again_ms is not None and self._now_ms >= election.ask_again_ms:
@@ -63,7 +65,10 @@ class ElectingReplica(LeadingReplica):
             else:
                 self._lead(election.granting_ids)
             return True
-        if not election.lost and len(self.voters) - election.rejecting_count < self.voters.majority:
+        # Who cannot be reached will hardly grant in time: two candidates beside a dead voter must
+        # not wait for it.
+        hopeless = election.rejecting_count + len(election.ask_again - set(election.answers))
+        if not election.lost and len(self.voters) - hopeless < self.voters.majority:
             election.lost = True
             if election.role is Role.PROSPECTIVE and self._leader_id is not None:
                 # The others know that the leader lives; ours was only slow to us.
@@ -73,7 +78,11 @@ class ElectingReplica(LeadingReplica):
         return False
 
     def _backoff_ms(self) -> int:
-        return self._jitter(max(1, self._timing.election_backoff_max_ms))
+        bound = min(
+            self._timing.election_backoff_max_ms, ELECTION_BACKOFF_FIRST_MS << self._defeats
+        )
+        self._defeats = min(self._defeats + 1, 10)
+        return self._jitter(max(1, bound))
 
     def _on_vote_asked(self, event: VoteAsked) -> None:
         error, granted = ErrorCode.NONE, False

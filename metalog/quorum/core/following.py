@@ -18,7 +18,7 @@ from metalog.quorum.core.messages import (
     SnapshotInstalled,
     TruncateLog,
 )
-from metalog.quorum.core.replica import Replica
+from metalog.quorum.core.replica import DOUBT_MS, Replica
 from metalog.quorum.core.roles import Cause, Following, Leading, Resigned, Role, Unattached
 from metalog.quorum.core.voters import Endpoint
 from protocol.errors import ErrorCode
@@ -48,10 +48,26 @@ class FollowingReplica(Replica):
         if not endpoints:
             voter = self.voters.get(leader_id)
             endpoints = () if voter is None else voter.endpoints
-        deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
-        self._enter(cause, Following(role, leader_id, endpoints, deadline_ms))
+        patience_ms = self._patience_ms()
+        if self._lost != (leader_id, self._epoch):
+            self._lost = None
+        elif role is Role.OBSERVER:
+            patience_ms = min(patience_ms, DOUBT_MS * 2.0**self._lost_times)
+        self._enter(cause, Following(role, leader_id, endpoints, self._now_ms + patience_ms))
         self._persist()
         self._fetch()
+
+    def _patience_ms(self) -> float:
+        """How long the leader may be silent. A leader answers its followers all at once: without
+        a little chance in it they would all stand for election at once, too."""
+        timeout_ms = self._timing.fetch_timeout_ms
+        return timeout_ms + self._jitter(max(1, timeout_ms // 8))
+
+    def _note_lost(self, state: Following) -> None:
+        """The leader has not answered in time."""
+        lost = (state.leader_id, self._epoch)
+        self._lost_times = min(self._lost_times + 1, 10) if lost == self._lost else 0
+        self._lost = lost
 
     def _observe(self, epoch: int, leader_id: int | None) -> bool:
         """Take note of an epoch and leader that a peer told of; True if they were news."""
@@ -98,7 +114,8 @@ class FollowingReplica(Replica):
             self._retry_fetch()
             return
         state.fetched = True
-        state.deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
+        self._lost, self._defeats = None, 0
+        state.deadline_ms = self._now_ms + self._patience_ms()
         if event.snapshot is not None:
             self._fetch_id = event.fetch_id
             self._effects.append(
@@ -146,7 +163,7 @@ class FollowingReplica(Replica):
         self._flushed_end = self._log.end_offset
         self._follow_high_watermark(event.id.offset)
         if isinstance(self._state, Following):
-            self._state.deadline_ms = self._now_ms + self._timing.fetch_timeout_ms
+            self._state.deadline_ms = self._now_ms + self._patience_ms()
             self._fetch()
 
     def _fetch_failed(self, fetch_id: int | None) -> None:
@@ -179,4 +196,7 @@ class FollowingReplica(Replica):
         self._fetches += 1
         self._fetch_id = self._fetches
         last_epoch = self._log.last_epoch
-        self._effects.append(SendFetch(self._fetch_id, to, self._epoch, end_offset, last_epoch))
+        patient = self._lost is None
+        self._effects.append(
+            SendFetch(self._fetch_id, to, self._epoch, end_offset, last_epoch, patient)
+        )

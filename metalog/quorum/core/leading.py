@@ -32,6 +32,7 @@ class LeadingReplica(FollowingReplica):
         if others:
             leading.check_deadline_ms = self._check_quorum_deadline()
         self._enter(Cause.VOTE_WON, leading)
+        self._lost, self._defeats = None, 0
         # As Kafka writes it: the leader's own vote is not kept, that it leads says as much.
         self._leader_id, self._voted = self.node.id, None
         state = QuorumState(self._epoch, self._leader_id, None)

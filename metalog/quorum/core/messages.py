@@ -301,7 +301,8 @@ class SendEndEpoch(NamedTuple):
 class SendFetch(NamedTuple):
     """Fetch from a node; `to` is None when nobody is known: ask any bootstrap server.
 
-    Whatever was asked with an earlier `fetch_id` is not waited for any more.
+    Whatever was asked with an earlier `fetch_id` is not waited for any more. Without `patient` the
+    answer is wanted at once, news or not.
     """
 
     fetch_id: int
@@ -309,6 +310,7 @@ class SendFetch(NamedTuple):
     epoch: int
     fetch_offset: int
     last_epoch: int
+    patient: bool = True
 
 
 class ReplyVote(NamedTuple):

@@ -146,6 +146,7 @@ class QuorumCore(ElectingReplica):
         if state.role is Role.FOLLOWER:
             self._start_election(Cause.FETCH_TIMEOUT, Role.PROSPECTIVE)
         else:
+            self._note_lost(state)
             self._detach(Cause.FETCH_TIMEOUT, self._epoch)
 
     def _on_flushed(self, event: Flushed) -> None:

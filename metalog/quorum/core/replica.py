@@ -27,6 +27,11 @@ from runtime.errors import invariant
 
 CHECK_QUORUM_FACTOR = 1.5
 """Of the fetch timeout: how long a leader waits for a majority to fetch before it resigns."""
+DOUBT_MS = 250.0
+"""How long a non-voter waits for a leader that had gone silent and that others still believe in;
+twice as long each time, up to the fetch timeout. They may be about to find out."""
+ELECTION_BACKOFF_FIRST_MS = 100
+"""The bound of the pause after a lost election; it doubles with each one in a row."""
 OBSERVER_FORGOTTEN_MS = 300_000.0
 """A non-voter that has not fetched for so long is not listed any more."""
 
@@ -77,6 +82,9 @@ class Replica:
         self._fetches = 0
         self._fetch_after_flush = False
         self._fetch_retry_ms: float | None = None
+        self._lost: tuple[int, int] | None = None  # the leader that went silent, and its epoch
+        self._lost_times = 0
+        self._defeats = 0  # elections lost since there was a leader
         self._state: RoleState = Unattached(None)
         self._effects: list[Effect] = []
         self._now_ms = 0.0
