@@ -119,7 +119,7 @@ class QuorumNode:
         self._clock = clock
         self._rng = rng
         self._supervisor = supervisor
-        self._peers = Peers(f"raft-client-{config.node.id}", config.request_timeout_ms)
+        self.peers = Peers(f"raft-client-{config.node.id}", config.request_timeout_ms)
         self._queue: deque[Effect] = deque()
         self._draining = False
         self._persisting = False
@@ -158,7 +158,7 @@ class QuorumNode:
         self._flush_wanted = asyncio.Event()
         self._delivery_wanted = asyncio.Event()
         self._snapshots = SnapshotWriter(self._files, self.log, self._clock)
-        self._snapshot_fetcher = SnapshotFetcher(self._files, self.log, self._peers, config)
+        self._snapshot_fetcher = SnapshotFetcher(self._files, self.log, self.peers, config)
         self.core = QuorumCore(
             node=config.node,
             log=self.log,
@@ -189,7 +189,7 @@ class QuorumNode:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._peers.close()
+        await self.peers.close()
         self.log.close()
 
     async def abort(self) -> None:
@@ -342,7 +342,7 @@ class QuorumNode:
 
     async def ask_node(self, node_id: int, request: Request[R]) -> R:
         """Ask another controller. Raises OSError, ApiError, ProtocolError."""
-        return await self._peers.request(self._address(node_id), request)
+        return await self.peers.request(self._address(node_id), request)
 
     def resign(self, epoch: int) -> None:
         """Step down if this node leads `epoch`."""
@@ -607,7 +607,7 @@ class QuorumNode:
         if voter is None:
             return
         request = wire.vote_request(effect, self.cluster_id, self.config.node, voter.key)
-        response = await self._peers.request(self._address(effect.to), request)
+        response = await self.peers.request(self._address(effect.to), request)
         answered = wire.vote_answered(effect.to, response, pre_vote=effect.pre_vote)
         if answered is not None:
             self._step(answered)
@@ -619,14 +619,14 @@ class QuorumNode:
         request = wire.begin_epoch_request(
             effect.epoch, self.cluster_id, self.node_id, voter.key, self.endpoints
         )
-        response = await self._peers.request(self._address(effect.to), request)
+        response = await self.peers.request(self._address(effect.to), request)
         answered = wire.epoch_answered(effect.to, response)
         if answered is not None:
             self._step(answered)
 
     async def _end_epoch(self, effect: SendEndEpoch) -> None:
         request = wire.end_epoch_request(effect, self.cluster_id, self.node_id, self.endpoints)
-        response = await self._peers.request(self._address(effect.to), request)
+        response = await self.peers.request(self._address(effect.to), request)
         answered = wire.epoch_answered(effect.to, response)
         if answered is not None:
             self._step(answered)
@@ -668,7 +668,7 @@ class QuorumNode:
             max_wait_ms=wait_ms,
             high_watermark=-1 if self.high_watermark is None else self.high_watermark,
         )
-        response = await self._peers.request(to, request, wait_ms=wait_ms, timeout_ms=timeout_ms)
+        response = await self.peers.request(to, request, wait_ms=wait_ms, timeout_ms=timeout_ms)
         for node in response.node_endpoints:
             self._known_endpoints[node.node_id] = Endpoint(node.host, node.port)
         node_id = -1 if effect.to is None else effect.to

@@ -7,13 +7,30 @@ name that does not resolve is a failure like any other, so it is tried again for
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from metalog.quorum.core.voters import Endpoint
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
 
 R = TypeVar("R", bound=Response)
+
+
+class Traffic(NamedTuple):
+    """What went over all connections there ever were; bytes as they stand in the streams."""
+
+    requests: int = 0
+    responses: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+
+    def plus(self, connection: Connection) -> Traffic:
+        return Traffic(
+            self.requests + connection.requests,
+            self.responses + connection.responses,
+            self.bytes_out + connection.bytes_out,
+            self.bytes_in + connection.bytes_in,
+        )
 
 
 class Peers:
@@ -24,6 +41,14 @@ class Peers:
         self._timeout_ms = timeout_ms
         self._connections: dict[Endpoint, Connection] = {}
         self._connecting: dict[Endpoint, asyncio.Lock] = {}
+        self._past = Traffic()
+
+    @property
+    def traffic(self) -> Traffic:
+        found = self._past
+        for connection in self._connections.values():
+            found = found.plus(connection)
+        return found
 
     async def request(
         self,
@@ -54,11 +79,14 @@ class Peers:
         async with self._connecting.setdefault(to, asyncio.Lock()):
             connection = self._connections.get(to)
             if connection is None or connection.is_closed:
+                if connection is not None:
+                    self._past = self._past.plus(self._connections.pop(to))
                 connection = await Connection.connect(to.host, to.port, self._client_id, timeout_ms)
                 self._connections[to] = connection
         return connection
 
     async def close(self) -> None:
+        self._past = self.traffic
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             await connection.close()

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from metalog.quorum.core.roles import Role
+from metalog.quorum.peers_driver import Traffic
 from runtime.metrics import Family, single
 from runtime.rates import WindowedRate
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 WINDOW_MS = 30_000.0
 WINDOWS = 2
 _PREFIX = "kafka_server_raftmetrics_"
+_CHANNEL = "kafka_server_raftchannelmetrics_"
 _STANDING = (Role.PROSPECTIVE, Role.CANDIDATE)
 _NOBODY = -1
 
@@ -137,6 +139,7 @@ def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
         ("fetch_records_rate", "Records fetched a second", stats.fetch_rate.per_second(now_ms)),
     ):
         yield single(_PREFIX + name, text, value)
+    yield from _channel(quorum.peers.traffic)
     for name, text, value in (
         (
             "appended_records_total",
@@ -147,3 +150,16 @@ def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
         ("elections_total", "Elections this replica won or stood in", stats.elections),
     ):
         yield single(f"kraftbox_quorum_{name}", text, value, "counter")
+
+
+def _channel(traffic: Traffic) -> Iterator[Family]:
+    """What this replica asked others; nothing of a sole voter, which has nobody to ask."""
+    if not traffic.requests:
+        return
+    for name, text, value in (
+        ("request_total", "Requests sent to other replicas of the quorum", traffic.requests),
+        ("response_total", "Answers that came", traffic.responses),
+        ("outgoing_byte_total", "Bytes of those requests", traffic.bytes_out),
+        ("incoming_byte_total", "Bytes of those answers", traffic.bytes_in),
+    ):
+        yield single(_CHANNEL + name, text, value, "counter")

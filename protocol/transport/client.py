@@ -70,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self.versions: dict[int, VersionRange] = {}
         self.features: ApiVersionsResponse | None = None
         self.peer: tuple[str, int] = ("", 0)
+        self.requests = self.responses = self.bytes_out = self.bytes_in = 0
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, None)
         self._pending: dict[int, _Pending] = {}
@@ -243,7 +244,10 @@ class Connection(asyncio.BufferedProtocol):
         parts = encode_parts(message, version, bytes(4) + encode_request_header(header))
         first = parts[0]
         assert type(first) is bytearray
-        _int32.pack_into(first, 0, sum(map(len, parts)) - 4)
+        size_bytes = sum(map(len, parts))
+        _int32.pack_into(first, 0, size_bytes - 4)
+        self.requests += 1
+        self.bytes_out += size_bytes
         if len(parts) == 1:
             self._transport.write(first)
         else:
@@ -332,6 +336,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
+        self.bytes_in += nbytes
         while self._end - self._start >= 4 and self._failure is None:
             body = self._start + 4
             (size,) = _int32.unpack_from(self._buffer, self._start)
@@ -352,6 +357,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(frame) < 4:
             self._broken(f"a response of {len(frame)} bytes")
             return
+        self.responses += 1
         (correlation_id,) = _int32.unpack_from(frame)
         pending = self._pending.pop(correlation_id, None)
         if pending is None:

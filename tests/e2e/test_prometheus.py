@@ -84,6 +84,11 @@ SERIES: dict[str, set[str]] = {
     "kafka_server_raftmetrics_append_records_rate": set(),
     "kafka_server_raftmetrics_fetch_records_rate": set(),
     "kafka_server_socket_server_metrics_connection_count": {"listener", "networkProcessor"},
+    "kafka_server_raftchannelmetrics_incoming_byte_total": set(),
+    "kafka_server_raftchannelmetrics_outgoing_byte_total": set(),
+    "kafka_server_raftchannelmetrics_request_total": set(),
+    "kafka_server_raftchannelmetrics_response_total": set(),
+    "kafka_server_replicafetchermanager_maxlag": {"clientId"},
     "kafka_network_socketserver_networkprocessoravgidle_percent": set(),
     "kafka_network_requestmetrics_requestqueuetimems": REQUEST,
     "kafka_network_requestmetrics_localtimems": REQUEST,
@@ -100,6 +105,27 @@ SERIES: dict[str, set[str]] = {
     "process_resident_memory_bytes": set(),
     "process_start_time_seconds": set(),
 }
+NAMES_OF_CONFLUENT: dict[str, set[str]] = {
+    "kafka_controller_controllerstats_uncleanleaderelectionspersec": set(),
+    "kafka_network_requestmetrics_requestspersec": {"request"},
+    "kafka_network_socketserver_networkprocessoravgidlepercent": set(),
+    "kafka_server_brokertopicmetrics_bytesinpersec": {"topic"},
+    "kafka_server_brokertopicmetrics_bytesoutpersec": {"topic"},
+    "kafka_server_brokertopicmetrics_messagesinpersec": {"topic"},
+    "kafka_server_brokertopicmetrics_totalfetchrequestspersec": {"topic"},
+    "kafka_server_brokertopicmetrics_totalproducerequestspersec": {"topic"},
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_oneminuterate": set(),
+    "kafka_server_raft_metrics_append_records_rate": set(),
+    "kafka_server_raft_metrics_commit_latency_avg": set(),
+    "kafka_server_raft_metrics_current_epoch": set(),
+    "kafka_server_raft_metrics_current_leader": set(),
+    "kafka_server_raft_metrics_election_latency_max": set(),
+    "kafka_server_raft_metrics_fetch_records_rate": set(),
+    "kafka_server_raft_metrics_high_watermark": set(),
+    "kafka_server_replicamanager_isrexpandspersec": set(),
+    "kafka_server_replicamanager_isrshrinkspersec": set(),
+    "kafka_server_socketservermetrics_connection_count": {"listener"},
+}
 NOT_OURS = (
     "kafka_consumergroup_lag",  # kafka_exporter
     "kafka_topic_partition_current_offset",  # kafka_exporter
@@ -111,6 +137,7 @@ NOT_OURS = (
     "node_filesystem_avail_bytes",
 )
 LABELS = {
+    "container",
     "env",
     "instance",
     "job",
@@ -187,8 +214,9 @@ def copied(place: Path, cluster: KafkaCluster) -> Path:
     assert "broker-1" not in text and "controller-1" not in text
     path = place / "prometheus.yml"
     path.write_text(hurried(text), encoding="utf-8")
-    rules = (SHIPPED / "rules.yml").read_text(encoding="utf-8")
-    (place / "rules.yml").write_text(hurried(rules), encoding="utf-8")
+    for name in ("rules.yml", "confluent-names.yml"):
+        rules = (SHIPPED / name).read_text(encoding="utf-8")
+        (place / name).write_text(hurried(rules), encoding="utf-8")
     return path
 
 
@@ -291,7 +319,7 @@ def test_series_of_the_public_dashboards_are_there(prometheus: Prometheus) -> No
 
     def lacking() -> list[str]:
         found = []
-        for name, labels in SERIES.items():
+        for name, labels in (SERIES | NAMES_OF_CONFLUENT).items():
             results = prometheus.query(name)
             if not any(labels <= result["metric"].keys() for result in results):
                 found.append(name)
