@@ -227,8 +227,10 @@ class Log:
                 f"{size} bytes do not fit a segment of {self.config.segment_bytes}",
             )
         first_offset = offset = self.log_end_offset
-        if header is not None and header.producer_id < 0:
-            # No sequence to check, no transaction: most of what follows has nothing to do.
+        if header is not None and (
+            header.producer_id < 0 or (origin is Origin.CLIENT and self.producers.continues(header))
+        ):
+            # No sequence to doubt, no marker: most of what follows has nothing to do.
             self._write_plain(buf, header, leader_epoch, size, now_ms)
             return AppendInfo(
                 first_offset, self.log_end_offset - 1, header.max_timestamp,
@@ -287,7 +289,8 @@ class Log:
     def _write_plain(
         self, buf: Buffer, batch: BatchHeader, leader_epoch: int, size: int, now_ms: int
     ) -> None:
-        """`_write` for one batch of a leader's that belongs to no producer id."""
+        """`_write` for one batch that a leader appends, which its producer may and which ends no
+        transaction."""
         base_offset, max_timestamp = self.log_end_offset, batch.max_timestamp
         last_offset = base_offset + batch.last_offset_delta
         batch.base_offset = base_offset
@@ -305,6 +308,8 @@ class Log:
         segment.note(last_offset, position, size, max_timestamp)
         if leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
+        if batch.producer_id >= 0:
+            self._apply_producer(segment, batch, None)
         self.log_end_offset = last_offset + 1
         self.segments.note_boundary(last_offset + 1, position + size)
 
@@ -335,7 +340,6 @@ class Log:
         except OSError as error:
             self.fail(error)
             raise LogFailed(self.directory, error) from error
-        latest_epoch = self.epochs.latest_epoch
         for at, batch in enumerate(headers):
             batch_size = batch.batch_length + LENGTH_OVERHEAD_BYTES
             segment.note(
@@ -345,8 +349,7 @@ class Log:
                 batch.max_timestamp,
             )
             position += batch_size
-            if batch.leader_epoch > latest_epoch:
-                latest_epoch = batch.leader_epoch
+            if batch.leader_epoch > self.epochs.latest_epoch:
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
                 self._apply_producer(segment, batch, markers.get(at) if markers else None)

@@ -188,7 +188,7 @@ class ProducerStates:
         """
         if origin is not Origin.CLIENT and origin is not Origin.COORDINATOR:
             return None
-        if len(headers) == 1 and self._continues(headers[0]):
+        if len(headers) == 1 and self.continues(headers[0]):
             return None
         staged: dict[int, tuple[int, int]] = {}
         for header in headers:
@@ -208,7 +208,7 @@ class ProducerStates:
             staged[producer_id] = (header.producer_epoch, header.last_sequence)
         return None
 
-    def _continues(self, header: BatchHeader) -> bool:
+    def continues(self, header: BatchHeader) -> bool:
         """Whether this is what nearly every batch is: without a producer id, or simply the next
         one of its producer."""
         producer_id = header.producer_id
