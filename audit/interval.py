@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from audit.batches import Batch, Damage, DamageKind, split, walk
 from audit.checks import REPLAY_CHECKS
 from audit.checks.base import BatchPlace, Check, DamagePlace, Difference, LeaderChange
-from audit.findings import Complaint, Finding, Severity
+from audit.findings import Complaint, Finding
 from audit.fold import Replay
 from audit.logs import MetadataLog, Segment, Snapshot
 from audit.sink import Sink
@@ -229,16 +229,10 @@ class IntervalAudit:
             replay.timestamp_ms = -1
             problem = load_snapshot(replay, interval.base)
             if problem is not None:
-                self._say("snapshot-whole", problem, interval.start_offset)
+                self._ask("on_bad_snapshot", interval.start_offset, problem)
                 replay.doubt()
         if not interval.knows_start:
-            self._say(
-                "log-start",
-                f"the log begins at offset {interval.start_offset} and no snapshot says what was "
-                "before: states are judged only after a record that says all of them",
-                interval.start_offset,
-                Severity.WARNING,
-            )
+            self._ask("on_unknown_start", interval.start_offset, interval.start_offset)
             replay.doubt()
         if interval.is_first:
             replay.offset = interval.start_offset - 1
@@ -309,7 +303,7 @@ class IntervalAudit:
         try:
             rows = split(batch)
         except (ProtocolError, ApiError) as error:
-            self._say("record-unreadable", f"the batch cannot be read: {error}", header.base_offset)
+            self._ask("on_record_error", header.base_offset, f"batch: {error}", False)
             self.replay.doubt()
             return
         if header.is_control:
@@ -326,7 +320,7 @@ class IntervalAudit:
             try:
                 control = decode_control_value(read_control_type(key), value or b"")
             except ProtocolError as error:
-                self._say("record-unreadable", f"control record: {error}", offset)
+                self._ask("on_record_error", offset, f"control record: {error}", False)
                 continue
             if isinstance(control, LeaderChangeMessage):
                 change = LeaderChange(control.leader_id, header.leader_epoch, offset)
@@ -369,7 +363,7 @@ class IntervalAudit:
         )
         problem = load_snapshot(other, snapshot)
         if problem is not None:
-            self._say("snapshot-whole", problem, snapshot.end_offset)
+            self._ask("on_bad_snapshot", snapshot.end_offset, problem)
             return
         differences: list[Difference] = list(
             world_differences(self.world, other.world, everything=self._speaks)
@@ -382,12 +376,7 @@ class IntervalAudit:
         end = self.interval.end_offset
         if end is None or self._expected is None or self._expected >= end or self._after_damage:
             return
-        self._say(
-            "log-gap",
-            f"offsets {self._expected} to {end - 1} are missing before the snapshot that contains "
-            "them",
-            self._expected,
-        )
+        self._ask("on_missing", self._expected, self._expected, end - 1)
 
     def _summarise(self) -> None:
         """One event with the numbers, and what the last interval knows of the end."""
@@ -472,8 +461,11 @@ class IntervalAudit:
             )
         )
 
-    def _say(
-        self, check: str, message: str, offset: int, severity: Severity = Severity.ERROR
-    ) -> None:
+    def _ask(self, hook: str, offset: int, *arguments: Any) -> None:
+        """Ask every check that has the hook; shard 0 asks for all."""
         if self._speaks:
-            self.sink.finding(Finding(check, severity, offset, self.replay.timestamp_ms, message))
+            for check in self.checks:
+                for complaint in getattr(check, hook)(*arguments):
+                    at = offset if complaint.offset is None else complaint.offset
+                    told = complaint._replace(offset=at)
+                    self._complain(check, told, self.replay.timestamp_ms)

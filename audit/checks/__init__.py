@@ -17,13 +17,16 @@ from audit.checks.leader_in_isr import LeaderInIsr
 from audit.checks.leader_skew import LeaderSkew
 from audit.checks.leaderless import Leaderless
 from audit.checks.log_gap import LogGap
+from audit.checks.log_start import LogStart
 from audit.checks.lossy_elections import LossyElections
 from audit.checks.members import Members
 from audit.checks.quorum_epochs import QuorumEpochs
-from audit.checks.records import OrphanRecord, UnreadableRecord
+from audit.checks.record_orphan import OrphanRecord
+from audit.checks.record_unreadable import UnreadableRecord
 from audit.checks.replica_damage import ReplicaDamage
 from audit.checks.replicas_equal import DataCheck, ReplicasEqual
 from audit.checks.snapshot import SnapshotEquality
+from audit.checks.snapshot_whole import SnapshotWhole
 from audit.checks.totals import TotalsCheck
 from audit.checks.truncated_tail import TruncatedTail
 from audit.checks.two_leaders import TwoLeaders
@@ -33,6 +36,7 @@ REPLAY_CHECKS: tuple[type[Check], ...] = (
     BatchCrc,
     TruncatedTail,
     LogGap,
+    LogStart,
     Epochs,
     QuorumEpochs,
     UnreadableRecord,
@@ -45,6 +49,7 @@ REPLAY_CHECKS: tuple[type[Check], ...] = (
     BrokerEpochs,
     LossyElections,
     SnapshotEquality,
+    SnapshotWhole,
 )
 """Asked while one copy of the log is replayed."""
 

@@ -102,6 +102,16 @@ class Check:
     def on_batch(self, place: BatchPlace) -> Iterable[Complaint]:
         return ()
 
+    def on_missing(self, first: int, last: int) -> Iterable[Complaint]:
+        """Offsets that a snapshot contains and the log before it lacks."""
+        return ()
+
+    def on_unknown_start(self, start_offset: int) -> Iterable[Complaint]:
+        return ()
+
+    def on_bad_snapshot(self, problem: str) -> Iterable[Complaint]:
+        return ()
+
     def on_damage(self, place: DamagePlace) -> Iterable[Complaint]:
         return ()
 

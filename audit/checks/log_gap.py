@@ -11,6 +11,13 @@ from audit.findings import Complaint
 class LogGap(Check):
     name = "log-gap"
 
+    def on_missing(self, first: int, last: int) -> Iterable[Complaint]:
+        yield Complaint(
+            f"offsets {first} to {last} are missing before the snapshot that contains them",
+            before={"end_offset": first},
+            after={"snapshot_end_offset": last + 1},
+        )
+
     def on_batch(self, place: BatchPlace) -> Iterable[Complaint]:
         base = place.batch.header.base_offset
         expected = place.expected_offset

@@ -1,4 +1,4 @@
-"""Every record can be read, and names what exists."""
+"""Every record names what the records before it made."""
 
 from __future__ import annotations
 
@@ -6,14 +6,6 @@ from collections.abc import Iterable
 
 from audit.checks.base import Check
 from audit.findings import Complaint
-
-
-class UnreadableRecord(Check):
-    name = "record-unreadable"
-
-    def on_record_error(self, reason: str, orphan: bool) -> Iterable[Complaint]:
-        if not orphan:
-            yield Complaint(f"the record cannot be read: {reason}")
 
 
 class OrphanRecord(Check):

@@ -1,0 +1,23 @@
+"""A log that begins above offset 0 has a snapshot of what was before (M12).
+
+A copy of some segments may do without; then nothing is judged that needs what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.checks.base import Check
+from audit.findings import Complaint, Severity
+
+
+class LogStart(Check):
+    name = "log-start"
+    severity = Severity.WARNING
+
+    def on_unknown_start(self, start_offset: int) -> Iterable[Complaint]:
+        yield Complaint(
+            f"the log begins at offset {start_offset} and no snapshot says what was before: states "
+            "are judged only after a record that says all of them",
+            after={"start_offset": start_offset},
+        )

@@ -1,0 +1,16 @@
+"""Every record can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.checks.base import Check
+from audit.findings import Complaint
+
+
+class UnreadableRecord(Check):
+    name = "record-unreadable"
+
+    def on_record_error(self, reason: str, orphan: bool) -> Iterable[Complaint]:
+        if not orphan:
+            yield Complaint(f"what stands there cannot be read: {reason}")

@@ -1,0 +1,15 @@
+"""A snapshot file is whole: right CRCs, a header, a footer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.checks.base import Check
+from audit.findings import Complaint
+
+
+class SnapshotWhole(Check):
+    name = "snapshot-whole"
+
+    def on_bad_snapshot(self, problem: str) -> Iterable[Complaint]:
+        yield Complaint(problem)
