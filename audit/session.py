@@ -26,6 +26,10 @@ logger.g.name=org.apache.spark.api.python.PythonGatewayServer
 logger.g.level=error
 """
 
+QUICK_START = "-XX:TieredStopAtLevel=1"
+"""The JVM only carries batches from Python to Python: the second compiler would cost more of a run
+than it saves."""
+
 
 class NoSpark(Exception):
     """PySpark is not installed."""
@@ -86,6 +90,7 @@ def start(master: str, folder: Path, settings: Mapping[str, str]) -> Any:
         .config("spark.sql.shuffle.partitions", "8")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.local.dir", str(folder / "local"))
+        .config("spark.driver.extraJavaOptions", QUICK_START)
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
     )
     for name, value in settings.items():
