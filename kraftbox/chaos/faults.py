@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from kraftbox.chaos.scene import Scene
@@ -96,7 +96,7 @@ async def kill_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
         yield Hit(nodes, "")
     finally:
         # None of them is ready before enough others are there.
-        await asyncio.gather(*(scene.target.act("start", node_id) for node_id in nodes))
+        await _each(scene, "start", nodes)
 
 
 @_kind("pause-leader", "F5", "SIGSTOP a partition's leader", Ability.PROCESSES)
@@ -126,13 +126,11 @@ async def kill_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit
 async def lone_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     followers = [one for one in led.replicas if one != led.leader]
-    async with _paused(scene, *followers):
-        await asyncio.sleep(LONE_S)
-        await scene.target.act("kill", led.leader)
-    try:
+    async with AsyncExitStack() as dead:
+        async with _paused(scene, *followers):
+            await asyncio.sleep(LONE_S)
+            await dead.enter_async_context(_down(scene, "kill", led.leader))
         yield Hit([led.leader, *followers], f"replicas of partition {led.number}")
-    finally:
-        await scene.target.act("start", led.leader)
 
 
 @_kind("reassign", "F28", "move a partition, kill its leader, cancel", Ability.PROCESSES)
@@ -284,7 +282,7 @@ async def _down(scene: Scene, action: str, *nodes: int) -> AsyncIterator[None]:
             await scene.target.act(action, node_id)
         yield
     finally:
-        await asyncio.gather(*(scene.target.act("start", node_id) for node_id in nodes))
+        await _each(scene, "start", nodes)
 
 
 @asynccontextmanager
@@ -294,8 +292,15 @@ async def _paused(scene: Scene, *nodes: int) -> AsyncIterator[None]:
             await scene.target.act("pause", node_id)
         yield
     finally:
-        for node_id in nodes:
-            await scene.target.act("resume", node_id)
+        await _each(scene, "resume", nodes)
+
+
+async def _each(scene: Scene, action: str, nodes: Sequence[int]) -> None:
+    """Do it to all nodes at once, whatever becomes of single ones; the first failure is raised."""
+    acts = (scene.target.act(action, node_id) for node_id in nodes)
+    for result in await asyncio.gather(*acts, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import time
@@ -144,6 +145,8 @@ class Run:
         except (TargetError, ApiError, OSError, ProtocolError) as error:
             entry.trouble = str(error)
             self._trouble.append(f"{step.kind}: {error}")
+            with contextlib.suppress(TargetError):
+                await self._scene.revive()
         entry.end_s = self._now_s()
         self.ledger.fault(step.kind, entry.hit.nodes, begin_us, entry.hit.detail)
         self._doing = f"recovering from {step.kind}"

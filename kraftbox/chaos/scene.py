@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -121,6 +122,14 @@ class Scene:
         return bool(partitions) and all(
             one.leader >= 0 and len(one.isr) == len(one.replicas) for one in partitions
         )
+
+    async def revive(self) -> None:
+        """Start or resume whatever does not run, as far as that is possible."""
+        await self.target.heal()
+        for member in await self.members():
+            for action in () if member.is_running else ("resume", "start"):
+                with contextlib.suppress(TargetError):
+                    await self.target.act(action, member.node_id)
 
     async def wait_until_whole(self, wait_s: float) -> bool:
         """Whether it is within that time."""
