@@ -399,3 +399,41 @@ def test_stats_are_of_one_life_of_a_broker() -> None:
     assert remote.stats is not None
     remote.fetched(0, 0, 8, 0, 2.0)
     assert remote.stats is None
+
+
+# --- a leader that nobody follows any more ------------------------------------------------------
+
+
+async def test_a_leader_that_was_replaced_and_does_not_know_acknowledges_nothing() -> None:
+    """F5, F8, F35: P3, P15. It may put everybody out in its own mind; the answer decides."""
+    c = Cluster(3, min_insync_replicas="1")
+    c.create(1, 2, 3)
+    c.fetch(2)
+    c.fetch(3)
+    c.change(2, 3, leader=2, isr=[2, 3])  # 1 is stopped, or cut off
+    waiting = c[1].append(b"never", acks=-1)
+    c[2].append(b"instead")
+    c.fetch(3, 2, times=2)
+    assert c[2].high_watermark == 1
+    c.clock.advance(2 * LAG_MS)
+    assert expire(c) == {1}
+    assert c[1].high_watermark == 0
+    assert not answer(c, ErrorCode.FENCED_LEADER_EPOCH)
+    assert c[1].high_watermark == 0
+    assert not waiting.done()
+    # The followers are of another epoch: what they ask proves nothing here.
+    assert c[1].fetch(0, current_leader_epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    c.catch_up(1)
+    answered = (await waiting).responses[0].partition_responses[0]
+    assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    c.fetch(1, 2, times=3)
+    assert c[1].values == [b"instead"]
+
+
+async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
+    """KIP-704: what it has is the log now."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.change(leader=2, isr=[2], leader_recovery_state=1)
+    ((_, proposal),) = c[2].proposals
+    assert (proposal.broker_ids, proposal.recovery_state) == ({2}, 0)
