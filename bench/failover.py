@@ -282,7 +282,11 @@ def main() -> None:
             {"kraftbox.broker.connection.loss.fence.ms": "100"},
             options.rounds,
         ),
-        lambda: kraftbox("Kraftbox, default timers", {}, min(options.rounds, 10)),
+        lambda: kraftbox(
+            "Kraftbox, default timers",
+            {"kraftbox.broker.connection.loss.fence.ms": "0"},
+            min(options.rounds, 10),
+        ),
     ]
     if options.kafka is not None:
         runs.append(lambda: kafka(options.kafka, options.kafka_rounds))

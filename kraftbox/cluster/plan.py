@@ -39,6 +39,10 @@ def local_settings(brokers: int) -> dict[str, str]:
 # All voters are on one machine and start together: the first election need not wait a second for
 # votes that are on their way. How soon a dead leader is noticed is another setting, left alone.
 QUORUM_SETTINGS = {"controller.quorum.election.timeout.ms": "150"}
+# Who kills a node of a local cluster wants to see what follows, and to start it again: neither need
+# wait for the session of a process whose connection the kernel has closed. One that hangs keeps its
+# session, so a busy machine fences nobody.
+BROKER_SETTINGS = {"kraftbox.broker.connection.loss.fence.ms": "500"}
 
 IDENTITY_KEYS = frozenset(
     {
@@ -211,6 +215,7 @@ def node_plans(
         "controller.quorum.voters": voters,
         **local_settings(sum(member.is_broker for member in nodes)),
         **(QUORUM_SETTINGS if several else {}),
+        **BROKER_SETTINGS,
         **settings,
     }
     plans = []

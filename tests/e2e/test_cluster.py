@@ -24,6 +24,8 @@ from tests.support.cluster import KraftboxCluster
 pytestmark = pytest.mark.e2e
 
 WAIT_S = 30
+SESSION_S = 9
+"""Kafka's default of broker.session.timeout.ms."""
 
 
 def wait_for(holds: Callable[[], Any], what: str) -> None:
@@ -90,6 +92,13 @@ def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxClu
     after = cluster.node(leader)
     assert (after["state"], after["starts"]) == ("running", 2)
     assert after["listeners"] == before["listeners"] and after["pid"] != before["pid"]
+
+    # A broker that was killed is back before the session of its dead process would have ended.
+    begin = time.monotonic()
+    cluster.command("node", "kill", "3")
+    cluster.command("node", "start", "3")
+    assert cluster.node(3)["state"] == "running"
+    assert time.monotonic() - begin < SESSION_S
 
     # A broker that is stopped cleanly has no leaders left, and has them again afterwards.
     cluster.command("node", "stop", "2")

@@ -239,3 +239,19 @@ def test_a_non_voter_does_not_believe_for_long_in_a_leader_it_has_lost() -> None
     (fetch_next,) = [e for e in core.step(told, 2253) if isinstance(e, m.SendFetch)]
     assert fetch_next.to == 3 and fetch_next.patient
     assert core.next_deadline_ms() == 2253 + 2000
+
+
+def test_a_resigned_leader_that_reaches_nobody_does_not_follow_itself() -> None:
+    core = core_of(1, 1, 2, 3)
+    win(core)
+    core.step(m.Tick(), 1002 + 3000)
+    assert core.role is Role.RESIGNED
+    core.step(m.Tick(), 6000)
+    assert core.role is Role.PROSPECTIVE
+    for voter_id in (2, 3):
+        core.step(m.RequestFailed(voter_id, m.RequestKind.VOTE), 6001)
+    assert core.role is Role.PROSPECTIVE
+    deadline_ms = core._state.deadline_ms  # type: ignore[union-attr]
+    assert deadline_ms is not None and deadline_ms <= 6001 + 1 + 100
+    core.step(m.Tick(), deadline_ms)
+    assert core.role is Role.PROSPECTIVE

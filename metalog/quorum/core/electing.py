@@ -70,7 +70,10 @@ class ElectingReplica(LeadingReplica):
         hopeless = election.rejecting_count + len(election.ask_again - set(election.answers))
         if not election.lost and len(self.voters) - hopeless < self.voters.majority:
             election.lost = True
-            if election.role is Role.PROSPECTIVE and self._leader_id is not None:
+            refused = len(self.voters) - election.rejecting_count < self.voters.majority
+            known = self._leader_id not in (None, self.node.id)
+            if election.role is Role.PROSPECTIVE and known and refused:
+                assert self._leader_id is not None
                 # The others know that the leader lives; ours was only slow to us.
                 self._follow(self._leader_id, self._epoch)
             else:

@@ -40,6 +40,8 @@ class FollowingReplica(Replica):
     def _follow(
         self, leader_id: int, epoch: int, endpoints: tuple[tuple[str, Endpoint], ...] = ()
     ) -> None:
+        if leader_id == self.node.id:
+            raise InvariantViolated(f"{leader_id} follows itself")
         if epoch > self._epoch:
             self._epoch, self._voted = epoch, None
         self._leader_id = leader_id
