@@ -41,6 +41,7 @@ class Series:
         self.points: list[list[int]] = []
         self.isr = self.elr = self.under = self.leaderless = 0
         self._last: list[int] | None = None
+        self._step_ms = 1
 
     def add(self, shape: ShapeKey, sign: int) -> None:
         self.isr += sign * len(shape.isr)
@@ -54,12 +55,19 @@ class Series:
         if values == self._last:
             return
         self._last = values
-        if self.points and self.points[-1][0] == timestamp_ms:
-            self.points[-1] = [timestamp_ms, *values]
-            return
-        self.points.append([timestamp_ms, *values])
+        self._put([timestamp_ms, *values])
         if len(self.points) > 2 * SERIES_POINTS_MAX:
-            self.points = self.points[::2] + self.points[-1:]
+            points, self.points = self.points, []
+            self._step_ms = max(1, (timestamp_ms - points[0][0]) // SERIES_POINTS_MAX)
+            for point in points:
+                self._put(point)
+
+    def _put(self, point: list[int]) -> None:
+        """One point per step of time, the last; so that a long log is thinned evenly."""
+        if self.points and self.points[-1][0] // self._step_ms == point[0] // self._step_ms:
+            self.points[-1] = point
+        else:
+            self.points.append(point)
 
 
 class Statistics:

@@ -164,6 +164,12 @@ def _leadership(result: Mapping[str, Any], axis: TimeAxis) -> str:
     more = legend(entries)
     if left_out:
         more += f'<p class="note">{left_out:,} partitions with fewer changes are not shown.</p>'
+    cut = result["elections_left_out"] + result["leadership_left_out"]
+    if cut:
+        more += (
+            f'<p class="note">{cut:,} changes of leaders are left out of this report, so lanes '
+            "have gaps; the table <code>leadership</code> has all.</p>"
+        )
     return _figure(title, lanes(axis, rows, title), more)
 
 

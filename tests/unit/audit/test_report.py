@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from audit.merge import series
 from audit.report.html import as_html
 from audit.report.svg import TimeAxis
 from audit.report.text import as_text, moment
+from audit.statistics import SERIES_POINTS_MAX, Series
 from bench.audit_log import Size, write_log
 from protocol.batch.records import read_batch
 from tests.support.audit_logs import LogBuilder, audited
@@ -109,3 +111,20 @@ def test_elections_in_a_burst_are_all_listed(tmp_path: Path) -> None:
     assert 0 < len(few.elections) <= 10
     assert few.data["elections_left_out"] == 30 - len(few.elections)
     assert few.data["summary"]["elections"] == {"isr": 20, "preferred": 10}
+
+
+def test_a_long_series_is_thinned_evenly() -> None:
+    made = Series()
+    for at in range(100_000):
+        made.isr = at % 7
+        made.point(at)
+    assert SERIES_POINTS_MAX / 2 <= len(made.points) <= 2 * SERIES_POINTS_MAX
+    times = [point[0] for point in made.points]
+    assert times == sorted(times) and times[-1] == 99_999
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    assert max(gaps) <= 2 * 100_000 / SERIES_POINTS_MAX
+
+
+def test_a_cut_list_of_elections_is_said(result: dict[str, Any]) -> None:
+    assert "lanes have gaps" not in as_html(result)
+    assert "3 changes of leaders are left out" in as_html({**result, "elections_left_out": 3})
