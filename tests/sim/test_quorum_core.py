@@ -175,7 +175,7 @@ class CountsAnUnflushedLog(QuorumCore):
 
 @pytest.mark.parametrize(
     ("bug", "within_seeds"),
-    [(CommitsByMinority, 2), (VotesForAnyLog, 20), (CountsAnUnflushedLog, 5)],
+    [(CommitsByMinority, 2), (VotesForAnyLog, 40), (CountsAnUnflushedLog, 5)],
 )
 def test_a_planted_bug_is_found(bug: type[QuorumCore], within_seeds: int) -> None:
     for seed in range(within_seeds):

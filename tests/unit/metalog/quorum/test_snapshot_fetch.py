@@ -1,0 +1,113 @@
+"""A snapshot that is fetched in pieces: what breaks off goes on, what is another's begins anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from metalog.quorum.core.messages import InstallSnapshot, OffsetAndEpoch
+from metalog.quorum.core.voters import Endpoint
+from metalog.quorum.log import MetadataLog, MetadataLogConfig
+from metalog.quorum.snapshot_driver import SnapshotFetcher
+from metalog.quorum.snapshots import SnapshotReader, snapshot_parts
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from protocol.metadata import TopicRecord
+from runtime.clock import ManualClock
+from storage.files import MemoryFiles
+from tests.support.quorum_nodes import make_config, sole_voter
+
+ID = OffsetAndEpoch(40, 3)
+HERE = Endpoint("localhost", 9093)
+PIECE = 100
+
+
+def content(name: str) -> bytes:
+    records = [
+        (TopicRecord(name=f"{name}{i}", topic_id=i.to_bytes(16, "big")), 0) for i in range(9)
+    ]
+    return b"".join(snapshot_parts(ID, records, last_contained_timestamp_ms=1, timestamp_ms=2))
+
+
+class Leader:
+    """Stands for the peers: serves one snapshot, breaks off after `pieces`."""
+
+    def __init__(self, data: bytes, pieces: int = 1000) -> None:
+        self.data = data
+        self.pieces = pieces
+        self.positions: list[int] = []
+
+    async def request(self, _to: Endpoint, message: FetchSnapshotRequest, **_: Any) -> Any:
+        position = message.topics[0].partitions[0].position
+        self.positions.append(position)
+        if self.pieces == 0:
+            raise ConnectionResetError("gone")
+        self.pieces -= 1
+        if not self.data:
+            return FetchSnapshotResponse(error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
+        piece = FetchSnapshotResponse.PartitionSnapshot(
+            size=len(self.data),
+            position=position,
+            unaligned_records=self.data[position : position + PIECE],
+        )
+        topic = FetchSnapshotResponse.TopicSnapshot(partitions=[piece])
+        return FetchSnapshotResponse(topics=[topic])
+
+
+class Follower:
+    def __init__(self, leader: Leader) -> None:
+        self.files = MemoryFiles()
+        limits = MetadataLogConfig()
+        self.log = MetadataLog.open(self.files, "/data", ManualClock(), limits, sole_voter())
+        peers: Any = leader
+        self.fetcher = SnapshotFetcher(self.files, self.log, peers, make_config("/data"))
+        self.peers = leader
+
+    async def fetch(self, node_id: int = 2) -> None:
+        await self.fetcher.fetch(InstallSnapshot(1, node_id, 3, ID), HERE)
+
+    def loaded(self) -> list[Any]:
+        reader = SnapshotReader.open(self.files, self.log.snapshot_path(ID), ID)
+        return [record.name for record in reader.records()]
+
+
+async def test_what_breaks_off_goes_on_where_it_stopped() -> None:
+    leader = Leader(content("a"), pieces=3)
+    follower = Follower(leader)
+    with pytest.raises(ConnectionResetError):
+        await follower.fetch()
+    assert leader.positions == [0, PIECE, 2 * PIECE, 3 * PIECE]
+    leader.pieces = 1000
+    leader.positions.clear()
+    await follower.fetch()
+    assert leader.positions[0] == 3 * PIECE
+    assert follower.loaded() == [f"a{i}" for i in range(9)]
+
+
+async def test_another_nodes_snapshot_is_fetched_from_the_beginning() -> None:
+    """Its bytes differ, though it says the same."""
+    first = Leader(content("a"), pieces=3)
+    follower = Follower(first)
+    with pytest.raises(ConnectionResetError):
+        await follower.fetch()
+    first.data, first.pieces = content("b"), 1000
+    first.positions.clear()
+    await follower.fetch(node_id=3)
+    assert first.positions[0] == 0
+    assert follower.loaded() == [f"b{i}" for i in range(9)]
+
+
+async def test_one_that_is_gone_is_not_gone_on_with() -> None:
+    leader = Leader(content("a"), pieces=3)
+    follower = Follower(leader)
+    with pytest.raises(ConnectionResetError):
+        await follower.fetch()
+    leader.data, leader.pieces = b"", 1000
+    with pytest.raises(ApiError):
+        await follower.fetch()
+    leader.data = content("c")
+    leader.positions.clear()
+    await follower.fetch()
+    assert leader.positions[0] == 0
+    assert follower.loaded() == [f"c{i}" for i in range(9)]
