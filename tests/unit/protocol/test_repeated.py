@@ -95,6 +95,7 @@ def test_what_is_taken_is_what_the_decoder_reads(version, first, second, damage,
 
 
 @given(st.sampled_from(VERSIONS), st.integers(0, 3))
+@settings(deadline=None)
 def test_another_topic_partition_client_or_acks_is_not_taken(version, which):
     other = [{"topic": "other"}, {"index": 4}, {"client": "producer-2"}, {"acks": 1}][which]
     known = learned(version, frame(version, b"records"))

@@ -49,7 +49,7 @@ def test_the_bytes_are_kafkas():
 steps = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 90)), max_size=900)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(steps, st.integers(0, 900), st.booleans())
 def test_offset_lookup_equals_a_linear_search(deltas, written, again):
     files, index = fresh(OffsetIndex)
@@ -78,7 +78,7 @@ def test_offset_lookup_equals_a_linear_search(deltas, written, again):
         assert index.lookup(wanted) == (expected[-1] if expected else (BASE, 0))
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(steps, st.integers(0, 900), st.integers(0, 20000))
 def test_truncation_keeps_what_is_below(deltas, written, cut):
     files, index = fresh(OffsetIndex)
@@ -195,7 +195,7 @@ def test_transactions():
         index.entries()
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_search_after_another_finds_the_same_as_the_first(data):
     """Lookups keep the entries they ended in; appends and cuts in between must not be missed."""
@@ -252,7 +252,7 @@ class Counted(MemoryFiles):
 
 
 @given(st.lists(st.integers(1, 40), max_size=20), st.lists(st.integers(1, 40), max_size=20))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_an_index_made_anew_is_written_only_where_it_differs(first, second):
     """A start after a crash does this to the index of every partition."""
     files = Counted()
