@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kraftbox.cli.output import CommandFailed, progress, say, say_error, say_json
+from kraftbox.cli.output import CommandFailed, say, say_error, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,7 +138,7 @@ def _run(
     from audit.session import session
 
     find_logs(paths)  # wrong paths are said before Spark starts
-    with progress("starting Spark"), session(master, settings) as spark, _shown() as show:
+    with _shown() as show, session(master, settings) as spark:
         result = job.run(
             paths,
             spark,
@@ -157,14 +157,17 @@ def _shown() -> Iterator[Callable[[int, int], None]]:
     """Progress as a counter on the terminal's last line; nothing on a pipe."""
     tty = sys.stderr.isatty()
 
-    def show(done: int, tasks: int) -> None:
+    def line(text: str) -> None:
         if tty:
-            sys.stderr.write(f"\raudited {done} of {tasks} parts")
+            sys.stderr.write(f"\r{text:<40}")
             sys.stderr.flush()
 
-    yield show
-    if tty:
-        sys.stderr.write("\r" + " " * 40 + "\r")
+    line("starting Spark")
+    try:
+        yield lambda done, tasks: line(f"audited {done} of {tasks} parts")
+    finally:
+        if tty:
+            sys.stderr.write("\r" + " " * 40 + "\r")
 
 
 def _write(result: dict[str, Any], out: Path) -> None:
