@@ -7,6 +7,11 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("kraftbox", deadline=None)
+settings.load_profile("kraftbox")
 
 MAY_BE_MISSING = "docs/gaps.md"
 """A test that is skipped because a tool is missing says where that is listed."""
