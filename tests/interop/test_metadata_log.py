@@ -6,7 +6,6 @@ import json
 import random
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from storage.log.directory import check_meta
 from tests.kafka_jars import kafka_libs
 from tests.support.metadata_records import valid_records
 from tests.support.nodes import ApacheKafkaNode, run_kafka_tool
+from tests.support.ports import free_ports
 from tests.support.quorum_nodes import RunningQuorum, make_config
 
 pytestmark = pytest.mark.interop
@@ -55,15 +55,6 @@ FIRST_SNAPSHOT = f"{DIRECTORY_NAME}/00000000000000000000-0000000000.checkpoint"
 def _need_kafka() -> None:
     if kafka_libs() is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def dump(path: Path) -> str:
