@@ -364,11 +364,12 @@ class Story:
         return [seen[key] for key in sorted(seen)]
 
     def quorum_leaders(self) -> list[list[int]]:
-        """[epoch, leader] as the controllers' logs tell who became active."""
+        """[epoch, leader] as the controllers' logs tell who was elected. One that is elected while
+        the cluster stops leads its epoch without ever becoming the active controller."""
         found = set()
         for controller in CONTROLLERS:
             text = self.nodes[controller].whole_log
-            for match in re.finditer(r"Becoming the active controller at epoch (\d+)", text):
+            for match in re.finditer(r"Completed transition to Leader\(.*?\bepoch=(\d+)", text):
                 found.add((int(match[1]), controller))
         return [list(one) for one in sorted(found)]
 
