@@ -88,7 +88,9 @@ class Project:
     def __init__(self, name: str, file: Path, environ: Mapping[str, str]) -> None:
         self.name = name
         self._command = (*_compose(), "-p", name, "-f", str(file))
-        self._environ = {**os.environ, **environ}
+        # docker-compose 1.29 is a Python program of the system's, which has packages of its own.
+        ours = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        self._environ = {**ours, **environ}
 
     def __enter__(self) -> Project:
         return self
