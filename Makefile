@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench soak chaos venv format clean
+.PHONY: demo test check bench bench-single bench-partitions bench-replicated soak chaos venv format clean
 
 venv: $(STAMP)
 
@@ -30,10 +30,18 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
 
-# BENCH="--minutes 11 --cases produce,ten" chooses; without it about an hour.
-bench: $(STAMP)
+# BENCH="--minutes 11 --cases produce,ten" chooses; without it about an hour. So do the others'
+# variables: make bench-replicated REPLICATED="--minutes 10 --cases one".
+bench: bench-single bench-partitions bench-replicated
+
+bench-single: $(STAMP)
 	$(BIN)/python -m bench.single_node $(BENCH)
-	$(BIN)/python -m bench.partitions
+
+bench-partitions: $(STAMP)
+	$(BIN)/python -m bench.partitions $(PARTITIONS)
+
+bench-replicated: $(STAMP)
+	$(BIN)/python -m bench.replicated $(REPLICATED)
 
 # A seed repeats a schedule: make chaos SEED=7 MINUTES=30
 SEED ?= 1

@@ -12,12 +12,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.nodes import Node, cpu_seconds
+from bench.nodes import Loaded, Node
 from tests.support.nodes import kafka_class_path
 
 Figures = dict[str, float]
@@ -49,7 +49,7 @@ class Java:
 
     def load(
         self,
-        node: Node,
+        node: Loaded,
         topic: str,
         *,
         producers: int,
@@ -62,7 +62,7 @@ class Java:
     ) -> Figures:
         """Our load program: `mb_per_s`, `p50_ms`, `p99_ms`, `p999_ms` of acknowledgements (with
         `tail` also `tail_...` of what a consumer read), without the warm-up; `cpu_s_per_gb`."""
-        before = cpu_seconds(node.pid)
+        before = node.cpu_s()
         options = {
             "bootstrap": node.bootstrap,
             "topic": topic,
@@ -79,7 +79,7 @@ class Java:
             *(f"{key}={value}" for key, value in options.items()),
         )
         figures: Figures = json.loads(output.strip().splitlines()[-1])
-        figures["cpu_s_per_gb"] = (cpu_seconds(node.pid) - before) / figures["gb_in_all"]
+        figures["cpu_s_per_gb"] = (node.cpu_s() - before) / figures["gb_in_all"]
         return figures
 
 
@@ -94,9 +94,9 @@ def _tool(name: str, *arguments: str) -> str:
     return _run("java", "-Xmx512m", "-cp", kafka_class_path(), name, *arguments)
 
 
-def produce(node: Node, topic: str, records: int, size_bytes: int, acks: str) -> Figures:
+def produce(node: Loaded, topic: str, records: int, size_bytes: int, acks: str) -> Figures:
     """kafka-producer-perf-test: `mb_per_s`, `p99_ms`, `cpu_s_per_gb`."""
-    before = cpu_seconds(node.pid)
+    before = node.cpu_s()
     output = _tool(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", topic, "--num-records", str(records), "--record-size", str(size_bytes)),
@@ -106,7 +106,7 @@ def produce(node: Node, topic: str, records: int, size_bytes: int, acks: str) ->
     found = _PRODUCED.findall(output)
     if not found:
         raise RuntimeError(output)
-    cpu = cpu_seconds(node.pid) - before
+    cpu = node.cpu_s() - before
     return {
         "mb_per_s": float(found[-1][2]) * MIB,
         "p99_ms": float(found[-1][3]),
@@ -114,29 +114,29 @@ def produce(node: Node, topic: str, records: int, size_bytes: int, acks: str) ->
     }
 
 
-def produce_librdkafka(node: Node, topic: str, records: int, size_bytes: int) -> Figures:
+def produce_librdkafka(node: Loaded, topic: str, records: int, size_bytes: int) -> Figures:
     """The same through confluent-kafka with acks=all, in a process of its own."""
-    before = cpu_seconds(node.pid)
+    before = node.cpu_s()
     script = Path(__file__).with_name("librdkafka_producer.py")
     output = _run(
         *(sys.executable, str(script), node.bootstrap, topic, str(records), str(size_bytes))
     )
     figures: Figures = json.loads(output)
     figures["mb_per_s"] *= MIB
-    cpu = cpu_seconds(node.pid) - before
+    cpu = node.cpu_s() - before
     figures["cpu_s_per_gb"] = cpu / (records * size_bytes / 1e9)
     return figures
 
 
-def consume(node: Node, topic: str, records: int, size_bytes: int) -> Figures:
+def consume(node: Loaded, topic: str, records: int, size_bytes: int) -> Figures:
     """kafka-consumer-perf-test from the start of a topic: `mb_per_s` while it fetches,
     `cpu_s_per_gb`."""
-    before = cpu_seconds(node.pid)
+    before = node.cpu_s()
     output = _tool(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--topic", topic, "--num-records", str(records), "--bootstrap-server", node.bootstrap),
     )
-    cpu = cpu_seconds(node.pid) - before
+    cpu = node.cpu_s() - before
     return {
         "mb_per_s": float(output.strip().splitlines()[-1].split(",")[8]) * MIB,
         "cpu_s_per_gb": cpu / (records * size_bytes / 1e9),
@@ -153,25 +153,32 @@ def blast(node: Node, topic: str, *arguments: str) -> Figures:
     return figures
 
 
-def _admin(node: Node) -> AdminClient:
+def _admin(node: Loaded) -> AdminClient:
     return AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
 
 
-def create_topic(node: Node, topic: str, partitions: int = 1, **configs: str) -> None:
+def create_topic(
+    node: Loaded,
+    topic: str,
+    partitions: int = 1,
+    replicas: int = 1,
+    configs: Mapping[str, str] | None = None,
+) -> None:
     """Make a topic and wait until its partitions have leaders."""
     admin = _admin(node)
-    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=configs)]).values():
+    wanted = NewTopic(topic, partitions, replicas, config=dict(configs or {}))
+    for future in admin.create_topics([wanted]).values():
         future.result(TIMEOUT_S)
     _until(lambda: _leaders(admin, topic) == partitions)
 
 
-def delete_topics(node: Node, *topics: str) -> None:
+def delete_topics(node: Loaded, *topics: str) -> None:
     """Remove topics and wait until their names are free and their data is gone from the disk."""
     admin = _admin(node)  # lives until the answers are here
     for future in admin.delete_topics(list(topics), operation_timeout=30).values():
         future.result(TIMEOUT_S)
     for topic in topics:
-        _until(lambda: not any(node.data.glob(f"{topic}-*")))  # noqa: B023
+        _until(lambda: not node.folders(topic))  # noqa: B023
 
 
 def _leaders(admin: AdminClient, topic: str) -> int:

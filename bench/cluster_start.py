@@ -14,31 +14,18 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench.nodes import CLUSTER_ID, cpu_seconds, resident_mb
-from kraftbox.cluster import control
-from kraftbox.cluster.place import ClusterPlace
-from tests.support.nodes import ApacheKafkaNode, free_port
+from bench.clusters import Kafka, Kraftbox, pss_mb
+from bench.nodes import cpu_seconds, resident_mb
 
 IDLE_SECONDS = 20
 SETTLE_SECONDS = 5
-
-
-def pss_mb(pid: int) -> float:
-    """Proportional set size in MiB: shared pages count for each process by its share."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    raise ProcessLookupError(pid)
 
 
 def idle_core_percent(pids: Iterable[int], seconds: float) -> dict[int, float]:
@@ -51,44 +38,14 @@ def idle_core_percent(pids: Iterable[int], seconds: float) -> dict[int, float]:
     return {pid: (cpu_seconds(pid) - used) / passed * 100 for pid, used in before.items()}
 
 
-class Kraftbox:
-    """`kraftbox up` in the foreground, as a person starts it."""
-
-    def __init__(self, directory: Path, controllers: int, brokers: int, combined: bool) -> None:
-        self.place = ClusterPlace(directory)
-        self._command = [sys.executable, "-m", "kraftbox", "up", "--dir", str(directory)]
-        self._command += ["--port", "0", "--controllers", str(controllers)]
-        self._command += ["--brokers", str(brokers), *(["--combined"] if combined else [])]
-
-    def start(self) -> float:
-        """Start; returns seconds from the command to the line that says it is ready."""
-        begin = time.monotonic()
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        seconds = time.monotonic() - begin
-        if not line.startswith("bootstrap.servers="):
-            raise RuntimeError(f"the cluster did not start: {line!r}")
-        return seconds
-
-    def pids(self) -> dict[str, int]:
-        """Every process of the cluster, by name."""
-        told = control.status(self.place)
-        nodes = {f"node {node['id']}": node["pid"] for node in told["nodes"]}
-        return {"supervisor": told["pid"], "fork server": told["forkServerPid"], **nodes}
-
-    def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(60)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 def measure_kraftbox(place: Path, options: argparse.Namespace) -> dict[str, Any]:
     fresh, resumed, cpu = [], [], []
     for number in range(options.repeat):
         cluster = Kraftbox(
-            place / f"kraftbox-{number}", options.controllers, options.brokers, options.combined
+            place / f"kraftbox-{number}",
+            options.controllers,
+            options.brokers,
+            combined=options.combined,
         )
         fresh.append(cluster.start())
         cpu.append(sum(map(cpu_seconds, cluster.pids().values())))
@@ -109,63 +66,11 @@ def measure_kraftbox(place: Path, options: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def kafka_nodes(place: Path, controllers: int, brokers: int) -> list[ApacheKafkaNode]:
-    ports = {100 + number: free_port() for number in range(1, controllers + 1)}
-    voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
-    common = {
-        "controller.quorum.voters": voters,
-        "controller.listener.names": "CONTROLLER",
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    made = []
-    for node_id in [*range(1, brokers + 1), *ports]:
-        directory = place / f"kafka-{node_id}"
-        is_broker = node_id not in ports
-        name = "PLAINTEXT" if is_broker else "CONTROLLER"
-        node = ApacheKafkaNode(
-            directory,
-            {
-                "process.roles": "broker" if is_broker else "controller",
-                "node.id": str(node_id),
-                "listeners": f"{name}://127.0.0.1:{free_port() if is_broker else ports[node_id]}",
-                "log.dirs": str(directory / "data"),
-                **common,
-            },
-        )
-        node.format(CLUSTER_ID)
-        made.append(node)
-    return made
-
-
-def start_together(nodes: list[ApacheKafkaNode]) -> float:
-    begin = time.monotonic()
-    processes = []
-    for node in nodes:
-        log = node.directory / "kafka.log"
-        with open(log, "wb") as output:
-            processes.append(
-                subprocess.Popen(
-                    [*node._java(), "kafka.Kafka", str(node.config)],
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
-            )
-        node._process = processes[-1]
-    while not all("Kafka Server started" in node.log_text for node in nodes):
-        if any(process.poll() is not None for process in processes):
-            raise RuntimeError("a Kafka node ended")
-        time.sleep(0.02)
-    return time.monotonic() - begin
-
-
 def measure_kafka(place: Path, options: argparse.Namespace) -> dict[str, Any]:
-    nodes = kafka_nodes(place, options.controllers, options.brokers)
+    cluster = Kafka(place, options.controllers, options.brokers)
     try:
-        ready = start_together(nodes)
-        pids = {node.settings["node.id"]: node.pid for node in nodes}
+        ready = cluster.start()
+        pids = {str(number): pid for number, pid in cluster.node_pids().items()}
         cpu = sum(map(cpu_seconds, pids.values()))
         idle = idle_core_percent(pids.values(), options.idle)
         return {
@@ -176,8 +81,7 @@ def measure_kafka(place: Path, options: argparse.Namespace) -> dict[str, Any]:
             "idle_core_percent": {name: idle[pid] for name, pid in pids.items()},
         }
     finally:
-        for node in nodes:
-            node.stop()
+        cluster.stop()
 
 
 def print_table(found: dict[str, dict[str, Any]]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from tests.support.nodes import ApacheKafkaNode, KraftboxNode, free_port
 
@@ -35,7 +37,38 @@ def keep_bytecode(place: Path) -> None:
     os.environ["PYTHONPYCACHEPREFIX"] = str(place / "bytecode")
 
 
-class Kraftbox:
+class Loaded(Protocol):
+    """What a load needs to know of a node or a cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def cpu_s(self) -> float:
+        """CPU seconds that its brokers have used."""
+        ...
+
+    def folders(self, topic: str) -> list[Path]:
+        """What there is of a topic on the disk."""
+        ...
+
+
+class _One(ABC):
+    """What both nodes say of themselves alike."""
+
+    data: Path
+
+    @property
+    @abstractmethod
+    def pid(self) -> int: ...
+
+    def cpu_s(self) -> float:
+        return cpu_seconds(self.pid)
+
+    def folders(self, topic: str) -> list[Path]:
+        return list(self.data.glob(f"{topic}-*"))
+
+
+class Kraftbox(_One):
     """Our node under measurement."""
 
     name = "kraftbox"
@@ -62,7 +95,7 @@ class Kraftbox:
         return self.node.pid
 
 
-class Kafka:
+class Kafka(_One):
     """Apache Kafka 4.3.1, one combined node with the settings that `kraftbox up` makes."""
 
     name = "kafka"

@@ -153,21 +153,39 @@ class ApacheKafkaNode:
 
     def start(self, ready_line: str = "Kafka Server started") -> ApacheKafkaNode:
         """Start and wait for the line that says it serves; raises NodeDidNotStart."""
-        log = self.directory / "kafka.log"
-        log.write_bytes(b"")
-        with open(log, "ab") as output:
+        self.begin()
+        return self.wait_until_ready(ready_line)
+
+    def begin(self) -> None:
+        """Start the process; several nodes may come up together."""
+        with open(self.directory / "kafka.log", "wb") as output:
             self._process = subprocess.Popen(
                 [*self._java(), "kafka.Kafka", str(self.config)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
+
+    def wait_until_ready(self, ready_line: str = "Kafka Server started") -> ApacheKafkaNode:
+        """Wait for the line that says it serves; raises NodeDidNotStart."""
         deadline = time.monotonic() + self.ready_timeout_s
         while ready_line not in self.log_text:
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if not self.is_running or time.monotonic() > deadline:
                 self.stop()
                 raise NodeDidNotStart(self.log_text[-4000:])
             time.sleep(0.02)
         return self
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL and reap."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL after 30 s."""

@@ -1,0 +1,239 @@
+"""The clusters that a benchmark compares: `kraftbox up` and as many processes of Apache Kafka.
+
+Controllers and brokers are processes of their own in both: brokers 1, 2, ..., controllers 101, ...
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.nodes import CLUSTER_ID, cpu_seconds
+from kraftbox.cluster import control
+from kraftbox.cluster.place import ClusterPlace
+from protocol.transport.cluster import Address
+from tests.support.nodes import ApacheKafkaNode, free_port
+
+FIRST_CONTROLLER = 101
+STOP_S_MAX = 180
+RESTART_MS_MAX = 120_000
+
+
+def pss_mb(pid: int) -> float:
+    """Proportional set size in MiB: shared pages count for each process by its share."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(pid)
+
+
+class Cluster(ABC):
+    """A cluster under measurement: its `name`, and `bootstrap`, HOST:PORT of every broker."""
+
+    name: str
+    bootstrap: str
+
+    def __init__(self, directory: Path, node_folders: str) -> None:
+        self.directory = directory
+        self._node_folders = node_folders
+
+    @abstractmethod
+    def start(self) -> float:
+        """Start; returns seconds from the command to ready."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End everything, also what is left of a start that failed."""
+
+    @abstractmethod
+    def node_pids(self) -> dict[int, int]:
+        """The process of each running node."""
+
+    @abstractmethod
+    def addresses(self) -> dict[int, Address]:
+        """Where each node listens."""
+
+    @abstractmethod
+    def kill(self, node_id: int) -> None:
+        """SIGKILL."""
+
+    @abstractmethod
+    def restart(self, node_id: int) -> None:
+        """Start a killed broker."""
+
+    def cpu_s(self) -> float:
+        """CPU seconds that the brokers have used."""
+        return sum(cpu_seconds(pid) for node, pid in self.node_pids().items() if is_broker(node))
+
+    def folders(self, topic: str) -> list[Path]:
+        """What there is of a topic on the brokers' disks."""
+        return list(self.directory.glob(f"{self._node_folders}/data/{topic}-*"))
+
+
+def is_broker(node_id: int) -> bool:
+    """Whether the node of this number is a broker of a cluster made here."""
+    return node_id < FIRST_CONTROLLER
+
+
+class Kraftbox(Cluster):
+    """`kraftbox up` in the foreground, as a person starts it."""
+
+    name = "kraftbox"
+
+    def __init__(
+        self,
+        directory: Path,
+        controllers: int,
+        brokers: int,
+        *,
+        combined: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directory, "node-*")
+        self.place = ClusterPlace(directory)
+        self.bootstrap = ""
+        self._process: subprocess.Popen[str] | None = None
+        self._nodes: dict[int, dict[str, Any]] = {}
+        self._command = [sys.executable, "-m", "kraftbox", "up", "--dir", str(directory)]
+        self._command += ["--port", "0", "--controllers", str(controllers)]
+        self._command += ["--brokers", str(brokers), *(["--combined"] if combined else [])]
+        for key, value in (settings or {}).items():
+            self._command += ["--set", f"{key}={value}"]
+
+    def start(self) -> float:
+        begin = time.monotonic()
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        seconds = time.monotonic() - begin
+        if not line.startswith("bootstrap.servers="):
+            raise RuntimeError(f"the cluster did not start: {line!r}")
+        self.bootstrap = line.strip().partition("=")[2]
+        self._learn()
+        return seconds
+
+    def _learn(self) -> None:
+        """Asking the supervisor takes time, which nothing timed shall contain."""
+        self._nodes = {node["id"]: node for node in control.status(self.place)["nodes"]}
+
+    def node_pids(self) -> dict[int, int]:
+        return {number: node["pid"] for number, node in self._nodes.items() if node["pid"]}
+
+    def pids(self) -> dict[str, int]:
+        """Every process of the cluster, by name."""
+        told = control.status(self.place)
+        nodes = {f"node {node['id']}": node["pid"] for node in told["nodes"]}
+        return {"supervisor": told["pid"], "fork server": told["forkServerPid"], **nodes}
+
+    def addresses(self) -> dict[int, Address]:
+        return {number: _address(node["listeners"]) for number, node in self._nodes.items()}
+
+    def kill(self, node_id: int) -> None:
+        os.kill(self._nodes[node_id].pop("pid"), signal.SIGKILL)
+        self._nodes[node_id]["pid"] = None
+
+    def restart(self, node_id: int) -> None:
+        control.act(self.place, "start", node_id, RESTART_MS_MAX)
+        self._learn()
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+class Kafka(Cluster):
+    """Apache Kafka 4.3.1 with the settings that `kraftbox up` makes."""
+
+    name = "kafka"
+
+    def __init__(
+        self,
+        directory: Path,
+        controllers: int,
+        brokers: int,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap: str = "512m",
+    ) -> None:
+        super().__init__(directory, "kafka-*")
+        ports = {FIRST_CONTROLLER + number: free_port() for number in range(controllers)}
+        common = {
+            "controller.quorum.voters": ",".join(
+                f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items()
+            ),
+            "controller.listener.names": "CONTROLLER",
+            "offsets.topic.replication.factor": str(min(3, brokers)),
+            "transaction.state.log.replication.factor": str(min(3, brokers)),
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **(settings or {}),
+        }
+        self.nodes = {
+            node_id: self._node(node_id, ports.get(node_id), common, heap)
+            for node_id in [*range(1, brokers + 1), *ports]
+        }
+        found = self.addresses().items()
+        self.bootstrap = ",".join(f"{h}:{p}" for node, (h, p) in found if is_broker(node))
+
+    def _node(
+        self, node_id: int, port: int | None, common: Mapping[str, str], heap: str
+    ) -> ApacheKafkaNode:
+        directory = self.directory / f"kafka-{node_id}"
+        name = "CONTROLLER" if port else "PLAINTEXT"
+        settings = {
+            "process.roles": "controller" if port else "broker",
+            "node.id": str(node_id),
+            "listeners": f"{name}://127.0.0.1:{port or free_port()}",
+            "log.dirs": str(directory / "data"),
+            **common,
+        }
+        node = ApacheKafkaNode(directory, settings, heap)
+        node.format(CLUSTER_ID)
+        return node
+
+    def start(self) -> float:
+        begin = time.monotonic()
+        for node in self.nodes.values():
+            node.begin()
+        for node in self.nodes.values():
+            node.wait_until_ready()
+        return time.monotonic() - begin
+
+    def node_pids(self) -> dict[int, int]:
+        return {number: node.pid for number, node in self.nodes.items() if node.is_running}
+
+    def addresses(self) -> dict[int, Address]:
+        return {number: _address(one.settings["listeners"]) for number, one in self.nodes.items()}
+
+    def kill(self, node_id: int) -> None:
+        self.nodes[node_id].kill()
+
+    def restart(self, node_id: int) -> None:
+        self.nodes[node_id].ready_timeout_s = RESTART_MS_MAX / 1000
+        self.nodes[node_id].start()
+
+    def stop(self) -> None:
+        # The brokers first: without a controller they cannot leave.
+        for node in self.nodes.values():
+            node.stop()
+
+
+def _address(listeners: str) -> Address:
+    host, _, port = listeners.partition("://")[2].rpartition(":")
+    return host, int(port)
