@@ -245,10 +245,10 @@ class CommitsThoughStale(QuorumCore):
 
 # The bug, and within how many seeds, each told all the stories, it shows.
 PLANTED: list[tuple[type[QuorumCore], int]] = [
-    (VotesBeforeItPersists, 20),
+    (VotesBeforeItPersists, 100),
     (CommitsByMinority, 1),
     (TruncatesTooFar, 1),
-    (ChecksNoEpoch, 1),
+    (ChecksNoEpoch, 5),
     (CommitsThoughStale, 1),
 ]
 

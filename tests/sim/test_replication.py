@@ -125,7 +125,7 @@ PLANTED: dict[str, tuple[int, list[tuple[Any, str, Any]]]] = {
         3,
         [(Partition, "effective_min_isr", property(_needs_no_minimum))],
     ),
-    "a follower cuts too much": (3, [(fetcher, "truncate_to_common", _cuts_too_much)]),
+    "a follower cuts too much": (20, [(fetcher, "truncate_to_common", _cuts_too_much)]),
     "controllers elect anybody": (3, [(election, "_elect_clean", _elects_anybody)]),
     "controllers believe every leader": (
         8,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1 << 20
 HISTORY = 150
-State = tuple[Role, int, int, int, frozenset[int], frozenset[int]]
+State = tuple[Role, int, int, int, frozenset[int], frozenset[int], int]
 BatchAt = tuple[int, int, int, int]
 """Base offset, next offset, leader epoch, checksum of all its bytes."""
 
@@ -43,7 +43,8 @@ BatchAt = tuple[int, int, int, int]
 @dataclass
 class PartitionTruth:
     """One partition as it was committed. `had` is how far each broker's log has ever reached since
-    it was last cut; `elected` by the controllers and `leaders` that led are by leader epoch."""
+    it was last cut; `elected` by the controllers and `leaders` that led are by leader epoch;
+    `members`, the size of the ISR, by partition epoch."""
 
     name: str
     end: int = 0
@@ -51,6 +52,7 @@ class PartitionTruth:
     values: dict[int, bytes] = field(default_factory=dict)
     elected: dict[int, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
+    members: dict[int, int] = field(default_factory=dict)
     had: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -117,6 +119,7 @@ class Promises:
                 log.log_end_offset,
                 one.isr,
                 one.maximal_isr,
+                one.partition_epoch,
             )
             old = seen.get(one)
             if state != old:
@@ -248,7 +251,7 @@ class Promises:
         if mark <= truth.end:
             return
         if one.is_leader:
-            self._may_show(where, one, truth, mark)
+            self._may_show(where, one, truth, mark, old)
         else:
             # One that wakes up may take over several changes at once: in the middle of them it led.
             # Whether the next leader has what it showed then is seen there (P1, P2).
@@ -261,11 +264,16 @@ class Promises:
             for record in read_records(whole):
                 truth.values[record.offset] = record.value or b""
 
-    def _may_show(self, where: str, one: Partition, truth: PartitionTruth, mark: int) -> None:
+    def _may_show(
+        self, where: str, one: Partition, truth: PartitionTruth, mark: int, old: State | None
+    ) -> None:
         configs = self.metadata.image.configs.get((ConfigResourceType.TOPIC, one.topic), {})
         least = min(int(configs.get("min.insync.replicas", "1")), len(one.replicas))
+        # A leader that takes over several changes at once was in all of these states, one by one.
+        passed = range(one.partition_epoch if old is None else old[6] + 1, one.partition_epoch)
+        members = max([len(one.isr), *(truth.members.get(epoch, 0) for epoch in passed)])
         require(
-            len(one.isr) >= least,
+            members >= least,
             f"P12: {where}: high watermark {mark} with the ISR {sorted(one.isr)}",
         )
         for member in one.maximal_isr:
@@ -343,6 +351,7 @@ class Promises:
         )
         truth = self.partitions.setdefault(key, PartitionTruth(name))
         truth.elected[new.leader_epoch] = new.leader
+        truth.members[new.partition_epoch] = len(new.isr)
         self._look_at_members(key, truth)
 
     # --- the end ------------------------------------------------------------------------------
