@@ -36,7 +36,7 @@ from broker.producer_ids_driver import ProducerIds
 from metalog.image.features import KRAFT_VERSION
 from metalog.image.values import VersionRange
 from protocol.transport import no_authorizer
-from protocol.transport.dispatch import Features, HandlerTable
+from protocol.transport.dispatch import Features, HandlerTable, own_brokers
 
 
 def build_table(
@@ -49,7 +49,10 @@ def build_table(
     broker_epoch: Callable[[], int],
 ) -> HandlerTable:
     """The table of a broker's listeners."""
-    table = HandlerTable(unstable=broker.config["unstable.api.versions.enable"])
+    table = HandlerTable(
+        unstable=broker.config["unstable.api.versions.enable"],
+        is_own=own_brokers(broker.config.inter_broker_listener_name),
+    )
     for api in (
         produce,
         fetch,

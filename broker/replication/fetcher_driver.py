@@ -26,6 +26,7 @@ from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.fetch import FetchResponse
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
+from protocol.transport.dispatch import BROKER_SOFTWARE_NAME
 from runtime.clock import Clock
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
@@ -210,7 +211,12 @@ class FetcherLink:
         try:
             if target is None:
                 raise ConnectionError("the leader's address is not known")
-            connection = await Connection.connect(*target, self._client_id, CONNECT_TIMEOUT_MS)
+            connection = await Connection.connect(
+                *target,
+                self._client_id,
+                CONNECT_TIMEOUT_MS,
+                software_name=BROKER_SOFTWARE_NAME,
+            )
         except (ApiError, ProtocolError, OSError) as error:
             self._grumble(str(error))
             self.fetcher.lost(context.clock.monotonic_ms())

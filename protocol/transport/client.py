@@ -96,8 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         *,
         negotiate: bool = True,
+        software_name: str = SOFTWARE_NAME,
     ) -> Connection:
-        """Connect and ask for the node's API versions.
+        """Connect and ask, under this name, for the node's API versions.
 
         Raises OSError (ConnectionLost, a timeout and a refused connection are such), ApiError when
         the node refuses ApiVersions.
@@ -114,15 +115,15 @@ class Connection(asyncio.BufferedProtocol):
         if negotiate:
             left_ms = timeout_ms - (loop.time() - started_s) * 1000.0
             try:
-                await connection._negotiate(max(left_ms, 1.0))
+                await connection._negotiate(max(left_ms, 1.0), software_name)
             except BaseException:
                 connection.abort()
                 raise
         return connection
 
-    async def _negotiate(self, timeout_ms: float) -> None:
+    async def _negotiate(self, timeout_ms: float, software_name: str) -> None:
         request = ApiVersionsRequest(
-            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+            client_software_name=software_name, client_software_version=SOFTWARE_VERSION
         )
         version = ApiVersionsRequest.VERSIONS.last
         answer = await self.request(request, timeout_ms, version)

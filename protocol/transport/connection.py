@@ -451,7 +451,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 entry, stats, message = repeated.entry, repeated.entry.stats, repeated.message
                 self.client_id = repeated.client_id
             else:
-                entry = self._server.handlers.find(api_key, version)
+                entry = self._server.handlers.find(api_key, version, self)
                 if entry is None:
                     table = self._server.handlers
                     self._write(*reply_parts(table.unknown_api_versions(), None, 0, correlation_id))

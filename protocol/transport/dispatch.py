@@ -15,6 +15,10 @@ exception is ApiVersions, which answers any version it does not know in version 
 does (KIP-511), since that is how clients find out. An `ApiError` from a handler becomes a response
 where the response has an error code of its own, else a close.
 
+Versions may be offered to brokers of our own cluster alone: `own_max_version` of `register`, and
+the table's `is_own` says who they are. To everybody else they do not exist, neither in ApiVersions
+nor in requests. This is about compatibility, not safety: anybody may claim to be such a broker.
+
 The API key and version are looked at first (`peek`, `HandlerTable.find`): only a served version
 says how the rest of the header is laid out.
 """
@@ -49,6 +53,9 @@ _int32 = struct.Struct(">i")
 _PLAIN_PREFIX = bytes(8)
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+BROKER_SOFTWARE_NAME = "kraftbox-broker"
+"""What our brokers call themselves in ApiVersions when they fetch from each other."""
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -152,6 +159,7 @@ class Entry:
         "is_async",
         "kind_of",
         "kinds",
+        "own_version_max",
         "prefixes",
         "request",
         "response",
@@ -161,7 +169,12 @@ class Entry:
     )
 
     def __init__(
-        self, api: ApiKey, handler: Handler, served: VersionRange, advertised: VersionRange
+        self,
+        api: ApiKey,
+        handler: Handler,
+        served: VersionRange,
+        advertised: VersionRange,
+        own_version_max: int,
     ) -> None:
         self.api = api
         self.handler = handler
@@ -169,6 +182,7 @@ class Entry:
             getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
         self.version_min, self.version_max = served
+        self.own_version_max = own_version_max
         self.first_flexible = FIRST_FLEXIBLE_VERSION.get(api, 0)
         self.advertised = advertised
         self.request: type[Request[Any]] = request_class(api)
@@ -176,10 +190,10 @@ class Entry:
         # Length and correlation id, filled in per reply, and the header's empty tags, if any.
         self.prefixes = [
             bytes(8) + bytes(response_header_version(api, version))
-            for version in range(served.last + 1)
+            for version in range(own_version_max + 1)
         ]
         name = "".join(word.capitalize() for word in api.name.split("_"))
-        self.stats = ApiStats(name, self.version_max)
+        self.stats = ApiStats(name, own_version_max)
         self.kind_of: Callable[[Any], int] | None = None
         self.kinds: list[ApiStats] = []
         self.count_errors: CountErrors = self._count_first_errors
@@ -193,16 +207,34 @@ class Entry:
     def count_apart(self, names: Sequence[str], kind_of: Callable[[Any], int]) -> None:
         """Count kinds of requests apart, each under a name of its own as well as under the API's;
         `kind_of` gives the index of a request's kind."""
-        self.kinds = [ApiStats(name, self.version_max, self.stats.api_name) for name in names]
+        self.kinds = [ApiStats(name, self.own_version_max, self.stats.api_name) for name in names]
         self.kind_of = kind_of
 
 
-class HandlerTable:
-    """The APIs of a listener. `unstable` offers versions that Kafka has not released."""
+def nobody(_: Connection) -> bool:
+    """No peer is a broker of our own."""
+    return False
 
-    def __init__(self, *, unstable: bool = False) -> None:
+
+def own_brokers(listener: str) -> Callable[[Connection], bool]:
+    """The peers at this listener that say in ApiVersions that they are our brokers."""
+
+    def is_own(connection: Connection) -> bool:
+        return connection.listener == listener and connection.software_name == BROKER_SOFTWARE_NAME
+
+    return is_own
+
+
+class HandlerTable:
+    """The APIs of a listener. `unstable` offers versions that Kafka has not released; to whom
+    `is_own` applies, versions are offered that others do not see."""
+
+    def __init__(
+        self, *, unstable: bool = False, is_own: Callable[[Connection], bool] = nobody
+    ) -> None:
         self.entries: dict[int, Entry] = {}
         self.unstable = unstable
+        self.is_own = is_own
 
     def register(
         self,
@@ -211,6 +243,7 @@ class HandlerTable:
         *,
         min_version: int | None = None,
         max_version: int | None = None,
+        own_max_version: int | None = None,
         unstable: bool = False,
         advertise_from: int | None = None,
     ) -> None:
@@ -218,7 +251,9 @@ class HandlerTable:
 
         Unstable versions of the message, and with `unstable` the whole API, exist only in a table
         that was made with `unstable`. `advertise_from` advertises versions below `min_version` too;
-        they still close the connection. Raises ValueError for a second handler or no versions.
+        they still close the connection. Versions above `max_version` up to `own_max_version`, also
+        unstable ones, are there for our own brokers only. Raises ValueError for a second handler,
+        for no versions, or for own ones that the message does not have or everybody has.
         """
         if api in self.entries:
             raise ValueError(f"{api.name} has a handler already")
@@ -230,10 +265,15 @@ class HandlerTable:
         high = last if max_version is None else min(max_version, last)
         if low > high:
             raise ValueError(f"{api.name} has no version from {low} to {high}")
+        own = high if own_max_version is None else own_max_version
+        if not high <= own <= request.VERSIONS.last:
+            raise ValueError(
+                f"{api.name}: own version {own} is not in {high}-{request.VERSIONS.last}"
+            )
         if unstable and not self.unstable:
             return
         shown = VersionRange(low if advertise_from is None else advertise_from, high)
-        self.entries[api] = Entry(api, handler, VersionRange(low, high), shown)
+        self.entries[api] = Entry(api, handler, VersionRange(low, high), shown, own)
 
     def serve_api_versions(self, features: Callable[[], Features] = Features) -> None:
         """Answer ApiVersions from this table; `features` is asked for each answer."""
@@ -245,21 +285,23 @@ class HandlerTable:
                     return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
                 context.connection.software_name = name
                 context.connection.software_version = version
-            return self.api_versions_response(context.api_version, features())
+            is_own = self.is_own(context.connection)
+            return self.api_versions_response(context.api_version, features(), is_own=is_own)
 
         self.register(ApiKey.API_VERSIONS, handle)
 
     def api_versions_response(
-        self, api_version: int, features: Features | None = None
+        self, api_version: int, features: Features | None = None, *, is_own: bool = False
     ) -> ApiVersionsResponse:
-        """What this table serves, in the form that `api_version` of ApiVersions can say."""
+        """What this table serves to our own brokers or to others, in the form that `api_version`
+        of ApiVersions can say."""
         facts = features or Features()
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersionsResponse.ApiVersion(
                     api_key=key,
                     min_version=entry.advertised.first,
-                    max_version=entry.advertised.last,
+                    max_version=entry.own_version_max if is_own else entry.advertised.last,
                 )
                 for key, entry in sorted(self.entries.items())
             ],
@@ -285,9 +327,11 @@ class HandlerTable:
         entries = [self.entries[key] for key in sorted(self.entries)]
         return [stats for entry in entries for stats in (entry.stats, *entry.kinds)]
 
-    def find(self, api_key: int, api_version: int) -> Entry | None:
-        """The entry that serves this request; None for ApiVersions in a version that is not known,
-        which is answered with `unknown_api_versions`.
+    def find(
+        self, api_key: int, api_version: int, connection: Connection | None = None
+    ) -> Entry | None:
+        """The entry that serves this request to the peer of `connection` (None: to anybody); None
+        for ApiVersions in a version that is not known, answered with `unknown_api_versions`.
 
         Raises CloseConnection for everything else that is not served.
         """
@@ -295,6 +339,12 @@ class HandlerTable:
         if entry is None:
             raise CloseConnection(f"API {api_key} version {api_version} is not served here")
         if entry.version_min <= api_version <= entry.version_max:
+            return entry
+        if (
+            entry.version_max < api_version <= entry.own_version_max
+            and connection is not None
+            and self.is_own(connection)
+        ):
             return entry
         if api_key == ApiKey.API_VERSIONS:
             return None

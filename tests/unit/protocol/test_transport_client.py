@@ -16,7 +16,12 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
 from protocol.transport.client import Connection, ConnectionLost
-from protocol.transport.dispatch import HandlerTable, RequestContext
+from protocol.transport.dispatch import (
+    BROKER_SOFTWARE_NAME,
+    HandlerTable,
+    RequestContext,
+    own_brokers,
+)
 from protocol.transport.server import Server
 from tests.unit.protocol.sockets import Echo, framed, on_both_loops, serving, until
 
@@ -75,6 +80,18 @@ async def test_negotiation() -> None:
                 await client.request(request, 1000, version)
             assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
         assert not client.is_closed
+
+
+@on_both_loops
+async def test_a_broker_is_offered_what_clients_are_not() -> None:
+    table = HandlerTable(is_own=own_brokers("PLAINTEXT"))
+    table.serve_api_versions()
+    table.register(ApiKey.METADATA, Echo().metadata, max_version=9, own_max_version=10)
+    async with serving(table) as server, connected(server) as client:
+        own = await Connection.connect(*client.peer, software_name=BROKER_SOFTWARE_NAME)
+        assert (client.version_for(MetadataRequest), own.version_for(MetadataRequest)) == (9, 10)
+        assert await own.request(MetadataRequest(topics=[])) == MetadataResponse(cluster_id=None)
+        await own.close()
 
 
 @on_both_loops

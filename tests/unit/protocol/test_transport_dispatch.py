@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,12 +20,14 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import ApiMessage
 from protocol.transport.dispatch import (
+    BROKER_SOFTWARE_NAME,
     CloseConnection,
     EncodedReply,
     Features,
     Handler,
     HandlerTable,
     RequestContext,
+    own_brokers,
 )
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
@@ -88,6 +91,61 @@ def test_unstable_versions_are_hidden() -> None:
         table.register(ApiKey.HEARTBEAT, nothing, unstable=True)
         assert ranges(table)[22] == (0, expected)
         assert (12 in table.entries) is unstable
+
+
+def table_with_own_versions(handler: Handler) -> HandlerTable:
+    """Heartbeat 0-3 for everybody, 4 for our brokers at the listener of `serving`."""
+    table = HandlerTable(is_own=own_brokers("PLAINTEXT"))
+    table.register(ApiKey.HEARTBEAT, handler, max_version=3, own_max_version=4)
+    table.serve_api_versions()
+    return table
+
+
+def test_own_versions_may_be_unstable_and_end_where_the_message_does() -> None:
+    table = HandlerTable()
+    table.register(ApiKey.INIT_PRODUCER_ID, nothing, own_max_version=6)
+    assert ranges(table)[22] == (0, 5)
+    for own in (2, HeartbeatRequest.VERSIONS.last + 1):
+        with pytest.raises(ValueError, match="own version"):
+            table.register(ApiKey.HEARTBEAT, nothing, max_version=3, own_max_version=own)
+
+
+def test_own_brokers_are_told_by_listener_and_name() -> None:
+    peer = NoConnection()
+    is_own = own_brokers("CONTROLLER")
+    assert not is_own(peer)
+    peer.software_name = "kraftbox"
+    assert not is_own(peer), "a client of ours is no broker"
+    peer.software_name = BROKER_SOFTWARE_NAME
+    assert is_own(peer)
+    assert not own_brokers("PLAINTEXT")(peer)
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    ("name", "offered"), [(BROKER_SOFTWARE_NAME, 4), ("apache-kafka-java", 3), ("kraftbox", 3)]
+)
+async def test_own_versions_exist_for_our_brokers_only(name: str, offered: int) -> None:
+    said = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    async with serving(table_with_own_versions(done)) as server, raw_client(server) as client:
+        client.writer.write(request_bytes(said, 4))
+        _, answer = read_response(await client.response(), ApiKey.API_VERSIONS, 4)
+        found = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        assert found[ApiKey.HEARTBEAT] == (0, offered)
+        for version in (3, 4):
+            client.writer.write(request_bytes(HeartbeatRequest(group_id="g"), version))
+            if version > offered:
+                assert await client.closed() == b""
+            else:
+                await client.response()
+
+
+async def test_requests_inside_requests_are_not_our_brokers() -> None:
+    table = table_with_own_versions(done)
+    base = replace(BASE, connection=OwnConnection())
+    assert table.is_own(base.connection)
+    with pytest.raises(CloseConnection, match="version 4 is not in 0-3"):
+        await table.answer(embedded(HeartbeatRequest(group_id="abc"), 4), base=base)
 
 
 def test_wrong_registrations() -> None:
@@ -357,6 +415,11 @@ class NoConnection:
     def add_close_callback(self, fn: object) -> None: ...
     def remove_close_callback(self, fn: object) -> None: ...
     def close(self, reason: str) -> None: ...
+
+
+class OwnConnection(NoConnection):
+    listener = "PLAINTEXT"
+    software_name = BROKER_SOFTWARE_NAME
 
 
 BASE = RequestContext(
