@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from protocol import codec
-from protocol.json_form import to_json
+from protocol.json_form import camel, to_json
 from protocol.schema import Message
 from tests.kafka_jars import java_program, kafka_libs
 from tests.support.messages import EXAMPLES, message_versions, messages_of
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.interop
 
 SOURCE = Path(__file__).parent / "java/kafka-tools/CodecOracle.java"
 RUN_TIMEOUT_S = 300
+PRIVATE_TAG_MIN = 10000
 
 
 def values(cls: type[Message], version: int) -> list[Message]:
@@ -44,6 +46,12 @@ def values(cls: type[Message], version: int) -> list[Message]:
 
     collect()
     return found
+
+
+def without_private_fields(msg: Message, version: int) -> dict[str, Any]:
+    """Kafka carries tags that it does not know in the bytes, and leaves them out of its JSON."""
+    private = {camel(f.name) for f in msg.FIELDS if f.tag is not None and f.tag >= PRIVATE_TAG_MIN}
+    return {name: value for name, value in to_json(msg, version).items() if name not in private}
 
 
 def test_kafka_reads_and_writes_the_same(tmp_path: Path) -> None:
@@ -70,5 +78,5 @@ def test_kafka_reads_and_writes_the_same(tmp_path: Path) -> None:
         name, _, hexed = question.split(" ")
         again, _, text = answer.partition(" ")
         assert again == hexed, (name, version, msg, answer)
-        assert json.loads(text) == to_json(msg, version), (name, version)
+        assert json.loads(text) == without_private_fields(msg, version), (name, version)
         assert cls.__name__ == name
