@@ -55,6 +55,8 @@ LIST_OFFSETS_VERSION = 7
 METADATA_VERSION = 12
 REQUEST_MS = 60_000.0
 STEP_S_MAX = 300.0
+REST_S = 2.0
+REST_CORES_MAX = 0.8
 FREE_BYTES_MIN = 4 << 30
 MARK = "many-replicas"
 
@@ -305,6 +307,7 @@ class Run:
             if is_broker(node_id)
         }
         await self._create(connections)
+        await self._rest()
         await asyncio.to_thread(self._at_rest, "")
         await self._kill(connections)
         begin = time.monotonic()
@@ -342,6 +345,18 @@ class Run:
         await self._until_each(
             connections[1], lambda one: len(one.isr_nodes) == REPLICAS, "a whole ISR"
         )
+
+    async def _rest(self) -> None:
+        """What creating leaves to be done afterwards is no idle time."""
+        begin = time.monotonic()
+
+        async def rests() -> bool:
+            before = self.cluster.cpu_s()
+            await asyncio.sleep(REST_S)
+            return self.cluster.cpu_s() - before < REST_CORES_MAX * REST_S
+
+        await until(rests, 0.0, "rest after creating")
+        self.note("create: busy afterwards, s", time.monotonic() - begin - REST_S)
 
     async def _kill(self, connections: dict[int, Connection]) -> None:
         moved = await successors(connections[1], self.topics)
