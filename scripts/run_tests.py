@@ -43,39 +43,53 @@ class Result:
     seconds: float
 
 
-def run(group: str, marker: str) -> tuple[int, list[str], float]:
-    """Exit code, lines about skipped tests, seconds."""
+def run(group: str, marker: str) -> Result:
+    """Run one group, passing its output on."""
     started = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", marker, f"tests/{group}"]
     parts = PARTS.get(group, 1)
     options = [["--shard", f"{part + 1}/{parts}"] for part in range(parts)] if parts > 1 else [[]]
     processes = [
         subprocess.Popen(
-            [*command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, *more],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
         )
         for more in options
     ]
     lock = threading.Lock()
     skipped: list[str] = []
+    reports: list[list[str]] = [[] for _ in processes]
 
-    def follow(process: subprocess.Popen[str]) -> None:
+    def follow(process: subprocess.Popen[str], report: list[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
+            if CHATTER.match(line):
+                continue
             with lock:
                 sys.stdout.write(line)
                 sys.stdout.flush()
                 if line.startswith("SKIPPED"):
                     skipped.append(line.strip())
+            if report or line.startswith("===="):
+                report.append(line)
 
-    readers = [threading.Thread(target=follow, args=(process,)) for process in processes]
+    readers = [
+        threading.Thread(target=follow, args=pair) for pair in zip(processes, reports, strict=True)
+    ]
     for reader in readers:
         reader.start()
     for reader in readers:
         reader.join()
     nothing_selected = 5
     codes = [process.wait() for process in processes]
-    code = next((code for code in codes if code not in (0, nothing_selected)), 0)
-    return code, skipped, time.monotonic() - started
+    failed = [code not in (0, nothing_selected) for code in codes]
+    code = next((code for code, bad in zip(codes, failed, strict=True) if bad), 0)
+    lines = [line for report, bad in zip(reports, failed, strict=True) if bad for line in report]
+    return Result(group, code, skipped, lines, time.monotonic() - started)
 
 
 def main() -> int:
