@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.totals import Totals, TotalsCheck, seconds
+from audit.checks.totals import Totals, TotalsCheck
 from audit.findings import Complaint, Severity
 
 
@@ -13,13 +13,7 @@ class Leaderless(TotalsCheck):
 
     def on_totals(self, totals: Totals) -> Iterable[Complaint]:
         for one in totals.leaderless:
-            yield Complaint(
-                f"{one.topic}-{one.partition} had no leader for {seconds(one.total_ms)} in "
-                f"{one.episodes} episodes",
-                after=one._asdict(),
-                topic=one.topic,
-                partition=one.partition,
-            )
+            yield one.complaint("had no leader")
         left = totals.end.get("leaderless", 0)
         if left:
             yield Complaint(

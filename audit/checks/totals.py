@@ -16,6 +16,16 @@ class Lasting(NamedTuple):
     total_ms: int
     episodes: int
 
+    def complaint(self, state: str) -> Complaint:
+        """That the partition was, or had, `state` for so long."""
+        return Complaint(
+            f"{self.topic}-{self.partition} {state} for {seconds(self.total_ms)} in "
+            f"{self.episodes} episodes",
+            after=self._asdict(),
+            topic=self.topic,
+            partition=self.partition,
+        )
+
 
 class Totals(NamedTuple):
     """Numbers of the whole log. `end` is the state of the cluster at its end."""
