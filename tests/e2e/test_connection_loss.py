@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.support.cluster import KraftboxCluster
+from tests.support.quorum_cluster import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
@@ -32,10 +32,7 @@ def cluster(tmp_path: Path) -> Iterator[KraftboxCluster]:
 
 
 def wait_for(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
-        time.sleep(0.02)
+    until(what, holds, WAIT_S)
 
 
 def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster import KraftboxCluster
+from tests.support.quorum_cluster import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
@@ -37,10 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[KraftboxCluster]:
 
 
 def wait_for(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
-        time.sleep(0.05)
+    until(what, holds, WAIT_S)
 
 
 def produce(producer: Producer, tag: bytes, acked: Acked) -> None:

@@ -46,6 +46,18 @@ TURNS_MAX = 20_000
 """Turns of the loop within one instant."""
 
 
+def _run_in(life: Life | None, handle: Any, run: Callable[[], None]) -> None:
+    """A paused life keeps its callbacks for later; another is looked at after each."""
+    if life is None:
+        run()
+    elif life.parked is not None:
+        life.parked.append(handle)
+    else:
+        run()
+        if life.watch is not None and life.alive:
+            life.watch()
+
+
 class _Soon(asyncio.Handle):
     """A callback that knows its life."""
 
@@ -63,15 +75,7 @@ class _Soon(asyncio.Handle):
         self._life = life
 
     def _run(self) -> None:
-        life = self._life
-        if life is None:
-            super()._run()  # type: ignore[misc]
-        elif life.parked is not None:
-            life.parked.append(self)
-        else:
-            super()._run()  # type: ignore[misc]
-            if life.watch is not None and life.alive:
-                life.watch()
+        _run_in(self._life, self, super()._run)  # type: ignore[misc]
 
 
 class _Timer(asyncio.TimerHandle):
@@ -100,15 +104,7 @@ class _Timer(asyncio.TimerHandle):
         return bool(self._when < other._when)
 
     def _run(self) -> None:
-        life = self._life
-        if life is None:
-            super()._run()  # type: ignore[misc]
-        elif life.parked is not None:
-            life.parked.append(self)
-        else:
-            super()._run()  # type: ignore[misc]
-            if life.watch is not None and life.alive:
-                life.watch()
+        _run_in(self._life, self, super()._run)  # type: ignore[misc]
 
 
 class _VirtualSelector:
