@@ -16,6 +16,9 @@ FIRST = ("unit", "property", "golden", "scenarios", "sim", "badinput")
 LAST = ("interop", "e2e", "compose")
 PARTS = {"sim": 2}
 """Groups that run in several processes: those that compute all the time and wait for nothing."""
+IN_ORDER = ["-p", "no:randomly"]
+"""For the groups of LAST: their tests share clusters and containers, and what takes minutes of real
+processes must fail the same way twice. The others run in a random order, whose seed is printed."""
 CHATTER = re.compile(r"%\d\|")
 """librdkafka tells on standard error of each connection that a killed node refuses: thousands of
 lines that say FAIL and mean nothing."""
@@ -47,6 +50,8 @@ def run(group: str, marker: str) -> Result:
     """Run one group, passing its output on."""
     started = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", marker, f"tests/{group}"]
+    if group in LAST:
+        command += IN_ORDER
     parts = PARTS.get(group, 1)
     options = [["--shard", f"{part + 1}/{parts}"] for part in range(parts)] if parts > 1 else [[]]
     processes = [

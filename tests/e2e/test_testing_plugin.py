@@ -22,6 +22,7 @@ REPOSITORY = Path(__file__).parents[2]
 THEIR_PACKAGES = ("storage", "protocol")
 NEEDED = ("pytest", "pytest-xdist", "confluent-kafka")
 RUN_S = 300
+ONE_OF_EACH = ("kafka_brokers = 1", "kafka_controllers = 1")
 
 # What else is to be true of the process that runs their tests.
 _THEIRS = """
@@ -86,14 +87,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for name in THEIR_PACKAGES:
         (theirs / name).mkdir(parents=True)
         (theirs / name / "__init__.py").write_text("OWNER = 'theirs'\n")
-    (theirs / "pytest.ini").write_text("[pytest]\npythonpath = .\nfilterwarnings = error\n")
     return python, theirs
 
 
-def write(folder: Path, name: str, text: str) -> None:
+def write(folder: Path, name: str, text: str, *settings: str) -> None:
+    """Make `text` the project's only tests, and `settings` all that its pytest.ini says.
+
+    The project is shared, and whichever test comes first must not decide what the next one runs.
+    """
     for old in folder.glob("test_*.py"):
         old.unlink()
     (folder / name).write_text(text)
+    lines = ["[pytest]", "pythonpath = .", "filterwarnings = error", *settings]
+    (folder / "pytest.ini").write_text("\n".join(lines) + "\n")
 
 
 def test_the_example_of_the_readme(project: tuple[Path, Path]) -> None:
@@ -122,11 +128,8 @@ def test_logs_of_the_nodes_are_in_the_report_of_a_test_that_fails(
             kafka_cluster.node(1).restart()
             assert False, "on purpose"
     """
-    write(folder, "test_logs.py", textwrap.dedent(text))
-    (folder / "pytest.ini").write_text(
-        "[pytest]\nkafka_brokers = 1\nkafka_controllers = 1\nkafka_configs =\n"
-        "    num.partitions=3\n"
-    )
+    settings = (*ONE_OF_EACH, "kafka_configs =", "    num.partitions=3")
+    write(folder, "test_logs.py", textwrap.dedent(text), *settings)
     done = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
     assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout
     assert "log of Kafka node 1 (" in done.stdout
@@ -156,8 +159,7 @@ def test_workers_of_xdist(project: tuple[Path, Path], shared: bool) -> None:
                 str(kafka_cluster.supervised()["pid"])
             )
     """
-    write(folder, "test_workers.py", textwrap.dedent(text))
-    (folder / "pytest.ini").write_text("[pytest]\nkafka_brokers = 1\nkafka_controllers = 1\n")
+    write(folder, "test_workers.py", textwrap.dedent(text), *ONE_OF_EACH)
     options = ["--kafka-shared"] if shared else []
     command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=each")
     done = run(python, *command, *options, cwd=folder)
