@@ -270,7 +270,28 @@ def decide_heartbeat(
     records = _records_for_state(view, broker, state)
     moved = state is BrokerState.CONTROLLED_SHUTDOWN and bool(records)
     reply = HeartbeatReply(state=state, is_caught_up=caught_up, moved_leaders=moved)
-    return Decision(tuple(records), reply)
+    return Decision((*records, *_cordoning(view, broker, request)), reply)
+
+
+def _cordoning(
+    view: ControllerView, broker: BrokerImage, request: BrokerHeartbeatRequest
+) -> list[MetadataRecord]:
+    """The record of which directories take no new replicas any more, if they are others (KIP-1066).
+
+    Null is said by a broker that does not know yet. What is not among its directories is left out:
+    a sign of life is not to be refused for that.
+    """
+    named = request.cordoned_log_dirs
+    if named is None or view.metadata_version < CORDONED_DIRECTORIES_LEVEL:
+        return []
+    cordoned = {directory for directory in named if directory in broker.directories}
+    if cordoned == set(broker.cordoned_directories):
+        return []
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=sorted(cordoned)
+        )
+    ]
 
 
 def next_state(

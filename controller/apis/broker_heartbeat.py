@@ -1,11 +1,11 @@
-"""BrokerHeartbeat (key 63), versions 0-1.
+"""BrokerHeartbeat (key 63), versions 0-2.
 
 Behaviour: a sign of life, how far the broker's metadata has come, and whether it wants to be fenced
 or to shut down. The answer says whether it is fenced and whether it may stop. The contact counts
 even when the broker's wish must wait for a commit.
 
 Versions: 1 adds offline log directories; a broker here has one directory and stops when it fails.
-2 adds cordoned directories (KIP-1066), which are not built.
+2 adds cordoned directories (KIP-1066), in which no new replicas are placed.
 
 Errors: STALE_BROKER_EPOCH (register again), NOT_CONTROLLER.
 """
@@ -19,7 +19,7 @@ from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHea
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 
 MIN_VERSION = 0
-MAX_VERSION = 1
+MAX_VERSION = 2
 
 
 def register(table: HandlerTable, controller: Controller) -> None:

@@ -8,6 +8,7 @@ from controller.cluster import (
     decide_register_controller,
     decide_unregister_broker,
 )
+from metalog.image.features import CORDONED_DIRECTORIES_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.controller_registration import ControllerRegistrationRequest
 from tests.unit.controller.harness import (
@@ -173,6 +174,42 @@ class TestHeartbeat:
         offset = cluster.next_offset
         assert cluster.heartbeat(1).state is BrokerState.UNFENCED
         assert cluster.next_offset == offset
+
+    def test_cordoned_directories_are_written_down_when_they_change(self, cluster: Cluster) -> None:
+        """KIP-1066. Kafka's brokers name them in every heartbeat, mostly none."""
+        cluster.start(1)
+        before = cluster.next_offset
+        cluster.heartbeat(1, cordoned_log_dirs=[])
+        cluster.heartbeat(1, cordoned_log_dirs=None)
+        assert cluster.next_offset == before
+        cluster.heartbeat(1, cordoned_log_dirs=[directory(1)])
+        assert cluster.image.cluster.brokers[1].cordoned_directories == (directory(1),)
+        changed = cluster.next_offset
+        assert changed == before + 1
+        cluster.heartbeat(1, cordoned_log_dirs=[directory(1)])
+        cluster.heartbeat(1, cordoned_log_dirs=None)
+        assert cluster.next_offset == changed
+        cluster.heartbeat(1, cordoned_log_dirs=[])
+        assert cluster.image.cluster.brokers[1].cordoned_directories == ()
+
+    def test_cordoned_directories_of_a_broker_that_is_unfenced(self, cluster: Cluster) -> None:
+        cluster.register(1)
+        cluster.heartbeat(1, cordoned_log_dirs=[directory(1)])
+        broker = cluster.image.cluster.brokers[1]
+        assert (broker.fenced, broker.cordoned_directories) == (False, (directory(1),))
+
+    def test_a_cordoned_directory_that_is_not_the_brokers(self, cluster: Cluster) -> None:
+        """A heartbeat is a sign of life: it is not refused for that."""
+        cluster.start(1)
+        cluster.heartbeat(1, cordoned_log_dirs=[directory(2)])
+        assert cluster.image.cluster.brokers[1].cordoned_directories == ()
+
+    def test_old_metadata_versions_cordon_nothing(self) -> None:
+        cluster = Cluster(metadata_version=CORDONED_DIRECTORIES_LEVEL - 1)
+        cluster.start(1)
+        before = cluster.next_offset
+        cluster.heartbeat(1, cordoned_log_dirs=[directory(1)])
+        assert cluster.next_offset == before
 
     def test_unfencing_gives_a_leader_to_what_it_alone_holds(self, cluster: Cluster) -> None:
         cluster.start(1)
