@@ -312,9 +312,7 @@ class Run:
         await self._kill(connections)
         begin = time.monotonic()
         starting = asyncio.ensure_future(asyncio.to_thread(self.cluster.restart, VICTIM))
-        await self._until_each(
-            connections[1], lambda one: len(one.isr_nodes) == REPLICAS, "a whole ISR"
-        )
+        await self._until_whole(connections[1])
         self.note("start again: every ISR whole, s", time.monotonic() - begin)
         await starting
         await asyncio.to_thread(self._at_rest, " afterwards")
@@ -329,6 +327,11 @@ class Run:
     ) -> None:
         await until_each(connection, self.topics, self.options.partitions, holds, what)
 
+    async def _until_whole(self, connection: Connection) -> None:
+        await self._until_each(
+            connection, lambda one: len(one.isr_nodes) == REPLICAS, "a whole ISR"
+        )
+
     async def _create(self, connections: dict[int, Connection]) -> None:
         begin = time.monotonic()
         await create_topics(connections[1], self.topics, self.options.partitions)
@@ -342,9 +345,7 @@ class Run:
                 leaders.setdefault(one.leader_id, []).append((topic, one.partition_index))
         await until_served(connections, leaders, refusing_to_list)
         self.note("create: every leader serves, s", time.monotonic() - begin)
-        await self._until_each(
-            connections[1], lambda one: len(one.isr_nodes) == REPLICAS, "a whole ISR"
-        )
+        await self._until_whole(connections[1])
 
     async def _rest(self) -> None:
         """What creating leaves to be done afterwards is no idle time."""
@@ -359,6 +360,8 @@ class Run:
         self.note("create: busy afterwards, s", time.monotonic() - begin - REST_S)
 
     async def _kill(self, connections: dict[int, Connection]) -> None:
+        # On a busy machine a broker may have been fenced and come back since.
+        await self._until_whole(connections[1])
         moved = await successors(connections[1], self.topics)
         self.note("partitions that move", sum(map(len, moved.values())))
         log = await MetadataLog.find(self.cluster)
