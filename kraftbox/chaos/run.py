@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kraftbox.chaos import replicas
 from kraftbox.chaos.checks import Finding, judge
@@ -21,11 +22,21 @@ from kraftbox.chaos.workload import Load, Workload
 from protocol.errors import ApiError, ProtocolError
 from runtime.history import History
 
-WARM_UP_S = 3.0
 WHOLE_S_MAX = 60.0
 QUIET_S = 2.0
 CATCH_UP_S_MAX = 10.0
 FINAL_READ_MS_MAX = 60_000.0
+
+
+class Shape(NamedTuple):
+    """How long a run lets things be: before its first fault, and after each one counted from its
+    end (at least QUIET_S from when the cluster is whole again)."""
+
+    warm_up_s: float = 3.0
+    recovery_s: float = 0.0
+
+
+QUICK = Shape()
 
 
 @dataclass
@@ -75,9 +86,11 @@ class Run:
         *,
         show: Callable[[Progress], None] = lambda _: None,
         about: dict[str, object] | None = None,
+        shape: Shape = QUICK,
     ) -> None:
         self.target = target
         self.load = load
+        self._shape = shape
         self._scene = Scene(target, load.topic)
         self.ledger = Ledger()
         self.ledger.history.about = {"seed": seed, **(about or {})}
@@ -99,7 +112,7 @@ class Run:
             self._workload.start()
             await self.clients_begin()
             self._doing = "warming up"
-            await asyncio.sleep(WARM_UP_S)
+            await asyncio.sleep(self._shape.warm_up_s)
             for number in itertools.count(1):
                 await self._step(next(steps))
                 if self._now_s() >= length_s or number == count_max:
@@ -152,7 +165,8 @@ class Run:
         self._doing = f"recovering from {step.kind}"
         if await self._scene.wait_until_whole(WHOLE_S_MAX):
             entry.whole_s = self._now_s()
-        await asyncio.sleep(QUIET_S)
+        rested_s = self._now_s() - entry.end_s
+        await asyncio.sleep(max(QUIET_S, self._shape.recovery_s - rested_s))
         entry.gap_s = self.ledger.gaps.until(self.ledger.now_us()) / 1e6
 
     def _replicas(self) -> list[Finding]:

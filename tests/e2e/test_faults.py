@@ -14,15 +14,15 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from kraftbox.chaos import local
 from kraftbox.chaos.checks import is_broken, summary
 from kraftbox.chaos.faults import KINDS
-from kraftbox.chaos.report import verdict_lines
-from kraftbox.chaos.run import Outcome, Run
+from kraftbox.chaos.report import timeline_rows, verdict_lines
+from kraftbox.chaos.run import QUICK, Outcome, Run, Shape
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import Ability, LocalTarget
 from kraftbox.chaos.workload import Load
@@ -38,13 +38,15 @@ PARTITIONS = 4
 SESSION_S = 3.0
 FENCED = "Fencing a broker that was not heard of"
 LONG_S = 60.0
+LONG_SHAPE = Shape(warm_up_s=20.0, recovery_s=60.0)
 NEEDS_ROOT = "links between nodes need Linux, root and iproute2"
 
 
 class Case(NamedTuple):
     """One fault of the matrix: how long it lasts, and how long a partition may go without an
     acknowledgement (session timeout, a heartbeat, and slack for a busy machine). `may_fence`: the
-    fault is one for which a broker has to be fenced."""
+    fault is one for which a broker has to be fenced. `may_be_unknown`: it outlasts the time that a
+    client tries to send."""
 
     kind: str
     length_s: float
@@ -53,6 +55,7 @@ class Case(NamedTuple):
     settings: Mapping[str, str] = {}
     brokers: int = 3
     may_fence: bool = True
+    may_be_unknown: bool = False
 
 
 FAILOVER_S = SESSION_S + 7.0
@@ -83,6 +86,12 @@ SOMETIMES = [
     Case("no-descriptors", 8.0, 10.0, may_fence=False),
     Case("reassign", 8.0, FAILOVER_S + 5.0, brokers=4),
 ]
+# What the matrix asks of the long ones, and what nobody can reach for a minute.
+LONGER: Mapping[str, Mapping[str, Any]] = {
+    "kill-all": {"gap_s_max": LONG_S + 30.0, "may_be_unknown": True},
+    "cut-clients": {"gap_s_max": LONG_S + 15.0, "may_be_unknown": True},
+    "slow-leader": {"settings": {"kraftbox.fault.files.flush.ms": "1000"}},
+}
 
 
 def case_id(case: Case) -> str:
@@ -126,7 +135,7 @@ def can(target: LocalTarget, case: Case) -> bool:
     return not missing
 
 
-def undergo(target: LocalTarget, case: Case, rounds: int = 1) -> Outcome:
+def undergo(target: LocalTarget, case: Case, shape: Shape = QUICK) -> Outcome:
     load = Load(
         topic="t",
         partitions=PARTITIONS,
@@ -136,16 +145,20 @@ def undergo(target: LocalTarget, case: Case, rounds: int = 1) -> Outcome:
         records_per_s=200,
     )
     seed = zlib.crc32(case.kind.encode())
-    run = ChaosOfTests(target, load, seed)
-    outcome = asyncio.run(
-        run.go((Step(case.kind, case.length_s, seed + n) for n in range(rounds)), 3600, rounds)
-    )
+    run = ChaosOfTests(target, load, seed, shape=shape)
+    outcome = asyncio.run(run.go(iter([Step(case.kind, case.length_s, seed)]), 3600, 1))
     assert run.confluent.fatal == []
+    print(told_of(outcome))
     return outcome
 
 
+def told_of(outcome: Outcome) -> str:
+    rows = [" ".join(row) for row in timeline_rows(outcome.timeline)]
+    return "\n".join([*rows, *verdict_lines(outcome)])
+
+
 def check(place: ClusterPlace, outcome: Outcome, case: Case) -> None:
-    told = "\n".join(verdict_lines(outcome))
+    told = told_of(outcome)
     fenced = [
         node_id for node_id in place.node_ids() if FENCED in place.node_log(node_id).read_text()
     ]
@@ -158,7 +171,8 @@ def check(place: ClusterPlace, outcome: Outcome, case: Case) -> None:
         assert entry.gap_s < case.gap_s_max, told
     counts = summary(outcome.history)
     assert counts["ok"] > 1000
-    assert counts["failed"] == counts["unknown"] == 0, told
+    assert counts["failed"] == 0, told
+    assert case.may_be_unknown or counts["unknown"] == 0, told
 
 
 @pytest.mark.parametrize("case", ALWAYS, ids=case_id)
@@ -179,14 +193,10 @@ def test_another_fault_breaks_no_promise(place: ClusterPlace, case: Case) -> Non
 @pytest.mark.soak
 @pytest.mark.parametrize("case", [*ALWAYS, *SOMETIMES], ids=case_id)
 def test_faults_of_a_minute_break_no_promise(place: ClusterPlace, case: Case) -> None:
-    """Three rounds at the matrix's full lengths. A client that is cut off for longer than its sends
-    may take learns of some that nobody knows what became of them."""
-    target = start(place, case)
-    longer = case._replace(length_s=LONG_S)
-    outcome = undergo(target, longer, rounds=3)
-    told = "\n".join(verdict_lines(outcome))
-    assert not is_broken(outcome.findings), told
-    assert all(entry.whole_s is not None for entry in outcome.timeline), told
+    """Warm-up, a fault of a minute, a minute of recovery, final read. Whoever can reach nobody for
+    longer than its sends may take learns of some that nobody knows what became of them."""
+    longer = case._replace(length_s=LONG_S, **LONGER.get(case.kind, {}))
+    check(place, undergo(start(place, longer), longer, LONG_SHAPE), longer)
 
 
 def test_a_planted_bug_is_found(tmp_path: Path) -> None:
