@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 import pytest
 
 from broker.apis import fetch
+from broker.metadata_cache import LeaderHint, MetadataCache
 from broker.replication import fetcher, follower
 from broker.replication.partition import Partition
 from broker.replication.remote_replica import RemoteReplica
@@ -24,6 +26,7 @@ from controller import isr as controller_isr
 from controller.elections import election
 from controller.elections.election import Candidates, Elected
 from controller.elections.eligibility import Eligibility, EligibilityOf, Eligible
+from metalog.image.values import PartitionImage
 from tests.sim.replicated import Replicated, WorldFailed, calm, lose_everything
 from tests.sim.world.trace import first_difference
 
@@ -112,6 +115,22 @@ def _cuts_too_much(partition: Partition, epoch: int, end_offset: int) -> bool:
     return follower.truncate(partition, max(0, target - 10))
 
 
+def _names_whom_it_named_first(
+    self: MetadataCache, partition: PartitionImage | None, listener: str, *, epoch_at_least: int
+) -> LeaderHint | None:
+    """Every broker keeps the first leader that it had to name, and never asks again if it lives."""
+    named = _NAMED_FIRST.setdefault(self, {})
+    found = _leader_hint(self, partition, listener, epoch_at_least=epoch_at_least)
+    if partition is None or found is None:
+        return found
+    first = named.setdefault(partition.replicas, found)
+    return first._replace(leader_epoch=found.leader_epoch)
+
+
+_leader_hint = MetadataCache.leader_hint
+_NAMED_FIRST: WeakKeyDictionary[MetadataCache, dict[Any, LeaderHint]] = WeakKeyDictionary()
+
+
 # What is wrong, where it is planted, and within how many seeds it shows. What two checks guard is
 # planted in both.
 PLANTED: dict[str, tuple[int, list[tuple[Any, str, Any]]]] = {
@@ -133,6 +152,10 @@ PLANTED: dict[str, tuple[int, list[tuple[Any, str, Any]]]] = {
             (controller_isr, "_epoch_error", _compares_no_epoch),
             (controller_isr, "isr_eligibility", _calls_anybody_eligible),
         ],
+    ),
+    "brokers name a former leader": (
+        2,
+        [(MetadataCache, "leader_hint", _names_whom_it_named_first)],
     ),
     "nobody asks who is alive": (
         8,

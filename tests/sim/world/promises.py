@@ -27,6 +27,7 @@ from metalog.image.values import ConfigResourceType, PartitionImage
 from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
 from storage.log.log import Log
+from tests.sim.world.hints import Views
 from tests.sim.world.invariants import Key, Violation, require
 from tests.sim.world.metadata_truth import MetadataTruth
 
@@ -85,6 +86,7 @@ class Promises:
         self.lossy: dict[int, int] = {}
         """Brokers that lost what was not flushed, and the broker epoch they had then; until they
         are back in every ISR."""
+        self.views = Views()
         self.checks = 0
         self.history: deque[str] = deque(maxlen=HISTORY)
         """What was seen lately, for people."""
@@ -107,6 +109,8 @@ class Promises:
             if mark is not None and mark > known:
                 self._marks[life] = mark
                 self.metadata.committed(str(life), quorum.log, known, mark)
+        if node.loader is not None:
+            self.views.follow(life, node.loader)
         if node.broker is None:
             return
         seen = self._seen
@@ -149,6 +153,11 @@ class Promises:
             for topic in self.metadata.image.topics.by_id.values()
             for one in topic.partitions.values()
         )
+
+    def leader_epoch_at(self, broker_id: int, key: Key) -> int:
+        """The newest leader epoch that a broker's own replica has taken over; -1 without one."""
+        one = self._open.get(broker_id, {}).get(key)
+        return -1 if one is None else one.leader_epoch
 
     # --- one partition on one broker ----------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
@@ -21,7 +21,8 @@ from protocol.messages.produce import ProduceRequest
 from protocol.transport.cluster import LATEST, Leader
 from runtime.clock import Clock
 from tests.sim.world.client import SimClient, Unknown, fail_on
-from tests.sim.world.invariants import Violation, require
+from tests.sim.world.hints import Named, judge_hint
+from tests.sim.world.invariants import Key, Violation, require
 from tests.sim.world.ledger import Batch, PartitionLedger
 from tests.sim.world.promises import Promises
 from tests.sim.world.trace import Trace
@@ -39,6 +40,18 @@ REFUSED = frozenset(
 )
 """Errors that promise that nothing was appended."""
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class Asked(NamedTuple):
+    """A request for one partition: whom it went to and when, the leader epoch that it carried, and
+    that of the broker's own replica then."""
+
+    one: PartitionLedger
+    key: Key
+    broker_id: int
+    at_s: float
+    epoch: int
+    replica_epoch: int
 
 
 class ReplicaLoad:
@@ -61,7 +74,8 @@ class ReplicaLoad:
         self.acked = 0
         self.hints = 0
         self.strict = False
-        self.trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.trouble: asyncio.Future[None] = self._loop.create_future()
         """Fails when a client finds a promise broken."""
         self._seed = seed
         self._numbers = 0
@@ -164,6 +178,7 @@ class ReplicaLoad:
                 )
             ],
         )
+        asked = self._asking(one, leader.node_id, -1)
         try:
             answer = await client._once(leader.node_id, request, REQUEST_MS)
         except Unknown:
@@ -176,7 +191,7 @@ class ReplicaLoad:
             self._stale = True
             raise
         got = answer.responses[0].partition_responses[0]
-        self._hinted(one, got.error_code, got.current_leader, answer.node_endpoints, -1)
+        self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
         if got.error_code:
             self._refused(one, batch, ErrorCode(got.error_code))
             self.trace.add(f"client: {name} is refused: {got.error_code}")
@@ -197,25 +212,34 @@ class ReplicaLoad:
         else:
             batch.uncertain = True
 
-    def _hinted(
-        self, one: PartitionLedger, code: int, leader: Any, endpoints: Any, asked_epoch: int
-    ) -> None:
-        """P24: a leader is named only where it helps, with an address, and never an old one."""
+    def _asking(self, one: PartitionLedger, broker_id: int, epoch: int) -> Asked:
+        key = (self.client.cluster.cache.topic_ids[one.topic], one.index)
+        replica_epoch = self.promises.leader_epoch_at(broker_id, key)
+        return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch)
+
+    def _hinted(self, asked: Asked, code: int, leader: Any, endpoints: Any) -> None:
+        """P24: a leader is named only where it helps, with an address, never an old one, and never
+        one of whom the broker knows that it is fenced or gone."""
         if code:
             self._stale = True
         if leader.leader_id < 0 and leader.leader_epoch < 0:
             return
         self.hints += 1
-        where = f"P24: {one}: leader {leader.leader_id} in epoch {leader.leader_epoch}"
+        where = f"P24: {asked.one}: leader {leader.leader_id} in epoch {leader.leader_epoch}"
         require(code in MOVED, f"{where} is named with error {code}")
         known = {node.node_id: (node.host, node.port) for node in endpoints}
         require(leader.leader_id in known, f"{where} is named without its address, {known}")
         require(
-            leader.leader_epoch >= asked_epoch,
-            f"{where}, the client knows of {asked_epoch} already",
+            leader.leader_epoch >= asked.epoch,
+            f"{where}, the client knows of {asked.epoch} already",
         )
-        host, _ = known[leader.leader_id]
-        require(host == f"node-{leader.leader_id}", f"{where} has the address of {host}")
+        require(
+            leader.leader_epoch >= asked.replica_epoch,
+            f"{where}, broker {asked.broker_id} has a replica in {asked.replica_epoch} already",
+        )
+        named = Named(leader.leader_id, leader.leader_epoch, *known[leader.leader_id])
+        images = self.promises.views.since(asked.broker_id, asked.at_s)
+        judge_hint(f"broker {asked.broker_id}, {asked.one}", asked.key, named, images)
 
     async def fetch(self, one: PartitionLedger, offset: int) -> list[tuple[int, bytes]]:
         """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
@@ -234,6 +258,7 @@ class ReplicaLoad:
             max_bytes=1 << 20,
             topics=[FetchRequest.FetchTopic(topic=one.topic, topic_id=topic_id, partitions=[wish])],
         )
+        asked = self._asking(one, leader.node_id, leader.epoch)
         try:
             answer = await client._once(leader.node_id, request, REQUEST_MS)
         except (Unknown, ApiError):
@@ -241,7 +266,7 @@ class ReplicaLoad:
             raise
         fail_on(answer.error_code)
         got = answer.responses[0].partitions[0]
-        self._hinted(one, got.error_code, got.current_leader, answer.node_endpoints, leader.epoch)
+        self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
         fail_on(got.error_code)
         records = read_records(got.records or b"")
         found = [(record.offset, record.value or b"") for record in records]
