@@ -82,8 +82,8 @@ async def restart(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     nodes = [one.node_id for one in await scene.members()]
     rng.shuffle(nodes)
     for node_id in nodes:
-        await scene.target.act("stop", node_id)
-        await scene.target.act("start", node_id)
+        await scene.act("stop", node_id)
+        await scene.act("start", node_id)
         await scene.wait_until_whole(30.0)
     yield Hit(nodes, "one after the other")
 
@@ -91,7 +91,7 @@ async def restart(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 @_kind("kill-all", "F4", "kill -9 all nodes at once", Ability.PROCESSES)
 async def kill_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     nodes = [one.node_id for one in await scene.members() if one.is_running]
-    await asyncio.gather(*(scene.target.act("kill", node_id) for node_id in nodes))
+    await asyncio.gather(*(scene.act("kill", node_id) for node_id in nodes))
     try:
         yield Hit(nodes, "")
     finally:
@@ -279,7 +279,7 @@ async def no_descriptors(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]
 async def _down(scene: Scene, action: str, *nodes: int) -> AsyncIterator[None]:
     try:
         for node_id in nodes:
-            await scene.target.act(action, node_id)
+            await scene.act(action, node_id)
         yield
     finally:
         await _each(scene, "start", nodes)
@@ -289,7 +289,7 @@ async def _down(scene: Scene, action: str, *nodes: int) -> AsyncIterator[None]:
 async def _paused(scene: Scene, *nodes: int) -> AsyncIterator[None]:
     try:
         for node_id in nodes:
-            await scene.target.act("pause", node_id)
+            await scene.act("pause", node_id)
         yield
     finally:
         await _each(scene, "resume", nodes)
@@ -297,7 +297,7 @@ async def _paused(scene: Scene, *nodes: int) -> AsyncIterator[None]:
 
 async def _each(scene: Scene, action: str, nodes: Sequence[int]) -> None:
     """Do it to all nodes at once, whatever becomes of single ones; the first failure is raised."""
-    acts = (scene.target.act(action, node_id) for node_id in nodes)
+    acts = (scene.act(action, node_id) for node_id in nodes)
     for result in await asyncio.gather(*acts, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

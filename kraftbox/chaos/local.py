@@ -13,6 +13,7 @@ from kraftbox.cluster.interpreter import own_command
 from kraftbox.cluster.place import ClusterPlace
 
 START_S_MAX = 90
+AUDIT_S_MAX = 900
 SETTINGS: Mapping[str, str] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -83,8 +84,14 @@ def running(directory: Path, *, settings: Mapping[str, str] | None = None) -> It
 def audit(place: ClusterPlace, history: Path, out: Path, min_isr: int) -> int:
     """Judge the cluster's metadata logs and data by `kraftbox audit`; its exit code.
 
-    What it says goes to standard output, its report into `out`.
+    What it says goes to standard output, its report into `out`. Raises TargetError when it takes
+    too long.
     """
     arguments = ["audit", str(place.root), "--history", str(history), "--out", str(out)]
     arguments += ["--data", str(place.root), "--min-isr", str(min_isr)]
-    return subprocess.run(own_command(*arguments), stdin=subprocess.DEVNULL, check=False).returncode
+    command = own_command(*arguments)
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=AUDIT_S_MAX, check=False)
+    except subprocess.TimeoutExpired:
+        raise TargetError(f"the audit: not over after {AUDIT_S_MAX} s") from None
+    return done.returncode

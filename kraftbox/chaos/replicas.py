@@ -75,15 +75,37 @@ def read(directories: Mapping[int, Path], topic: str, partition: int) -> dict[in
     return found
 
 
-def findings(directories: Mapping[int, Path], topic: str, partitions: int) -> list[Finding]:
-    """The finding that replicas differ, or none."""
-    examples = []
+def findings(
+    directories: Mapping[int, Path],
+    topic: str,
+    partitions: int,
+    *,
+    copies: int = 0,
+    committed: Mapping[int, int] | None = None,
+) -> list[Finding]:
+    """What is wrong with the replicas at rest: they differ, one lacks what is `committed` (a
+    partition's high watermark), or there are not so many `copies` as there have to be."""
+    differing, incomplete = [], []
     for partition in range(partitions):
+        name = f"{topic}-{partition}"
         replicas = read(directories, topic, partition)
         different = compare(replicas) if len(replicas) > 1 else None
         if different is not None:
-            examples.append(f"{topic}-{partition}: {different}")
+            differing.append(f"{name}: {different}")
+        mark = (committed or {}).get(partition, 0)
+        for node_id, end in ends(replicas).items():
+            if end < mark:
+                incomplete.append(f"{name}: node {node_id} ends at {end}, {mark} is committed")
+        if directories and copies and len(replicas) != copies:
+            nodes = ", ".join(map(str, replicas)) or "none"
+            incomplete.append(f"{name}: {copies} nodes are to hold it, and {nodes} do")
+    return [
+        *_found("replicas-differ", "replicas of a partition hold different records", differing),
+        *_found("replicas-incomplete", "replicas are not what they should be at rest", incomplete),
+    ]
+
+
+def _found(rule: str, message: str, examples: list[str]) -> list[Finding]:
     if not examples:
         return []
-    message = "replicas of a partition hold different records"
-    return [Finding("P4 replicas-differ", BROKEN, len(examples), message, examples[:EXAMPLES_MAX])]
+    return [Finding(f"P4 {rule}", BROKEN, len(examples), message, examples[:EXAMPLES_MAX])]

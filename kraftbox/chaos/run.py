@@ -7,12 +7,13 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kraftbox.chaos import replicas
-from kraftbox.chaos.checks import Finding, judge
+from kraftbox.chaos.checks import BROKEN, Finding, judge
+from kraftbox.chaos.deadline import within
 from kraftbox.chaos.faults import KINDS, Hit
 from kraftbox.chaos.ledger import Ledger
 from kraftbox.chaos.scene import Scene
@@ -26,6 +27,14 @@ WHOLE_S_MAX = 60.0
 QUIET_S = 2.0
 CATCH_UP_S_MAX = 10.0
 FINAL_READ_MS_MAX = 60_000.0
+BEGIN_S_MAX = 60.0
+DEED_S_MAX = 300.0
+"""A clean restart of all nodes in turn is the longest."""
+LAST_SENDS_S_MAX = 200.0
+CLOSE_S_MAX = 30.0
+NOT_WHOLE = Finding(
+    "P26 not-whole", BROKEN, 1, "nodes or replicas are still missing after the last fault", []
+)
 
 
 class Shape(NamedTuple):
@@ -99,6 +108,7 @@ class Run:
         self._started_s = time.monotonic()
         self._timeline: list[Entry] = []
         self._trouble: list[str] = []
+        self._never_whole = False
         self._doing = "making the topic"
 
     async def go(self, steps: Iterator[Step], length_s: float, count_max: int = 0) -> Outcome:
@@ -108,34 +118,56 @@ class Run:
         """
         watching = asyncio.create_task(self._watch())
         try:
-            await self._workload.prepare()
-            self._workload.start()
-            await self.clients_begin()
+            async with within(BEGIN_S_MAX, "making the topic and the first connections"):
+                await self._workload.prepare()
+                self._workload.start()
+                await self.clients_begin()
             self._doing = "warming up"
             await asyncio.sleep(self._shape.warm_up_s)
             for number in itertools.count(1):
                 await self._step(next(steps))
                 if self._now_s() >= length_s or number == count_max:
                     break
-            self._doing = "letting it rest"
-            if not await self._scene.wait_until_whole(WHOLE_S_MAX):
-                self._trouble.append("the cluster did not become whole again")
-            await asyncio.sleep(QUIET_S)
-            self._doing = "waiting for the last sends"
-            await asyncio.gather(self._workload.stop(), self.clients_end())
-            self._doing = "reading everything"
-            await self._workload.read_all(FINAL_READ_MS_MAX)
+            await self._end()
         finally:
             watching.cancel()
-            await self._workload.close()
-            await self._scene.close()
+            await self._in_time(CLOSE_S_MAX, "closing connections", self._close())
         history = self.ledger.history
         findings = [*await asyncio.to_thread(self._replicas), *judge(history)]
+        if self._never_whole:
+            findings.insert(0, NOT_WHOLE)
         if self._workload.starts_over:
             self._trouble.append(
                 f"{self._workload.starts_over} times a broker did not know what it had acknowledged"
             )
         return Outcome(history, findings, self._timeline, self._trouble)
+
+    async def _end(self) -> None:
+        self._doing = "letting it rest"
+        if not await self._scene.wait_until_whole(WHOLE_S_MAX):
+            self._never_whole = True
+        await asyncio.sleep(QUIET_S)
+        self._doing = "waiting for the last sends"
+        await self._in_time(LAST_SENDS_S_MAX, self._doing, self._clients_end())
+        self._doing = "reading everything"
+        reading = self._workload.read_all(FINAL_READ_MS_MAX)
+        await self._in_time(2 * FINAL_READ_MS_MAX / 1000, self._doing, reading)
+
+    async def _clients_end(self) -> None:
+        await asyncio.gather(self._workload.stop(), self.clients_end())
+
+    async def _close(self) -> None:
+        await self._workload.close()
+        await self._scene.close()
+
+    async def _in_time(self, limit_s: float, what: str, step: Awaitable[None]) -> None:
+        """A step after which the run goes on, whatever becomes of it: what it lacks is missing in
+        the history, and found."""
+        try:
+            async with within(limit_s, what):
+                await step
+        except TargetError as error:
+            self._trouble.append(str(error))
 
     async def clients_begin(self) -> None:
         """For others who want to put their own clients under the ledger."""
@@ -151,7 +183,10 @@ class Run:
         self._timeline.append(entry)
         self._doing = step.kind
         try:
-            async with kind.deed(self._scene, random.Random(step.draw)) as hit:
+            async with (
+                within(DEED_S_MAX + step.length_s, lambda: f"waiting for {self._scene.doing}"),
+                kind.deed(self._scene, random.Random(step.draw)) as hit,
+            ):
                 entry.hit = hit
                 self._doing = f"{step.kind} {' '.join(map(str, hit.nodes))}"
                 await asyncio.sleep(step.length_s)
@@ -173,8 +208,15 @@ class Run:
         """Compare the replicas, once followers had the time to fetch the last records."""
         deadline = time.monotonic() + CATCH_UP_S_MAX
         load = self.load
+        committed = {end.partition: end.offset for end in self.ledger.history.ends if end.final}
         while True:
-            found = replicas.findings(self.target.directories, load.topic, load.partitions)
+            found = replicas.findings(
+                self.target.directories,
+                load.topic,
+                load.partitions,
+                copies=load.replication_factor,
+                committed=committed,
+            )
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(QUIET_S / 10)

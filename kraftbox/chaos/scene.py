@@ -43,6 +43,8 @@ class Scene:
     def __init__(self, target: Target, topic: str) -> None:
         self.target = target
         self.topic = topic
+        self.doing = "the fault"
+        """What is under way, for those who wait for it."""
         self._bootstrap: Sequence[Address] = target.bootstrap
         self._client: ClusterClient | None = None
 
@@ -52,6 +54,11 @@ class Scene:
 
     async def members(self) -> list[Member]:
         return await self.target.members()
+
+    async def act(self, action: str, node_id: int) -> None:
+        """As the target does it. Raises TargetError."""
+        self.doing = f"{action} {node_id}"
+        await self.target.act(action, node_id)
 
     async def brokers(self) -> list[int]:
         """Running brokers."""
@@ -133,6 +140,7 @@ class Scene:
 
     async def wait_until_whole(self, wait_s: float) -> bool:
         """Whether it is within that time."""
+        self.doing = "the cluster to be whole"
         deadline = time.monotonic() + wait_s
         while not await self.is_whole():
             if time.monotonic() > deadline:

@@ -175,6 +175,19 @@ class Workload:
         )
         await self._start(producer)
         lanes = [_Lane((process, self._topic, index)) for index in range(load.partitions)]
+        try:
+            await self._send_at_its_rate(producer, lanes, rng)
+            for lane in lanes:
+                await asyncio.gather(*lane.waiting, return_exceptions=True)
+        finally:
+            # Whatever has no outcome by now gets the one that nobody knows it.
+            self.starts_over += producer.starts_over
+            await producer.close()
+
+    async def _send_at_its_rate(
+        self, producer: IdempotentProducer, lanes: list[_Lane], rng: random.Random
+    ) -> None:
+        load = self.load
         sent = turn = 0
         # Sends are made at the times when they are due, not so long after each other.
         due_s = time.monotonic()
@@ -189,10 +202,6 @@ class Workload:
             else:
                 due_s = time.monotonic() + PAUSE_S / len(lanes)
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-        for lane in lanes:
-            await asyncio.gather(*lane.waiting, return_exceptions=True)
-        self.starts_over += producer.starts_over
-        await producer.close()
 
     async def _start(self, producer: IdempotentProducer) -> None:
         while not self._stopping.is_set():

@@ -18,6 +18,7 @@ from runtime.history import value_bytes, value_id, value_of
 CLIENT = f"librdkafka {libversion()[0]}"
 NEVER_SENT = (KafkaError._PURGE_QUEUE, KafkaError.MSG_SIZE_TOO_LARGE)
 FLUSH_S_MAX = 60.0
+JOIN_S_MAX = 90.0
 
 
 class ConfluentClients:
@@ -34,7 +35,8 @@ class ConfluentClients:
         self._stop_sending = threading.Event()
         self._stop_reading = threading.Event()
         self._threads = [
-            threading.Thread(target=work, name=work.__name__) for work in (self._send, self._read)
+            threading.Thread(target=work, name=work.__name__, daemon=True)
+            for work in (self._send, self._read)
         ]
         self.fatal: list[str] = []
 
@@ -47,11 +49,14 @@ class ConfluentClients:
         self.stop()
 
     def stop(self) -> None:
-        """Until everything that was sent has an outcome."""
-        self._stop_sending.set()
-        self._threads[0].join()
-        self._stop_reading.set()
-        self._threads[1].join()
+        """Until everything that was sent has an outcome; what does not end is in `fatal`."""
+        for stop, thread in zip(
+            (self._stop_sending, self._stop_reading), self._threads, strict=True
+        ):
+            stop.set()
+            thread.join(JOIN_S_MAX)
+            if thread.is_alive():
+                self.fatal.append(f"librdkafka's {thread.name} has not ended in {JOIN_S_MAX:g} s")
 
     def _send(self) -> None:
         process = self._ledger.process("producer", CLIENT)
@@ -101,7 +106,9 @@ class ConfluentClients:
                 continue
             number += 1
             producer.poll(1.0 / self._per_second)
-        assert producer.flush(FLUSH_S_MAX) == 0, "librdkafka left sends without an outcome"
+        left = producer.flush(FLUSH_S_MAX)
+        if left:
+            self.fatal.append(f"librdkafka left {left} sends without an outcome")
 
     def _on_error(self, error: Any) -> None:
         if error.fatal():

@@ -55,3 +55,25 @@ def test_an_empty_replica_agrees_with_everything(tmp_path: Path) -> None:
     write(tmp_path, 1, {0: batch(0, b"a")})
     write(tmp_path, 2, {0: b""})
     assert findings(directories(tmp_path), "t", 1) == []
+
+
+def test_a_replica_without_what_is_committed_is_found(tmp_path: Path) -> None:
+    whole = batch(0, b"a") + batch(1, b"b")
+    write(tmp_path, 1, {0: whole})
+    write(tmp_path, 2, {0: whole})
+    write(tmp_path, 3, {0: batch(0, b"a")})
+    (finding,) = findings(directories(tmp_path), "t", 1, copies=3, committed={0: 2})
+    assert finding.rule == "P4 replicas-incomplete"
+    assert finding.examples == ["t-0: node 3 ends at 1, 2 is committed"]
+
+
+def test_a_copy_too_many_or_too_few_is_found(tmp_path: Path) -> None:
+    """A cancelled or completed reassignment leaves nothing behind (KAFKA-13972)."""
+    for node in (1, 2, 3):
+        write(tmp_path, node, {0: batch(0, b"a")})
+    assert findings(directories(tmp_path), "t", 1, copies=3) == []
+    (finding,) = findings(directories(tmp_path), "t", 1, copies=2)
+    assert finding.examples == ["t-0: 2 nodes are to hold it, and 1, 2, 3 do"]
+    (finding,) = findings(directories(tmp_path), "u", 1, copies=2)
+    assert finding.examples == ["u-0: 2 nodes are to hold it, and none do"]
+    assert findings({}, "t", 1, copies=3) == []
