@@ -3,7 +3,8 @@
 The rules
 - Frames are cut as slices out of the buffer that they arrived in. All connections share one; only
   what is left of an incomplete frame moves to a buffer of the connection's own, which grows as that
-  frame's bytes arrive. So a connection without a frame in progress holds no buffer, and an
+  frame's bytes arrive, and begins with room for four frames like the last one: who sends much is
+  read in few system calls. So a connection without a frame in progress holds no buffer, and an
   announced length costs nothing. `memory.py` says how much all of them may hold.
 - A reply that is ready when its turn comes is written at once, together with the others of the same
   turn: a system call costs more than a small reply. Replies that wait stand in `_waiting` in the
@@ -117,6 +118,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_collected_bytes",
         "_draining",
         "_end",
+        "_last_bytes",
         "_lost",
         "_muted",
         "_own_bytes",
@@ -161,6 +163,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._start = 0
         self._end = 0
         self._own_bytes = 0
+        self._last_bytes = 0  # the size of the last frame that was served
         self._starving = False
         self._waiting: list[_Slot] = []
         # Parts of replies that go into the next write.
@@ -283,13 +286,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         own = self._own_bytes
         if not held:
             self._start = self._end = 0
-            self._view = NOTHING
             if own:
                 self._own_bytes = 0
+                self._server.spare.put(self._view)
                 self._server.memory.give_back(own)
+            self._view = NOTHING
         elif not own:
             # These bytes are here and must be kept, whatever memory says.
-            size = self._fitting(held)
+            size = max(self._fitting(held), self._expected())
             self._server.memory.charge(size)
             self._move_to(size)
         elif self._end == own:
@@ -331,12 +335,22 @@ class ServerConnection(asyncio.BufferedProtocol):
             size *= 2
         return size
 
+    def _expected(self) -> int:
+        """Room for what this connection probably sends next, by the frame that it sent last; 0
+        while memory is short."""
+        if not self._last_bytes or self._server.memory.scarce:
+            return 0
+        room = 1 << (4 * self._last_bytes - 1).bit_length()
+        return min(room, self._server.limits.receive_buffer_bytes)
+
     def _move_to(self, size_bytes: int) -> None:
         """To an own buffer of this size."""
         held = self._end - self._start
-        buffer = bytearray(size_bytes)
-        buffer[:held] = self._view[self._start : self._end]
-        self._view = memoryview(buffer)
+        before, spare = self._view, self._server.spare
+        self._view = spare.take(size_bytes)
+        self._view[:held] = before[self._start : self._end]
+        if self._own_bytes:
+            spare.put(before)
         self._start, self._end = 0, held
         self._own_bytes = size_bytes
 
@@ -379,6 +393,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         received_ms = self._server.moment_ms = self._server.clock.monotonic_ms()
         size_max = self._server.limits.request_bytes_max
         turn = FRAMES_PER_TURN
+        served = 0
         while self._end - self._start >= 4 and not self._blocked:
             body = self._start + 4
             size = _int32(self._view, self._start)[0]
@@ -392,6 +407,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 asyncio.get_running_loop().call_soon(self._next_turn)
                 break
             turn -= 1
+            served = size
             self._start = body + size
             self._serve(self._view[body : body + size], received_ms)
         self._working = False
@@ -399,6 +415,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._repeated.let_go()
         if self._collected and not self._sending_soon:
             self._send_collected()
+        if served:
+            self._last_bytes = served
         self._keep_rest()
         if turn < FRAMES_PER_TURN:
             self._server.memory.settle(self)

@@ -15,7 +15,7 @@ from itertools import islice
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import ANONYMOUS, Entry, HandlerTable
-from protocol.transport.memory import SHARED_BYTES, RequestMemory
+from protocol.transport.memory import SHARED_BYTES, RequestMemory, SpareBuffers
 from protocol.transport.stats import ConnectionStats
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
@@ -85,6 +85,7 @@ class Server:
         self.memory = memory if memory is not None else RequestMemory()
         self.shared = memoryview(bytearray(self.limits.receive_buffer_bytes))
         """What arrives on any connection arrives here first; see `connection.py`."""
+        self.spare = SpareBuffers(self.limits.receive_buffer_bytes)
         self._on_admit = on_admit
         self._connections: dict[int, ServerConnection] = {}
         self._gate_timer: asyncio.TimerHandle | None = None

@@ -473,3 +473,25 @@ async def test_the_buffer_of_a_quiet_connection_shrinks() -> None:
         assert correlation_id_of(await client.response()) == 2
         assert connection._own_bytes == 0 == server.memory.used_bytes
     await server.close()
+
+
+async def test_who_sends_much_has_room_for_more_at_once_and_buffers_are_used_again() -> None:
+    server = Server(Echo().table(), clock=ManualClock(), listener="X")
+    await server.start("127.0.0.1", 0)
+    usual = server.limits.receive_buffer_bytes
+    request = framed(metadata(1)[4:].ljust(60_000, b"\x00"))
+    async with raw_client(server) as client:
+        (connection,) = await connections(server, 1)
+        buffers = set()
+        for turn in range(3):
+            client.writer.write(request + request[:100])
+            await client.response()
+            arrived = (2 * turn + 1) * len(request) + 100
+            await until(lambda arrived=arrived: server.connection_stats.bytes_in == arrived)  # type: ignore[misc]
+            assert connection._own_bytes == usual == server.memory.used_bytes
+            buffers.add(id(connection._view.obj))
+            client.writer.write(request[100:])
+            await client.response()
+            assert connection._own_bytes == 0 == server.memory.used_bytes
+        assert len(buffers) == 1
+    await server.close()
