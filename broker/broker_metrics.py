@@ -87,6 +87,7 @@ class _Totals:
         self.under_replicated = 0
         self.under_min_isr = 0
         self.at_min_isr = 0
+        self.reassigning = 0
         self.offline = 0
         self.by_topic: dict[str, PartitionCounters] = {}
 
@@ -98,6 +99,7 @@ class _Totals:
             self.under_replicated += partition.under_replicated
             self.under_min_isr += partition.under_min_isr
             self.at_min_isr += partition.at_min_isr
+            self.reassigning += partition.reassigning
         self.counted.add(partition.counters)
         counters = self.by_topic.get(partition.topic)
         if counters is None:
@@ -148,6 +150,8 @@ class BrokerMetrics:
         if self._which != "none":
             shown = [p for p in partitions if self._which == "all" or p.is_leader]
             yield from _per_partition(shown)
+        if self._which == "all":
+            yield self._lags()
 
     def _replicas(self, totals: _Totals) -> Iterator[Family]:
         for name, help_text, value in (
@@ -168,6 +172,11 @@ class BrokerMetrics:
                 "Partitions led here with exactly min.insync.replicas in sync",
                 totals.at_min_isr,
             ),
+            (
+                "reassigningpartitions",
+                "Partitions led here whose replicas are being moved",
+                totals.reassigning,
+            ),
             ("offlinereplicacount", "Replicas whose log failed", totals.offline),
         ):
             yield single(_REPLICAS + name, help_text, value)
@@ -182,6 +191,11 @@ class BrokerMetrics:
             ),
         ):
             yield single(_REPLICAS + name, f"{help_text} of a partition led here", value, "counter")
+        for name, help_text, value in (
+            ("in", "Bytes fetched by replicas that are being added", counted.reassignment_bytes_in),
+            ("out", "Bytes sent to replicas that are being added", counted.reassignment_bytes_out),
+        ):
+            yield single(f"{_TOPICS}reassignmentbytes{name}_total", help_text, value, "counter")
         yield single(
             "kraftbox_replica_truncations_below_high_watermark_total",
             "Times committed records were cut off here because an unclean leader lacked them",
@@ -227,6 +241,24 @@ class BrokerMetrics:
                 "counter",
                 [({"leader": str(leader)}, value) for leader, value in sorted(counted.items())],
             )
+
+    def _lags(self) -> Family:
+        """By Kafka's name of the thread that would fetch: slot and leader."""
+        links = [] if self._replication is None else self._replication.fetchers.links
+
+        def samples() -> Iterator[Sample]:
+            for link in links:
+                client = f"ReplicaFetcherThread-{link.slot}-{link.fetcher.leader_id}"
+                for p, lag in link.fetcher.lags():
+                    labels = {"clientId": client, "topic": p.topic, "partition": str(p.index)}
+                    yield rendered(labels), lag
+
+        return Family(
+            "kafka_server_fetcherlagmetrics_consumerlag",
+            "Records that the leader had committed and the replica here did not have",
+            "gauge",
+            samples(),
+        )
 
     def _throttles(self) -> Iterator[Family]:
         throttles, now_ms = self._broker.throttles, self._broker.clock.monotonic_ms()

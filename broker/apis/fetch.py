@@ -625,6 +625,8 @@ class _FollowerFetch(_Fetch):
         if partition is None:
             return
         partition.counters.replication_bytes_out += size_bytes
+        if self._replica_id in partition.adding:
+            partition.counters.reassignment_bytes_out += size_bytes
         if self._is_throttled(partition):
             now_ms = self._broker.clock.monotonic_ms()
             self._broker.throttles.sending.record(size_bytes, now_ms)

@@ -18,6 +18,8 @@ class PartitionCounters:
         "isr_shrinks",
         "messages_in",
         "produces",
+        "reassignment_bytes_in",
+        "reassignment_bytes_out",
         "replication_bytes_in",
         "replication_bytes_out",
         "truncations_below_high_watermark",
@@ -35,6 +37,8 @@ class PartitionCounters:
         self.isr_shrinks = 0
         self.messages_in = 0
         self.produces = 0
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.truncations_below_high_watermark = 0
@@ -52,6 +56,8 @@ class PartitionCounters:
         self.isr_shrinks += other.isr_shrinks
         self.messages_in += other.messages_in
         self.produces += other.produces
+        self.reassignment_bytes_in += other.reassignment_bytes_in
+        self.reassignment_bytes_out += other.reassignment_bytes_out
         self.replication_bytes_in += other.replication_bytes_in
         self.replication_bytes_out += other.replication_bytes_out
         self.truncations_below_high_watermark += other.truncations_below_high_watermark

@@ -174,6 +174,10 @@ class Fetcher:
         """The largest distance to a leader's high watermark, in records."""
         return max((followed.lag for followed in self._followed.values()), default=0)
 
+    def lags(self) -> list[tuple[Partition, int]]:
+        """Each partition with its distance to the leader's high watermark, in records."""
+        return [(followed.partition, followed.lag) for followed in self._followed.values()]
+
     def follow(self, partition: Partition) -> None:
         """Fetches `partition` from now on, or under its new leader epoch."""
         key = (partition.topic_id, partition.index)
@@ -448,8 +452,7 @@ class Fetcher:
         followed.failures = 0
         followed.lag = max(0, data.high_watermark - partition.log.log_end_offset)
         if appended.record_count:
-            self.counters.bytes += appended.size_bytes
-            partition.counters.replication_bytes_in += appended.size_bytes
+            self._count(partition, appended.size_bytes)
             if partition.follower_throttled and self._is_over_rate(key, followed, appended, now_ms):
                 return
             if partition.flush_due:
@@ -458,6 +461,12 @@ class Fetcher:
                 return
         if appended.record_count or appended.log_start_moved:
             self._name(key, followed)
+
+    def _count(self, partition: Partition, size_bytes: int) -> None:
+        self.counters.bytes += size_bytes
+        partition.counters.replication_bytes_in += size_bytes
+        if self._node_id in partition.adding:
+            partition.counters.reassignment_bytes_in += size_bytes
 
     def _is_over_rate(
         self, key: PartitionId, followed: Followed, appended: Appended, now_ms: float

@@ -105,6 +105,7 @@ class FetcherLink:
 
     def __init__(self, fetcher: Fetcher, context: FetcherContext, slot: int) -> None:
         self.fetcher = fetcher
+        self.slot = slot
         self._context = context
         self._client_id = f"broker-{context.node_id}-fetcher-{slot}-of-leader-{fetcher.leader_id}"
         self._loop = asyncio.get_running_loop()

@@ -104,6 +104,7 @@ class Partition(Watched):
         "_host",
         "_low_watermark_waits",
         "_uncommitted",
+        "adding",
         "counters",
         "follower_throttled",
         "index",
@@ -119,6 +120,7 @@ class Partition(Watched):
         "partition_epoch",
         "proposal",
         "remote",
+        "removing",
         "replicas",
         "role",
         "rules",
@@ -148,6 +150,9 @@ class Partition(Watched):
         self.leader_epoch_start = 0
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
+        # Of a reassignment that goes on; nothing is decided by them here.
+        self.adding: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
         self.proposal: IsrProposal | None = None
@@ -196,6 +201,10 @@ class Partition(Watched):
     @property
     def under_replicated(self) -> bool:
         return self.is_leader and len(self.isr) < len(self.replicas)
+
+    @property
+    def reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
 
     @property
     def flush_due(self) -> bool:

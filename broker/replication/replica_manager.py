@@ -499,6 +499,7 @@ class ReplicaManager:
             return
         if wanted.partition_epoch < partition.partition_epoch:
             return  # the controller's answer to a proposal was faster than this image
+        partition.adding, partition.removing = wanted.adding, wanted.removing
         if wanted.leader == self.node_id:
             self._lead(partition, wanted)
         else:
