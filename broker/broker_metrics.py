@@ -4,17 +4,18 @@ Names are those that Strimzi's JMX rules give Kafka's MBeans. `kraftbox.metrics.
 whether series per partition are written: for every replica, for those led here, or not at all.
 
 Thousands of partitions take more time than the loop may be kept for: they are added up with
-pauses, and their own series are generated while they are written.
+pauses, and their own series are kept as text (`partition_series.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from broker.context import BrokerContext
 from broker.lifecycle import BrokerLifecycle
+from broker.partition_series import PartitionSeries
 from broker.replication.counters import PartitionCounters
 from broker.replication.partition import Partition, Role
 from broker.replication.replication_driver import Replication
@@ -34,41 +35,12 @@ _TOPIC_COUNTERS: Final = (
     ("replicationbytesout", "replication_bytes_out", "Bytes read by followers"),
 )
 
-_PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
-    ("kafka_log_log_size", "Bytes of the log", lambda p: p.log.size_bytes),
-    ("kafka_log_log_logstartoffset", "Log start offset", lambda p: p.log.log_start_offset),
-    (
-        "kafka_log_log_logendoffset",
-        "Log end offset: that of the next record",
-        lambda p: p.log.log_end_offset,
-    ),
-    ("kafka_log_log_numlogsegments", "Segments of the log", lambda p: len(p.log.segments)),
-)
-
-_CLUSTER: Final = "kafka_cluster_partition_"
-_LEADER_GAUGES: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
-    ("underreplicated", "1 if in-sync replicas are missing", lambda p: p.under_replicated),
-    (
-        "underminisr",
-        "1 if there are fewer in-sync replicas than the minimum",
-        lambda p: p.under_min_isr,
-    ),
-    ("atminisr", "1 if one more loss falls below the minimum", lambda p: p.at_min_isr),
-    ("replicascount", "Replicas of the partition", lambda p: len(p.replicas)),
-    ("insyncreplicascount", "In-sync replicas of the partition", lambda p: len(p.isr)),
-    (
-        "laststableoffsetlag",
-        "Records below the high watermark that read_committed does not see yet",
-        lambda p: p.log.high_watermark - p.log.last_stable_offset,
-    ),
-)
-
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
 _METADATA: Final = "kafka_server_brokermetadatametrics_"
 
-PARTITIONS_PER_TURN: Final = 500
-"""How many are looked at before others may have the loop: a millisecond's worth."""
+PARTITIONS_PER_TURN: Final = 100
+"""How many are looked at before others may have the loop: a quarter of a millisecond's worth."""
 
 _PURGATORIES: Final = (
     ("Produce", ProduceWait),
@@ -82,6 +54,7 @@ class _Totals:
 
     def __init__(self, retired: PartitionCounters) -> None:
         self.counted = retired.copy()
+        """Of all partitions that ever were, once every topic is added."""
         self.partitions = 0
         self.leaders = 0
         self.under_replicated = 0
@@ -96,11 +69,13 @@ class _Totals:
         self.offline += partition.role is Role.OFFLINE
         if partition.is_leader:
             self.leaders += 1
-            self.under_replicated += partition.under_replicated
-            self.under_min_isr += partition.under_min_isr
-            self.at_min_isr += partition.at_min_isr
+            in_sync = len(partition.isr)
+            self.under_replicated += in_sync < len(partition.replicas)
+            if in_sync <= partition.min_isr:
+                least = partition.effective_min_isr
+                self.under_min_isr += in_sync < least
+                self.at_min_isr += in_sync == least
             self.reassigning += partition.reassigning
-        self.counted.add(partition.counters)
         counters = self.by_topic.get(partition.topic)
         if counters is None:
             counters = self.by_topic[partition.topic] = PartitionCounters()
@@ -124,6 +99,7 @@ class BrokerMetrics:
         self._lifecycle = lifecycle
         self._replication = replication
         self._which: str = broker.config["kraftbox.metrics.partitions"]
+        self._series = PartitionSeries()
 
     def collect(self) -> Iterable[Family | None]:
         """All families; for `runtime.metrics.Metrics.register`."""
@@ -134,22 +110,26 @@ class BrokerMetrics:
         )
         partitions = list(self._broker.replicas)
         # What partitions that go during a pause had counted must not be counted twice.
-        retired = self._broker.replicas.retired_counters.copy()
-        totals = _Totals(retired)
+        totals = _Totals(self._broker.replicas.retired_counters)
         left = iter(partitions)
         while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
             for partition in slice_:
                 totals.add(partition)
+            yield None
+        topics = iter(totals.by_topic.values())
+        while of_topics := list(islice(topics, PARTITIONS_PER_TURN)):
+            for counters in of_topics:
+                totals.counted.add(counters)
             yield None
         yield from self._replicas(totals)
         yield from self._fetchers()
         yield from self._throttles()
         yield from self._metadata()
         yield from self._waiting()
-        yield from _traffic(totals, retired)
+        yield from _traffic(totals)
         if self._which != "none":
             shown = [p for p in partitions if self._which == "all" or p.is_leader]
-            yield from _per_partition(shown)
+            yield from self._series.families(shown)
         if self._which == "all":
             yield self._lags()
 
@@ -313,16 +293,13 @@ class BrokerMetrics:
         )
 
 
-def _traffic(totals: _Totals, retired: PartitionCounters) -> Iterator[Family | None]:
+def _traffic(totals: _Totals) -> Iterator[Family | None]:
     """Per topic, and without a label what all topics ever had."""
-    topics: list[tuple[str, PartitionCounters]] = []
+    topics = [("", totals.counted)]
     left = iter(sorted(totals.by_topic.items()))
     while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
-        for topic, counters in slice_:
-            retired.add(counters)
-            topics.append((rendered({"topic": topic}), counters))
+        topics += [(rendered({"topic": topic}), counters) for topic, counters in slice_]
         yield None
-    topics.insert(0, ("", retired))
     for name, attribute, help_text in _TOPIC_COUNTERS:
         yield Family(f"{_TOPICS}{name}_total", help_text, "counter", _counted(topics, attribute))
 
@@ -330,24 +307,3 @@ def _traffic(totals: _Totals, retired: PartitionCounters) -> Iterator[Family | N
 def _counted(topics: list[tuple[str, PartitionCounters]], attribute: str) -> Iterator[Sample]:
     for labels, counters in topics:
         yield labels, getattr(counters, attribute)
-
-
-def _per_partition(partitions: list[Partition]) -> Iterator[Family | None]:
-    labelled: list[tuple[str, Partition]] = []
-    left = iter(partitions)
-    while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
-        labelled += [(rendered({"topic": p.topic, "partition": str(p.index)}), p) for p in slice_]
-        yield None
-    for name, help_text, value in _PARTITION_GAUGES:
-        yield Family(name, help_text, "gauge", _values(labelled, value))
-    # Who leads may change during a pause; a series is of those that led when the scrape began.
-    led = [(labels, partition) for labels, partition in labelled if partition.is_leader]
-    for name, help_text, value in _LEADER_GAUGES:
-        yield Family(_CLUSTER + name, help_text, "gauge", _values(led, value))
-
-
-def _values(
-    labelled: list[tuple[str, Partition]], value: Callable[[Partition], float]
-) -> Iterator[Sample]:
-    for labels, partition in labelled:
-        yield labels, value(partition)

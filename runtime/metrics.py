@@ -23,12 +23,14 @@ Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram", "untyped"]
 
 class Family(NamedTuple):
     """One metric with all its series. A sample's label `__name__` overrides the series name,
-    which a summary needs for its `_count`."""
+    which a summary needs for its `_count`. Behind the samples come `texts`, each of whole lines as
+    `series_text` writes them: for thousands of series that rarely change."""
 
     name: str
     help: str
     kind: Kind
     samples: Sequence[Sample] | Iterable[Sample]
+    texts: Iterable[bytes] = ()
 
 
 Collector: TypeAlias = Callable[[], Iterable[Family | None]]
@@ -65,7 +67,8 @@ class Metrics:
             yield from collect()
 
     def exposition(self, *, process: bool = True, lines_per_piece: int = 250) -> Iterator[bytes]:
-        """Prometheus text, in pieces of about `lines_per_piece` lines; an empty one for a pause."""
+        """Prometheus text, in pieces of about `lines_per_piece` lines; an empty one for a pause.
+        A family's texts are pieces of their own."""
         lines: list[str] = []
         for family in self.families():
             if family is None:
@@ -76,6 +79,11 @@ class Metrics:
                 if len(lines) >= lines_per_piece:
                     yield "".join(lines).encode()
                     lines.clear()
+            for text in family.texts:
+                if lines:
+                    yield "".join(lines).encode()
+                    lines.clear()
+                yield text
         if lines:
             yield "".join(lines).encode()
         if process:
@@ -111,6 +119,13 @@ def rendered(labels: Labels) -> str:
         f'{key}="{_escape_label(text)}"' for key, text in labels.items() if key != "__name__"
     )
     return f"{{{inner}}}" if inner else ""
+
+
+def series_text(name: str, labels: Sequence[str], values: Sequence[int]) -> bytes:
+    """The lines of series whose labels are `rendered`; truths are written as numbers."""
+    return "".join(
+        [f"{name}{label} {int(value)}\n" for label, value in zip(labels, values, strict=True)]
+    ).encode()
 
 
 def single(name: str, text: str, value: float, kind: Kind = "gauge") -> Family:

@@ -82,7 +82,10 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        segments = self._segments
+        if len(segments) == 1:
+            return segments[0].size_bytes
+        return sum([segment.size_bytes for segment in segments])
 
     def next_base_offset(self, at: int) -> int | None:
         """Where the segment after this one begins; None for the last."""

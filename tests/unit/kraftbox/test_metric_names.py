@@ -295,7 +295,7 @@ async def test_a_scrape_of_many_partitions_pauses() -> None:
         replicas = node.broker.replicas
         await until(lambda: sum(1 for _ in replicas) == 1200)
         pieces = list(node.metrics.exposition(process=False))
-        # The partitions are gone through twice by 500, and counted once by the controller.
+        # The partitions are gone through twice in parts, and counted once by the controller.
         assert pieces.count(b"") >= 6
         assert max(piece.count(b"\n") for piece in pieces) <= 250
         await client.close()
