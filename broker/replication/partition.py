@@ -460,6 +460,8 @@ class Partition(Watched):
         if error in ROLLED_BACK:
             self.proposal = None
             self.maximal_isr = self.isr
+            # Whoever was proposed may rest, and be fit to join the next time it is looked at.
+            self._touch_watches(0)
             self.maybe_advance_high_watermark()
             return False
         return error not in SUPERSEDED

@@ -179,6 +179,18 @@ async def test_a_refused_member_goes_and_the_committed_set_counts_alone() -> Non
     assert len(c[1].proposals) == 2  # nothing stays in flight for ever (KAFKA-12751)
 
 
+async def test_a_refused_follower_of_an_idle_partition_is_proposed_again() -> None:
+    """It rests when it counts as proposed, and nothing is appended below min ISR: without another
+    look nobody would ever propose it again."""
+    c = Cluster(2, min_insync_replicas="2")
+    c.create(1, 2, isr=[1])
+    c.fetch(2, times=3)
+    assert len(c[1].proposals) == 1
+    assert not answer(c, ErrorCode.INELIGIBLE_REPLICA)  # fenced a moment ago, and back by now
+    c.fetch(2)
+    assert [p.broker_ids for _, p in c[1].proposals] == [{1, 2}, {1, 2}]
+
+
 @pytest.mark.parametrize(
     "error",
     [
