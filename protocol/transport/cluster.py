@@ -17,6 +17,7 @@ reached is kept when metadata that does not know that node yet comes in.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -143,6 +144,9 @@ class ClusterClient:
         self._client_id = client_id
         self._connections: dict[Address, asyncio.Task[Connection]] = {}
         self._failures: dict[Address, float] = {}
+        self._told: dict[Address, int] = {}
+        """Who answered Metadata, by the turn in which it last did."""
+        self._turns = itertools.count(1)
         self._loop = asyncio.get_running_loop()
 
     @classmethod
@@ -182,16 +186,20 @@ class ClusterClient:
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         *,
         create: bool = False,
+        doubting: int | None = None,
     ) -> MetadataResponse:
         """Ask for these topics (None: all) and keep what the answer says about leaders.
 
-        Errors of single topics are left in the answer.
+        Errors of single topics are left in the answer. `doubting` is a broker that did not do what
+        a leader does (-1: nobody led): it is asked last, and of the others who was asked longest
+        ago is first. A broker that is cut off from the controllers alone goes on saying that it
+        leads, for as long as somebody asks it.
         """
         asked = None
         if topics is not None:
             asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=create)
-        answer = await self.request_any(request, timeout_ms)
+        answer = await self._request_some(request, timeout_ms, None, doubting)
         self.cache.learn(answer)
         return answer
 
@@ -206,12 +214,19 @@ class ClusterClient:
 
         `version` where the request has the shape of one; otherwise the highest both sides know.
         """
+        return await self._request_some(message, timeout_ms, version, None)
 
+    async def _request_some(
+        self, message: Request[R], timeout_ms: float, version: int | None, doubting: int | None
+    ) -> R:
         async def attempt(left_ms: float) -> R:
             failure: Exception | None = None
-            for address in self._addresses():
+            for address in self._addresses(doubting):
                 try:
-                    return await self._request(address, message, left_ms, version)
+                    answer = await self._request(address, message, left_ms, version)
+                    if isinstance(message, MetadataRequest):
+                        self._told[address] = next(self._turns)
+                    return answer
                 except OSError as error:
                     self._failures[address] = self._loop.time()
                     failure = error
@@ -388,16 +403,23 @@ class ClusterClient:
 
     # --- inside --------------------------------------------------------------------------------
 
-    def _addresses(self) -> list[Address]:
+    def _addresses(self, doubting: int | None) -> list[Address]:
         """Live connections first, then known brokers, then the bootstrap list; those that failed
-        last, the longest ago first: a node that hangs must not be asked first every time."""
+        last, the longest ago first: a node that hangs must not be asked first every time.
+        `doubting`: see `metadata`."""
         live = [
             address
             for address, task in self._connections.items()
             if task.done() and not task.cancelled() and task.exception() is None
         ]
         known = dict.fromkeys([*live, *self.cache.brokers.values(), *self._bootstrap])
-        return sorted(known, key=lambda address: self._failures.get(address, 0.0))
+        doubted = None if doubting is None else self.cache.brokers.get(doubting)
+
+        def key(address: Address) -> tuple[float, bool, int]:
+            turn = 0 if doubting is None else self._told.get(address, 0)
+            return self._failures.get(address, 0.0), address == doubted, turn
+
+        return sorted(known, key=key)
 
     async def _connection(self, address: Address, timeout_ms: float) -> Connection:
         """The connection to an address; callers that come while it is made share it."""
@@ -434,14 +456,17 @@ class ClusterClient:
         """`attempt`, with fresh metadata before the first try and after each failed one that did
         not say who leads now."""
         stale = (topic, partition) not in self.cache.leaders
+        doubting: int | None = None
 
         async def run(left_ms: float) -> T:
-            nonlocal stale
+            nonlocal stale, doubting
             if stale:
-                answer = await self.metadata([topic], left_ms)
+                answer = await self.metadata([topic], left_ms, doubting=doubting)
                 for one in answer.topics:
                     _raise_for(one.error_code)
             stale = True
+            leader = self.cache.leaders.get((topic, partition))
+            doubting = -1 if leader is None else leader.node_id
             try:
                 return await attempt(left_ms)
             except LeaderMoved:

@@ -244,14 +244,15 @@ class IdempotentProducer:
                 if batch.data is None:
                     batch.error = failure
             if self.client.cache.leaders.get(lane.partition) == before:
-                await self._look_again(topic)
+                await self._look_again(topic, -1 if before is None else before.node_id)
             lane.expire(self._loop.time())
 
-    async def _look_again(self, topic: str) -> None:
-        """After a failure that named no newer leader: wait, and ask who leads."""
+    async def _look_again(self, topic: str, doubting: int) -> None:
+        """After a failure that named no newer leader: wait, and ask others who leads."""
         await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
         try:
-            await self.client.metadata([topic], min(self._request_ms, LOOK_AGAIN_MS_MAX))
+            wait_ms = min(self._request_ms, LOOK_AGAIN_MS_MAX)
+            await self.client.metadata([topic], wait_ms, doubting=doubting)
         except (ApiError, OSError, ProtocolError):
             # Nobody answers now; the lane tries again, or its batches' time runs out.
             return

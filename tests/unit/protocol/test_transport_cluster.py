@@ -252,6 +252,20 @@ async def test_a_hint_is_kept_against_staler_metadata() -> None:
 
 
 @on_both_loops
+@pytest.mark.parametrize("believers", [1, 2])
+async def test_who_goes_on_saying_that_it_leads_is_not_the_only_one_asked(believers: int) -> None:
+    """F9: brokers that are cut off from the controllers alone tell old metadata for as long as they
+    are asked, and one of them takes requests that nobody ever confirms."""
+    async with cluster(3) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        world.hints = False
+        world.leader = Leader(2, 6)
+        world.beliefs = {node: Leader(0, 5) for node in range(believers)}
+        await client.produce("t", 0, batch(b"b"), timeout_ms=10_000.0)
+        assert world.produced_at == [0, 2]
+
+
+@on_both_loops
 async def test_an_older_answer_does_not_lead_back() -> None:
     async with cluster() as world, connected(world) as client:
         world.leader = Leader(1, 6)
