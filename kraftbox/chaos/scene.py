@@ -13,6 +13,7 @@ from kraftbox.chaos.target import Member, Target, TargetError
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.describe_quorum import DescribeQuorumRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.transport.cluster import Address, ClusterClient
 
 ASK_MS_MAX = 3_000.0
@@ -65,15 +66,15 @@ class Scene:
         return [one.node_id for one in await self.members() if one.is_broker and one.is_running]
 
     async def partitions(self) -> list[PartitionView]:
-        """Raises ApiError, OSError, ProtocolError."""
+        """As some broker knows them. Raises ApiError, OSError, ProtocolError."""
         client = await self._connected()
-        answer = await client.metadata([self.topic], ASK_MS_MAX)
-        return [
-            PartitionView(
-                one.partition_index, one.leader_id, list(one.replica_nodes), list(one.isr_nodes)
-            )
-            for one in answer.topics[0].partitions
-        ]
+        return _views(await client.metadata([self.topic], ASK_MS_MAX))
+
+    async def _partitions_as_told_by(self, node_id: int) -> list[PartitionView]:
+        client = await self._connected()
+        asked = MetadataRequest.MetadataRequestTopic(name=self.topic)
+        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
+        return _views(await client.request_broker(node_id, request, ASK_MS_MAX))
 
     async def controller(self) -> int:
         """The active controller. Raises TargetError."""
@@ -119,16 +120,18 @@ class Scene:
             raise TargetError(f"reassignment of {self.topic}-{partition}: error {codes}")
 
     async def is_whole(self) -> bool:
-        """Whether every node runs and every replica is in sync."""
+        """Whether every node runs and every replica is in sync, as all brokers tell: one that was
+        cut off does not know yet what it missed."""
         try:
-            if not all(one.is_running for one in await self.members()):
+            members = await self.members()
+            if not all(one.is_running for one in members):
                 return False
-            partitions = await self.partitions()
+            told = [await self.partitions()]
+            brokers = [one.node_id for one in members if one.is_broker]
+            told += await asyncio.gather(*map(self._partitions_as_told_by, brokers))
         except (ApiError, OSError, ProtocolError, TargetError):
             return False
-        return bool(partitions) and all(
-            one.leader >= 0 and len(one.isr) == len(one.replicas) for one in partitions
-        )
+        return all(partitions and all(map(_is_in_sync, partitions)) for partitions in told)
 
     async def revive(self) -> None:
         """Start or resume whatever does not run, as far as that is possible."""
@@ -152,3 +155,16 @@ class Scene:
         if self._client is None:
             self._client = await ClusterClient.connect(self._bootstrap, "chaos-scene", ASK_MS_MAX)
         return self._client
+
+
+def _views(answer: MetadataResponse) -> list[PartitionView]:
+    return [
+        PartitionView(
+            one.partition_index, one.leader_id, list(one.replica_nodes), list(one.isr_nodes)
+        )
+        for one in answer.topics[0].partitions
+    ]
+
+
+def _is_in_sync(one: PartitionView) -> bool:
+    return one.leader >= 0 and len(one.isr) == len(one.replicas)

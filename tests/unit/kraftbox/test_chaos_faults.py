@@ -96,3 +96,17 @@ async def test_no_partition_with_a_leader_is_said() -> None:
     scene.partitions = none  # type: ignore[method-assign]
     with pytest.raises(TargetError, match="no partition has a leader"):
         await KINDS["kill-leader"].deed(scene, random.Random(1)).__aenter__()
+
+
+@pytest.mark.parametrize(("isr_told_by_3", "whole"), [([1, 2, 3], True), ([2, 3], False)])
+async def test_a_cluster_is_whole_when_every_broker_says_so(
+    isr_told_by_3: list[int], whole: bool
+) -> None:
+    """A leader that was cut off from the controllers believes for a while that nothing happened."""
+    scene, _ = stage()
+
+    async def told_by(node_id: int) -> list[PartitionView]:
+        return [PartitionView(0, 2, [2, 3, 1], isr_told_by_3 if node_id == 3 else [1, 2, 3])]
+
+    scene._partitions_as_told_by = told_by  # type: ignore[method-assign]
+    assert await scene.is_whole() is whole
