@@ -30,6 +30,7 @@ from kraftbox.cluster import control
 from kraftbox.cluster.interpreter import own_command
 from kraftbox.cluster.place import ClusterPlace
 from runtime.history import load as load_history
+from runtime.history import save as save_history
 from tests.support.confluent_ledger import ConfluentClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
@@ -45,8 +46,8 @@ NEEDS_ROOT = "links between nodes need Linux, root and iproute2"
 class Case(NamedTuple):
     """One fault of the matrix: how long it lasts, and how long a partition may go without an
     acknowledgement (session timeout, a heartbeat, and slack for a busy machine). `may_fence`: the
-    fault is one for which a broker has to be fenced. `outlasts_sends`: nobody
-    can be reached for longer than a client tries."""
+    fault is one for which a broker has to be fenced. `outlasts_sends`:
+    nobody can be reached for longer than a client tries. `variant` tells cases of a kind apart."""
 
     kind: str
     length_s: float
@@ -56,6 +57,7 @@ class Case(NamedTuple):
     brokers: int = 3
     may_fence: bool = True
     outlasts_sends: bool = False
+    variant: str = ""
 
 
 FAILOVER_S = SESSION_S + 7.0
@@ -83,6 +85,12 @@ SOMETIMES = [
     Case("slow-follower", 10.0, 15.0, may_fence=False),
     Case("slow-leader", 10.0, 10.0, (("flush.messages", "1"),), may_fence=False),
     Case("stall-leader", 8.0, FAILOVER_S),
+    Case(
+        *("stall-leader", 6.0, 10.0),
+        settings={"kraftbox.fault.stall.ms": "1500"},
+        may_fence=False,
+        variant="-briefly",
+    ),
     Case("no-descriptors", 8.0, 10.0, may_fence=False),
     Case("reassign", 8.0, FAILOVER_S + 5.0, brokers=4),
 ]
@@ -95,7 +103,7 @@ LONGER: Mapping[str, Mapping[str, Any]] = {
 
 
 def case_id(case: Case) -> str:
-    return f"{KINDS[case.kind].number}-{case.kind}"
+    return f"{KINDS[case.kind].number}-{case.kind}{case.variant}"
 
 
 class ChaosOfTests(Run):
@@ -147,8 +155,9 @@ def undergo(target: LocalTarget, case: Case, shape: Shape = QUICK) -> Outcome:
     seed = zlib.crc32(case.kind.encode())
     run = ChaosOfTests(target, load, seed, shape=shape)
     outcome = asyncio.run(run.go(iter([Step(case.kind, case.length_s, seed)]), 3600, 1))
-    assert run.confluent.fatal == []
+    save_history(target.place.root / "history.kbxh", outcome.history)
     print(told_of(outcome))
+    assert run.confluent.fatal == []
     return outcome
 
 
