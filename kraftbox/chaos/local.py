@@ -13,7 +13,7 @@ from kraftbox.cluster.interpreter import own_command
 from kraftbox.cluster.place import ClusterPlace
 
 START_S_MAX = 90
-AUDIT_S_MAX = 900
+AUDIT_S_MAX = 3600
 SETTINGS: Mapping[str, str] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
