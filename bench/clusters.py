@@ -19,7 +19,8 @@ from bench.nodes import CLUSTER_ID, cpu_seconds
 from kraftbox.cluster import control
 from kraftbox.cluster.place import ClusterPlace
 from protocol.transport.cluster import Address
-from tests.support.nodes import ApacheKafkaNode, free_port
+from tests.support.nodes import ApacheKafkaNode
+from tests.support.ports import free_port
 
 FIRST_CONTROLLER = 101
 STOP_S_MAX = 180

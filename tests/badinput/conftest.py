@@ -8,7 +8,6 @@ of its own thread; Kafka's tests carry the mark `interop`.
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from tests.badinput.peer import Target
 from tests.kafka_jars import kafka_libs
 from tests.support.nodes import ApacheKafkaNode
+from tests.support.ports import free_ports
 from tests.unit.kraftbox.memory_node import CLUSTER_ID, running_node
 
 SETTINGS = {
@@ -102,12 +102,3 @@ def kafka_target(directory: Path) -> Iterator[Target]:
     node.start()
     yield Target(("127.0.0.1", client), is_kafka=True)
     node.stop()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now, for a process that cannot be asked what it chose."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -1,14 +1,14 @@
 """Clients that are faster than they may be, on both nodes: how long they have to wait.
 
 Expected times come from the rate over ten seconds that a burst at the beginning is held to; both
-nodes must be near them, and so near each other.
+nodes must be near them, and so near each other. What passes between two requests of a test counts
+as waited already, so it is measured: a busy machine must not decide.
 """
 
 from __future__ import annotations
 
+import select
 import time
-
-import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -19,6 +19,7 @@ from tests.badinput.batches import batch, record
 from tests.badinput.peer import Peer, Target, Topic, produce_request
 from tests.badinput.test_fetch import fetch
 
+SLACK_MS = 150
 PRODUCED, FETCHED, WORK = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 Parts = list[tuple[str, str | None]]
 
@@ -68,6 +69,18 @@ def produce(peer: Peer, topic: Topic, size: int, client_id: str, acks: int = 1) 
     return answer.throttle_time_ms
 
 
+class Waited:
+    """Compares a time that a client is told to wait with one that was due when the test began."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def near(self, told_ms: int, due_ms: int) -> bool:
+        """The sample that is being filled counts up to its length, which is a second."""
+        passed_ms = min((time.monotonic() - self._began) * 1000.0, 1_000.0)
+        return due_ms - passed_ms - SLACK_MS <= told_ms <= due_ms + SLACK_MS
+
+
 def size_of(answer: FetchResponse) -> int:
     return sum(len(one.records or b"") for topic in answer.responses for one in topic.partitions)
 
@@ -75,10 +88,12 @@ def size_of(answer: FetchResponse) -> int:
 def test_a_producer_over_its_quota(target: Target) -> None:
     topic, client = target.topic(), target.new_name("client")
     alter(target, [("client-id", client)], PRODUCED, 10_000.0)
+    waited = Waited()
     with target.connect() as peer:
         assert produce(peer, topic, 50_000, client) == 0
     with target.connect() as peer:
-        assert produce(peer, topic, 70_000, client) == pytest.approx(2_000, abs=400)
+        told_ms = produce(peer, topic, 70_000, client)
+        assert waited.near(told_ms, 2_000), told_ms
     with target.connect() as peer:
         assert produce(peer, topic, 50_000, target.new_name("client")) == 0
     alter(target, [("client-id", client)], PRODUCED, None)
@@ -90,15 +105,17 @@ def test_the_connection_is_not_served_while_its_client_has_to_wait(target: Targe
     topic, client = target.topic(), target.new_name("client")
     alter(target, [("client-id", client)], PRODUCED, 50_000.0)
     with target.connect() as peer:
+        waited = Waited()
         wait_ms = produce(peer, topic, 550_000, client)
-        assert wait_ms == pytest.approx(1_000, abs=250)
+        assert waited.near(wait_ms, 1_000), wait_ms
         began = time.monotonic()
-        peer.ask(MetadataRequest(topics=[]), 12, client_id="another")
-        assert time.monotonic() - began > wait_ms / 1000.0 - 0.2
         with target.connect() as other:
-            began = time.monotonic()
+            peer.ask_later(MetadataRequest(topics=[]), 12, client_id="another")
             other.works()
-            assert time.monotonic() - began < 0.5
+        served, _, _ = select.select([peer.socket], [], [], 0)
+        assert not served, "not before the other one"
+        peer.answer(ApiKey.METADATA, 12)
+        assert time.monotonic() - began > wait_ms / 1000.0 - 0.2
 
 
 def test_a_producer_without_acks_is_not_read(target: Target) -> None:
@@ -118,6 +135,7 @@ def test_a_consumer_over_its_quota_gets_nothing_and_a_time(target: Target) -> No
         for _ in range(3):
             produce(peer, topic, 40_000, "x")
     alter(target, [("client-id", client)], FETCHED, 10_000.0)
+    waited = Waited()
 
     def once(epoch: int, session_id: int = 0) -> FetchResponse:
         with target.connect() as peer:
@@ -127,7 +145,8 @@ def test_a_consumer_over_its_quota_gets_nothing_and_a_time(target: Target) -> No
     first = once(0)
     assert 80_000 < size_of(first) < 90_000 and first.throttle_time_ms == 0
     second = once(-1)
-    assert second.throttle_time_ms == pytest.approx(7_000, abs=700)
+    # Ten seconds' worth are free; the answer that was not given counts with those that were.
+    assert waited.near(second.throttle_time_ms, 7_000), second.throttle_time_ms
     assert second.responses == []
     again = once(1, first.session_id)
     assert again.throttle_time_ms > 4_000
@@ -153,11 +172,12 @@ def test_a_quota_of_the_user_is_shared_by_its_clients(target: Target) -> None:
     topic = target.topic()
     alter(target, [("user", "ANONYMOUS")], PRODUCED, 100_000.0)
     try:
+        waited = Waited()
         with target.connect() as peer:
             assert produce(peer, topic, 600_000, target.new_name("client")) == 0
         with target.connect() as peer:
             wait_ms = produce(peer, topic, 600_000, target.new_name("client"))
-            assert wait_ms == pytest.approx(2_000, abs=500)
+            assert waited.near(wait_ms, 2_000), wait_ms
     finally:
         alter(target, [("user", "ANONYMOUS")], PRODUCED, None)
 

@@ -6,17 +6,20 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests.support.waiting import until
 
 T = TypeVar("T")
 
 REPOSITORY = Path(__file__).parents[2]
 WAIT_S = 120.0
 COMMAND_S = 300.0
+STOP_S = 60
+"""For a node that is asked to stop. Docker's own ten end in a kill on a busy machine."""
 BIN = "/opt/kafka/bin"
 
 
@@ -38,15 +41,9 @@ def daemon_answers() -> bool:
     return shutil.which("docker") is not None and not run("docker", "info", check=False).returncode
 
 
-def wait_for(holds: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T:
+def wait_for(holds: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
     """Until `holds()` returns something true, which is returned; there is nothing to wait on."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = holds()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.1)
+    return until(what, holds, timeout_s, every_s=0.1)
 
 
 def inspect(container: str) -> dict[str, Any]:

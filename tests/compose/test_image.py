@@ -11,6 +11,7 @@ import pytest
 from tests.compose.docker import (
     BIN,
     REPOSITORY,
+    STOP_S,
     Project,
     container,
     docker,
@@ -56,7 +57,7 @@ def flow(project: Project, service: str, bootstrap: str) -> None:
         *("--from-beginning", "--max-messages", "1", "--timeout-ms", "40000"),
     )
     assert tool(name, "kafka-console-consumer", *where, *consume) == "key:message\n"
-    docker("stop", name)
+    docker("stop", "-t", str(STOP_S), name)
     assert inspect(name)["State"]["ExitCode"] == 0
     docker("start", name)
     wait_for(lambda: logs(name).count(RUNNING) == 2, f"{service} runs again")
@@ -97,7 +98,7 @@ def test_without_any_environment_it_is_one_node_with_defaults(image: str) -> Non
         _tools(name)
         begun = docker("exec", name, "sh", "-c", "id -un; ls -ld /var/lib/kafka/data; pwd")
         assert begun.startswith("appuser\n")
-        docker("stop", name)
+        docker("stop", "-t", str(STOP_S), name)
         assert inspect(name)["State"]["ExitCode"] == 0
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 
 from tests.compose.docker import REPOSITORY, docker, run
 from tests.conftest import MAY_BE_MISSING
-from tests.support.ports import free_ports
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -57,7 +57,7 @@ def test_a_generic_container_of_python(image: str, monkeypatch: pytest.MonkeyPat
     )
     from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-    [port] = free_ports(1)
+    port = free_port()
     kafka = (
         containers.DockerContainer(image)
         .with_bind_ports(9092, port)

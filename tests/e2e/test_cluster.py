@@ -20,6 +20,7 @@ from kraftbox.cluster.place import ClusterPlace, plan_cluster
 from kraftbox.cluster.plan import Shape
 from kraftbox.cluster.supervisor import ForkServerProcess
 from tests.support.cluster import KraftboxCluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -29,11 +30,7 @@ SESSION_S = 9
 
 
 def wait_for(holds: Callable[[], Any], what: str) -> None:
-    """Until `holds()` is true; it may ask processes, so that there is nothing else to wait on."""
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
-        time.sleep(0.02)
+    until(what, holds, WAIT_S)
 
 
 def is_alive(pid: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.nodes import KraftboxNode
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -150,11 +150,6 @@ def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
     node = KraftboxNode(tmp_path / "up").start()
     assert node._end(signal.SIGINT) == 0
     assert (node.directory / "data" / ".kafka_cleanshutdown").exists()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def test_server_with_kafkas_defaults_and_the_environment(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.support.cluster import KraftboxCluster
-from tests.support.quorum_cluster import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

@@ -25,7 +25,8 @@ from confluent_kafka import Consumer, Producer
 
 from kraftbox.testing import KafkaCluster
 from tests.conftest import MAY_BE_MISSING
-from tests.support.ports import free_ports
+from tests.support.ports import free_port
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -150,13 +151,7 @@ LABELS = {
 
 
 def wait_for(holds: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        found = holds()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {WAIT_S:g} s: {what}"
-        time.sleep(0.1)
+    return until(what, holds, WAIT_S, every_s=0.1)
 
 
 class Prometheus:
@@ -268,7 +263,7 @@ def prometheus(
 ) -> Iterator[Prometheus]:
     place = tmp_path_factory.mktemp("prometheus")
     config = copied(place, cluster)
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{free_port()}"
     with open(place / "log", "wb") as log:
         process = subprocess.Popen(
             [

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster import KraftboxCluster
-from tests.support.quorum_cluster import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

@@ -6,22 +6,19 @@ README, word for word.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import textwrap
-import venv
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.commands import ended, run
+from tests.e2e.conftest import THEIR_PACKAGES, Installed
+
 pytestmark = pytest.mark.e2e
 
 REPOSITORY = Path(__file__).parents[2]
-THEIR_PACKAGES = ("storage", "protocol")
 NEEDED = ("pytest", "pytest-xdist", "confluent-kafka")
-RUN_S = 300
 ONE_OF_EACH = ("kafka_brokers = 1", "kafka_controllers = 1")
 
 # What else is to be true of the process that runs their tests.
@@ -34,7 +31,7 @@ import storage
 
 
 def test_packages_are_theirs(kafka_cluster):
-    assert (storage.OWNER, protocol.OWNER) == ("theirs", "theirs")
+    assert (storage.OWNER, protocol.OWNER) == ("the project", "the project")
     ours = {name.split(".")[0] for name in sys.modules}
     assert not ours & {"broker", "controller", "metalog", "runtime"}
     assert "kraftbox.node" not in sys.modules
@@ -59,35 +56,15 @@ def example() -> str:
     return found[1]
 
 
-def run(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CI")}
-    return subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        timeout=RUN_S,
-        env=environment,
-        check=False,
-        cwd=cwd,
-    )
-
-
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def project(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The interpreter of an environment with our wheel, and the folder of a project of theirs."""
-    place = tmp_path_factory.mktemp("project")
-    built = run(sys.executable, "-m", "build", "--wheel", "--outdir", place, REPOSITORY)
-    assert built.returncode == 0, built.stderr
-    venv.create(place / "venv", with_pip=True)
-    python = place / "venv" / "bin" / "python"
-    wheel = next(place.glob("*.whl"))
-    installed = run(python, "-m", "pip", "install", "-q", wheel, *NEEDED)
-    assert installed.returncode == 0, installed.stderr
-    theirs = place / "theirs"
+    run(installed.python, "-m", "pip", "install", "-q", *NEEDED)
+    theirs = tmp_path_factory.mktemp("theirs")
     for name in THEIR_PACKAGES:
-        (theirs / name).mkdir(parents=True)
-        (theirs / name / "__init__.py").write_text("OWNER = 'theirs'\n")
-    return python, theirs
+        (theirs / name).mkdir()
+        (theirs / name / "__init__.py").write_text("OWNER = 'the project'\n")
+    return installed.python, theirs
 
 
 def write(folder: Path, name: str, text: str, *settings: str) -> None:
@@ -106,7 +83,7 @@ def test_the_example_of_the_readme(project: tuple[Path, Path]) -> None:
     python, folder = project
     write(folder, "test_example.py", example())
     (folder / "test_theirs.py").write_text(_THEIRS)
-    done = run(python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", cwd=folder)
+    done = ended(python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert example().count("def test_") == 5
     assert "7 passed" in done.stdout
@@ -130,7 +107,7 @@ def test_logs_of_the_nodes_are_in_the_report_of_a_test_that_fails(
     """
     settings = (*ONE_OF_EACH, "kafka_configs =", "    num.partitions=3")
     write(folder, "test_logs.py", textwrap.dedent(text), *settings)
-    done = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
+    done = ended(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
     assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout
     assert "log of Kafka node 1 (" in done.stdout
     # What it logged in this test, not in those before.
@@ -162,7 +139,7 @@ def test_workers_of_xdist(project: tuple[Path, Path], shared: bool) -> None:
     write(folder, "test_workers.py", textwrap.dedent(text), *ONE_OF_EACH)
     options = ["--kafka-shared"] if shared else []
     command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=each")
-    done = run(python, *command, *options, cwd=folder)
+    done = ended(python, *command, *options, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     seen = list((folder / "seen").iterdir())
     assert len(seen) == 2

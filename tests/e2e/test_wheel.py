@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
-import venv
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+from tests.e2e.commands import run
+from tests.e2e.conftest import Installed
 
-REPOSITORY = Path(__file__).parents[2]
-THEIR_PACKAGES = ("storage", "protocol")
+pytestmark = pytest.mark.e2e
 
 _CHECK = """
 import json, sys
@@ -25,39 +22,13 @@ print(json.dumps({"storage": storage.OWNER, "protocol": protocol.OWNER, "ours": 
 """
 
 
-def run(*command: str | Path, timeout_s: float = 300, **options: object) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env=environment,
-        check=False,
-        **options,  # type: ignore[call-overload]
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
-    return str(done.stdout)
+@pytest.fixture
+def python(installed: Installed) -> Path:
+    return installed.python
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh environment with their packages and our wheel installed."""
-    place = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", place, REPOSITORY)
-    venv.create(place / "venv", with_pip=True)
-    python = place / "venv" / "bin" / "python"
-    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    for name in THEIR_PACKAGES:
-        (site / name).mkdir()
-        (site / name / "__init__.py").write_text("OWNER = 'theirs'\n")
-    before = {entry.name for entry in site.iterdir()}
-    wheel = next(place.glob("*.whl"))
-    run(python, "-m", "pip", "install", "-q", "--no-deps", wheel)
-    added = {entry.name for entry in site.iterdir()} - before
-    assert {name for name in added if not name.endswith(".dist-info")} == {"kraftbox"}
-    run(python, "-m", "pip", "install", "-q", wheel)
-    return python
+def test_it_adds_one_name(installed: Installed) -> None:
+    assert {name for name in installed.added if not name.endswith(".dist-info")} == {"kraftbox"}
 
 
 def test_their_packages_stay_theirs(python: Path, tmp_path: Path) -> None:

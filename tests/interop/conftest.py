@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.flaky_proxy import FlakyProxy
-from tests.support.nodes import KraftboxNode, free_port
+from tests.support.nodes import KraftboxNode
+from tests.support.ports import free_port
 
 
 def pytest_configure(config: pytest.Config) -> None:

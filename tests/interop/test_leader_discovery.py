@@ -28,6 +28,7 @@ from protocol.transport.cluster import ClusterClient
 from tests.kafka_jars import kafka_libs
 from tests.support.cluster import KraftboxCluster
 from tests.support.kafka_tools import KafkaTools
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("default")]
 
@@ -116,10 +117,7 @@ class Logged:
 
 
 def wait_for(holds: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
-        time.sleep(0.02)
+    until(what, holds, WAIT_S)
 
 
 async def give_leadership(bootstrap: str, topic: str, to: int) -> None:
@@ -256,8 +254,6 @@ def test_java_produces_to_and_fetches_from_the_new_leader(logged: Logged, tmp_pa
         *(part for each in consumes for part in ("--command-property", each)),
         patience_ms=60_000,
     )
-    producer.start()
-    consumer.start()
 
     def served(client_id: str, api: str, node: int) -> bool:
         return any(
@@ -266,8 +262,11 @@ def test_java_produces_to_and_fetches_from_the_new_leader(logged: Logged, tmp_pa
         )
 
     before = logged.leader("java")
-    wait_for(lambda: served(JAVAS_PRODUCER, "PRODUCE", before), "the producer writes")
+    # The producer is the one that ends by itself: it begins when the consumer reads.
+    consumer.start()
     wait_for(lambda: served(JAVAS_CONSUMER, "FETCH", before), "the consumer reads")
+    producer.start()
+    wait_for(lambda: served(JAVAS_PRODUCER, "PRODUCE", before), "the producer writes")
     to = logged.move("java")
     producer.join()
     consumer.join()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from storage.log.log import Log
 from storage.log.manager import LogManager
 from tests.kafka_jars import kafka_libs
 from tests.support.nodes import ApacheKafkaNode, run_kafka_tool
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.interop
 
@@ -119,7 +119,7 @@ class Kafka:
     """One Kafka node and what was produced to it."""
 
     def __init__(self, directory: Path) -> None:
-        self.port, controller_port = free_port(), free_port()
+        self.port, controller_port = free_ports(2)
         self.data = directory / "data"
         listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}"
         self.node = ApacheKafkaNode(
@@ -188,13 +188,6 @@ class Kafka:
                 found.append((message.offset(), message.value()))
         consumer.close()
         return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from metalog.supported import SUPPORTED_FEATURES
 from protocol.batch.header import iter_batches
 from tests.kafka_jars import kafka_libs
 from tests.support.nodes import ApacheKafkaNode
-from tests.support.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster, until
+from tests.support.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.interop,

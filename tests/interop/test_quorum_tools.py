@@ -14,7 +14,8 @@ import pytest
 from protocol.ids import uuid_to_text
 from tests.kafka_jars import kafka_libs
 from tests.support.kafka_tools import KafkaTools
-from tests.support.quorum_cluster import CLUSTER_ID, HOST, ProcessCluster, process_cluster, until
+from tests.support.quorum_cluster import CLUSTER_ID, HOST, ProcessCluster, process_cluster
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.interop,

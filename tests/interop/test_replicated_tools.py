@@ -24,6 +24,7 @@ from protocol.transport.cluster import ClusterClient
 from tests.kafka_jars import kafka_libs
 from tests.support.cluster import KraftboxCluster
 from tests.support.kafka_tools import KafkaTools
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("default")]
 
@@ -38,13 +39,13 @@ class Replicated:
     def __init__(self, cluster: KraftboxCluster, tools: KafkaTools, folder: Path) -> None:
         self.cluster = cluster
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        self._tools = tools
+        self.tools = tools
         self._folder = folder
 
     def tool(self, name: str, *arguments: str, patience_ms: int = 60_000) -> str:
         """What the tool printed; it must not have complained."""
         at = ("--bootstrap-server", self.cluster.bootstrap)
-        done = self._tools.run(TOOLS + name, *at, *arguments, patience_ms=patience_ms)
+        done = self.tools.run(TOOLS + name, *at, *arguments, patience_ms=patience_ms)
         assert done.code == 0, done.text
         assert "Exception" not in done.text, done.text
         return done.out
@@ -99,10 +100,7 @@ class Replicated:
         return [dict(re.findall(r"(\w[\w ]*): ([^\t]*)", row)) for row in rows]
 
     def wait_for(self, holds: Callable[[], Any], what: str) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not holds():
-            assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
-            time.sleep(0.05)
+        until(what, holds, WAIT_S)
 
 
 async def begin_reassignment(bootstrap: str, topic: str, replicas: list[int]) -> None:
@@ -275,6 +273,12 @@ def test_replicas_are_verified(replicated: Replicated) -> None:
     r.create("verified", "1:2:3")
     asked = ("--broker-list", r.cluster.bootstrap, "--topics-include", "verified")
     every = ("--report-interval-ms", "200")
-    done = r._tools.run(TOOLS + "ReplicaVerificationTool", *asked, *every, patience_ms=2_500)
     said = f"max lag is 0 for partition verified-0 at offset {RECORDS} among 1 partitions"
+    # It goes on until it is ended; on a busy machine it says the first word later.
+    for patience_ms in (2_500, 10_000, 40_000):
+        done = r.tools.run(
+            TOOLS + "ReplicaVerificationTool", *asked, *every, patience_ms=patience_ms
+        )
+        if said in done.out:
+            break
     assert said in done.out, done.text

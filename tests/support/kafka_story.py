@@ -31,7 +31,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from protocol.ids import uuid_to_text
-from tests.support.nodes import ApacheKafkaNode, free_port, kafka_class_path, run_kafka_tool
+from tests.support import waiting
+from tests.support.nodes import ApacheKafkaNode, kafka_class_path, run_kafka_tool
+from tests.support.ports import free_port
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 CONTROLLERS = (101, 102, 103)
@@ -89,14 +91,8 @@ class Node(ApacheKafkaNode):
         self.stop()
 
 
-def until(what: str, look: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
-    deadline = time.monotonic() + wait_s
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"{what} did not come true within {wait_s} s"
-        time.sleep(0.2)
+def until(what: str, look: Callable[[], Any]) -> Any:
+    return waiting.until(what, look, WAIT_S, every_s=0.2)
 
 
 class Story:

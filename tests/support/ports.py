@@ -1,17 +1,23 @@
-"""Ports that the kernel has free."""
+"""Ports for programs that must be told one.
+
+They lie where those of `kraftbox up` lie: below what the system lends to outgoing connections, so
+that nobody takes one before its program binds it, or while a node that was killed is down.
+"""
 
 from __future__ import annotations
 
-import socket
-from contextlib import ExitStack
+import random
+
+from kraftbox.cluster.place import PortChooser
+
+_CHOOSER = PortChooser(random.Random(), set())
+
+
+def free_port() -> int:
+    """A port that nobody listens on now, and that this process was not given before."""
+    return _CHOOSER.choose()
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on now; for programs that must be told one."""
-    with ExitStack() as stack:
-        found = []
-        for _ in range(count):
-            probe = stack.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            found.append(int(probe.getsockname()[1]))
-        return found
+    """So many of them."""
+    return [_CHOOSER.choose() for _ in range(count)]

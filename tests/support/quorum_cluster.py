@@ -9,35 +9,21 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from protocol.ids import random_uuid, uuid_to_text
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from protocol.transport.client import Connection
 from tests.support.link_proxy import LinkProxies
-from tests.support.nodes import free_port
+from tests.support.ports import free_port
+from tests.support.waiting import until
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 HOST = "127.0.0.1"
 ELECTION_MS = 500
 FETCH_MS = 1000
-WAIT_S = 20.0
-
-T = TypeVar("T")
-
-
-def until(what: str, look: Callable[[], T | None], wait_s: float = WAIT_S) -> T:
-    """The first true value that `look` gives; AssertionError after `wait_s`."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"{what} did not come true within {wait_s} s"
-        time.sleep(0.02)
 
 
 class NodeProcess:
@@ -90,11 +76,22 @@ class NodeProcess:
         self.config.write_text("".join(f"{k}={v}\n" for k, v in self.properties().items()))
 
     def format(self, *arguments: str) -> None:
+        self.begin_format(*arguments)()
+
+    def begin_format(self, *arguments: str) -> Callable[[], None]:
+        """Formatting in a process of its own; call what is returned to wait for its end."""
         self.write_config()
         command = [sys.executable, "-m", "kraftbox", "storage", "format", "-c", str(self.config)]
         command += ["-t", CLUSTER_ID, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+        def end() -> None:
+            said, _ = process.communicate()
+            assert process.returncode == 0, said
+
+        return end
 
     def start(self) -> None:
         command = [sys.executable, "-m", "kraftbox", "server", str(self.config)]
@@ -190,11 +187,14 @@ class ProcessCluster:
         )
 
     def format(self) -> None:
-        for node in self.nodes.values():
-            if self.dynamic and node.is_controller:
-                node.format("--initial-controllers", self.initial_controllers())
-            else:
-                node.format()
+        """All nodes at once: what takes long is that an interpreter starts."""
+        voters = ("--initial-controllers", self.initial_controllers())
+        begun = [
+            node.begin_format(*(voters if self.dynamic and node.is_controller else ()))
+            for node in self.nodes.values()
+        ]
+        for end in begun:
+            end()
 
     def start(self) -> Self:
         """Format and start everything; returns when every broker is unfenced."""

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.kafka_tools import KafkaTools
-from tests.support.nodes import ApacheKafkaNode, NodeDidNotStart, free_port
+from tests.support.nodes import ApacheKafkaNode, NodeDidNotStart
+from tests.support.ports import free_ports
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 NODE_ID = 1
@@ -30,7 +31,7 @@ class Place:
         directory.mkdir(parents=True)
         self.directory = directory
         self.data = directory / "data"
-        self.port, self.other_port, self.controller_port = free_port(), free_port(), free_port()
+        self.port, self.other_port, self.controller_port = free_ports(3)
         plain = f"PLAINTEXT://127.0.0.1:{self.port},OTHER://127.0.0.1:{self.other_port}"
         self.settings = {
             "process.roles": "broker,controller",

@@ -1,0 +1,31 @@
+"""Commands of an environment that is not the tests' own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+TIMEOUT_S = 300
+OURS = ("PYTHONPATH", "CI")
+
+
+def ended(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What came of a command that knows nothing of the tests' environment."""
+    environment = {key: value for key, value in os.environ.items() if key not in OURS}
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env=environment,
+        check=False,
+        cwd=cwd,
+    )
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """Standard output of one that succeeds."""
+    done = ended(*command, cwd=cwd)
+    assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -1,0 +1,24 @@
+"""Waiting for what nobody announces: processes are asked again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+WAIT_S = 20.0
+
+T = TypeVar("T")
+
+
+def until(
+    what: str, look: Callable[[], T | None], wait_s: float = WAIT_S, *, every_s: float = 0.02
+) -> T:
+    """The first true value that `look` gives; AssertionError after `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"{what} did not come true within {wait_s:g} s"
+        time.sleep(every_s)
