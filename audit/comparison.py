@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from audit.batches import Batch, walk
 from audit.checks import REPLAY_CHECKS
 from audit.checks.base import BatchPlace, Check, DamagePlace
-from audit.findings import Finding
 from audit.interval import floor_position
 from audit.logs import MetadataLog, Segment
 from audit.sink import Sink
@@ -150,15 +149,4 @@ def _walk(comparison: Comparison, copy: Copy) -> Iterator[tuple[Segment, Any]]:
 
 def _tell(sink: Sink, copy: Copy, check: Check, complaints: Any, timestamp_ms: int) -> None:
     for complaint in complaints:
-        sink.finding(
-            Finding(
-                check.name,
-                complaint.severity or check.severity,
-                -1 if complaint.offset is None else complaint.offset,
-                timestamp_ms,
-                complaint.message,
-                complaint.before,
-                complaint.after,
-                log=copy.log,
-            )
-        )
+        sink.finding(complaint.finding(check.name, check.severity, -1, timestamp_ms, log=copy.log))

@@ -71,3 +71,20 @@ class Complaint(NamedTuple):
     partition: int | None = None
     offset: int | None = None
     severity: Severity | None = None
+
+    def finding(
+        self, check: str, severity: Severity, offset: int, timestamp_ms: int, *, log: str = ""
+    ) -> Finding:
+        """What `check` found there; an offset and a severity of the complaint's own go before."""
+        return Finding(
+            check,
+            self.severity or severity,
+            offset if self.offset is None else self.offset,
+            timestamp_ms,
+            self.message,
+            self.before,
+            self.after,
+            self.topic,
+            self.partition,
+            log,
+        )

@@ -26,7 +26,7 @@ from audit.checks.base import (
 )
 from audit.decode import CHANGE_TYPE, KEY_AT, KEY_END, Delta, DeltaCache
 from audit.elections import BrokerEvent, election_cause
-from audit.findings import Complaint, Election, ElectionKind, Finding, Severity
+from audit.findings import Complaint, Election, ElectionKind
 from audit.sink import Sink
 from audit.state import (
     NO_LEADER,
@@ -468,17 +468,6 @@ class Replay:
                 self._complain(check, complaint)
 
     def _complain(self, check: Check, complaint: Complaint) -> None:
-        severity: Severity = complaint.severity or check.severity
         self.sink.finding(
-            Finding(
-                check.name,
-                severity,
-                self.offset if complaint.offset is None else complaint.offset,
-                self.timestamp_ms,
-                complaint.message,
-                complaint.before,
-                complaint.after,
-                complaint.topic,
-                complaint.partition,
-            )
+            complaint.finding(check.name, check.severity, self.offset, self.timestamp_ms)
         )

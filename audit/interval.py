@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from audit.batches import Batch, Damage, DamageKind, split, walk
 from audit.checks import REPLAY_CHECKS
 from audit.checks.base import BatchPlace, Check, DamagePlace, Difference, LeaderChange
-from audit.findings import Complaint, Finding
+from audit.findings import Complaint
 from audit.fold import Replay
 from audit.logs import MetadataLog, Segment, Snapshot
 from audit.sink import Sink
@@ -449,17 +449,7 @@ class IntervalAudit:
     # --- complaints ----------------------------------------------------------------------------
 
     def _complain(self, check: Check, complaint: Complaint, timestamp_ms: int) -> None:
-        self.sink.finding(
-            Finding(
-                check.name,
-                complaint.severity or check.severity,
-                -1 if complaint.offset is None else complaint.offset,
-                timestamp_ms,
-                complaint.message,
-                complaint.before,
-                complaint.after,
-            )
-        )
+        self.sink.finding(complaint.finding(check.name, check.severity, -1, timestamp_ms))
 
     def _ask(self, hook: str, offset: int, *arguments: Any) -> None:
         """Ask every check that has the hook; shard 0 asks for all."""

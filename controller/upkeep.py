@@ -13,8 +13,13 @@ from typing import Final
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
 from controller.elections.election import ElectionKind
-from controller.elections.eligibility import is_eligible
-from controller.elections.partition_change import Target, change_partition, is_preferred
+from controller.elections.eligibility import EligibilityOf, is_eligible
+from controller.elections.partition_change import (
+    PartitionChange,
+    Target,
+    change_partition,
+    is_preferred,
+)
 from controller.elections.triggers import NO_SHIFT, NONE, election_order, eligibility_in, safety_of
 from controller.topic_settings import unclean_election_enabled
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
@@ -51,16 +56,8 @@ def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
         first = order(partition.replicas, now_ms)[0]
         if first not in partition.isr or not is_eligible(eligibility_of(first)):
             continue
-        change = change_partition(
-            partition,
-            topic_id=topic.id,
-            partition_id=index,
-            target=Target(),
-            election=ElectionKind.PREFERRED,
-            cause=Cause.PREFERRED_REBALANCE,
-            safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=NONE),
-            touch=False,
-        )
+        election = (ElectionKind.PREFERRED, Cause.PREFERRED_REBALANCE)
+        change = _elected(view, topic, index, *election, eligibility_of)
         if change is not None:
             yield change.record
 
@@ -70,18 +67,31 @@ def _unclean_elections(view: ControllerView) -> Iterator[MetadataRecord]:
     for topic, index, partition in _partitions(view):
         if partition.leader != NO_LEADER or not unclean_election_enabled(view, topic.name):
             continue
-        change = change_partition(
-            partition,
-            topic_id=topic.id,
-            partition_id=index,
-            target=Target(),
-            election=ElectionKind.UNCLEAN,
-            cause=Cause.UNCLEAN_CONFIG,
-            safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=NONE),
-            touch=False,
-        )
+        election = (ElectionKind.UNCLEAN, Cause.UNCLEAN_CONFIG)
+        change = _elected(view, topic, index, *election, eligibility_of)
         if change is not None and change.elected.leader != NO_LEADER:
             yield change.record
+
+
+def _elected(
+    view: ControllerView,
+    topic: TopicImage,
+    index: int,
+    election: ElectionKind,
+    cause: Cause,
+    eligibility_of: EligibilityOf,
+) -> PartitionChange | None:
+    """What an election changes about a partition that stays as it is in all else."""
+    return change_partition(
+        topic.partitions[index],
+        topic_id=topic.id,
+        partition_id=index,
+        target=Target(),
+        election=election,
+        cause=cause,
+        safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=NONE),
+        touch=False,
+    )
 
 
 def _partitions(view: ControllerView) -> Iterator[tuple[TopicImage, int, PartitionImage]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kraftbox.cli.client import Client, check, run
 from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import (
+    add_actions,
     add_bootstrap,
     bootstrap_of,
     file_properties,
@@ -35,9 +36,7 @@ SET, DELETE = 0, 1
 def main(name: str, arguments: Sequence[str]) -> int:
     options = parser(name, __doc__ or "")
     add_bootstrap(options, controllers=True)
-    actions = options.add_mutually_exclusive_group(required=True)
-    actions.add_argument("--describe", action="store_true")
-    actions.add_argument("--alter", action="store_true")
+    add_actions(options, ("describe", "alter"))
     options.add_argument("--entity-type", choices=sorted(KINDS))
     options.add_argument("--entity-name")
     options.add_argument("--entity-default", action="store_true")

@@ -17,38 +17,35 @@ from kraftbox.cli.offsets import (
     partitions_of,
 )
 from kraftbox.cli.output import CommandFailed, say
-from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, columns, parser
+from kraftbox.kafka_tools.options import (
+    add_actions,
+    add_bootstrap,
+    bootstrap_of,
+    chosen,
+    columns,
+    parser,
+)
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsResponse
 from protocol.messages.offset_delete import OffsetDeleteRequest
 
-ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 Group = DescribeGroupsResponse.DescribedGroup
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
     options = _options(name, arguments)
     bootstrap = bootstrap_of(options)
-    work = {
-        "list": _list,
-        "describe": _describe,
-        "delete": _delete,
-        "reset-offsets": _reset,
-        "delete-offsets": _delete_offsets,
-    }
-    action = next(action for action in ACTIONS if getattr(options, action.replace("-", "_")))
+    action = chosen(options, ACTIONS)
     if action != "list" and not (options.group or options.all_groups):
         raise CommandFailed(f"--{action} needs --group or --all-groups")
-    run(bootstrap, lambda client: work[action](client, options))
+    run(bootstrap, lambda client: ACTIONS[action](client, options))
     return 0
 
 
 def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     options = parser(name, __doc__ or "")
     add_bootstrap(options)
-    actions = options.add_mutually_exclusive_group(required=True)
-    for action in ACTIONS:
-        actions.add_argument(f"--{action}", action="store_true")
+    add_actions(options, ACTIONS)
     options.add_argument("--group", action="append")
     options.add_argument("--topic", action="append", metavar="TOPIC[:PARTITION,...]")
     options.add_argument("--state", nargs="?", const="", help="with --list: only such states")
@@ -232,3 +229,12 @@ async def _delete_offsets(client: Client, options: argparse.Namespace) -> None:
                 check(partition.error_code, f"{entry.name}-{partition.partition_index}")
                 rows.append((entry.name, partition.partition_index, "Successful"))
         columns([("TOPIC", "PARTITION", "STATUS"), *rows])
+
+
+ACTIONS = {
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+    "reset-offsets": _reset,
+    "delete-offsets": _delete_offsets,
+}

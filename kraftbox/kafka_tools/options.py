@@ -33,6 +33,18 @@ def add_bootstrap(options: argparse.ArgumentParser, *, controllers: bool = False
     options.add_argument("--command-config", metavar="FILE", help="client properties")
 
 
+def add_actions(options: argparse.ArgumentParser, actions: Iterable[str]) -> None:
+    """Flags of which exactly one must be given."""
+    group = options.add_mutually_exclusive_group(required=True)
+    for action in actions:
+        group.add_argument(f"--{action}", action="store_true")
+
+
+def chosen(options: argparse.Namespace, actions: Iterable[str]) -> str:
+    """The one of `add_actions` that was given."""
+    return next(action for action in actions if getattr(options, action.replace("-", "_")))
+
+
 def bootstrap_of(options: argparse.Namespace) -> str:
     """Where the cluster is, once the client properties are found acceptable."""
     for name in ("command_config", "producer_config", "consumer_config"):

@@ -10,7 +10,14 @@ from typing import TypeAlias
 
 from kraftbox.cli.client import Client, check, run
 from kraftbox.cli.output import CommandFailed, say
-from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, pairs, parser
+from kraftbox.kafka_tools.options import (
+    add_actions,
+    add_bootstrap,
+    bootstrap_of,
+    chosen,
+    pairs,
+    parser,
+)
 from protocol.errors import ErrorCode
 from protocol.ids import uuid_to_text
 from protocol.messages.create_partitions import CreatePartitionsRequest
@@ -28,32 +35,22 @@ Partition: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsRe
 TIMEOUT_MS = 30_000
 TOPIC = 2
 DEFAULT_SOURCE = 5
-ACTIONS = ("create", "list", "describe", "alter", "delete")
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
     options = _options(name, arguments)
     bootstrap = bootstrap_of(options)
-    action = next(action for action in ACTIONS if getattr(options, action))
+    action = chosen(options, ACTIONS)
     if action in ("create", "alter", "delete") and not options.topic:
         raise CommandFailed(f"--{action} needs --topic")
-    work = {
-        "create": _create,
-        "list": _list,
-        "describe": _describe,
-        "alter": _alter,
-        "delete": _delete,
-    }[action]
-    run(bootstrap, lambda client: work(client, options))
+    run(bootstrap, lambda client: ACTIONS[action](client, options))
     return 0
 
 
 def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     options = parser(name, __doc__ or "")
     add_bootstrap(options)
-    actions = options.add_mutually_exclusive_group(required=True)
-    for action in ACTIONS:
-        actions.add_argument(f"--{action}", action="store_true")
+    add_actions(options, ACTIONS)
     options.add_argument("--topic", help="a name; a regular expression except with --create")
     options.add_argument("--topic-id", help="instead of --topic with --describe")
     options.add_argument("--partitions", type=int)
@@ -273,3 +270,12 @@ async def _delete(client: Client, options: argparse.Namespace) -> None:
         result = reply.responses[0]
         check(result.error_code, topic.name or "", result.error_message)
     sys.stdout.flush()
+
+
+ACTIONS = {
+    "create": _create,
+    "list": _list,
+    "describe": _describe,
+    "alter": _alter,
+    "delete": _delete,
+}

@@ -22,7 +22,7 @@ from kraftbox.chaos import local
 from kraftbox.chaos.checks import is_broken, summary
 from kraftbox.chaos.faults import KINDS
 from kraftbox.chaos.report import timeline_rows, verdict_lines
-from kraftbox.chaos.run import QUICK, Outcome, Run, Shape
+from kraftbox.chaos.run import Outcome, Run, Shape
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import Ability, LocalTarget
 from kraftbox.chaos.workload import Load
@@ -39,6 +39,7 @@ PARTITIONS = 4
 SESSION_S = 3.0
 FENCED = "Fencing a broker that was not heard of"
 LONG_S = 60.0
+SHORT_SHAPE = Shape(warm_up_s=1.0)
 LONG_SHAPE = Shape(warm_up_s=20.0, recovery_s=60.0)
 NEEDS_ROOT = "links between nodes need Linux, root and iproute2"
 
@@ -62,9 +63,9 @@ class Case(NamedTuple):
 
 FAILOVER_S = SESSION_S + 7.0
 ALWAYS = [
-    Case("kill-leader", 6.0, FAILOVER_S),
-    Case("pause-leader", 15.0, FAILOVER_S),
-    Case("cut-leader-from-nodes", 10.0, FAILOVER_S),
+    Case("kill-leader", 5.0, FAILOVER_S),
+    Case("pause-leader", 12.0, FAILOVER_S),
+    Case("cut-leader-from-nodes", 8.0, FAILOVER_S),
     Case("restart", 1.0, FAILOVER_S, may_fence=False),
 ]
 SOMETIMES = [
@@ -143,7 +144,7 @@ def can(target: LocalTarget, case: Case) -> bool:
     return not missing
 
 
-def undergo(target: LocalTarget, case: Case, shape: Shape = QUICK) -> Outcome:
+def undergo(target: LocalTarget, case: Case, shape: Shape = SHORT_SHAPE) -> Outcome:
     load = Load(
         topic="t",
         partitions=PARTITIONS,
