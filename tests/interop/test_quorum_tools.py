@@ -1,6 +1,6 @@
 """Kafka's tools for a quorum against three controllers of ours, asked by brokers and by them.
 
-What each tool does with one node is in `test_kafka_tools`; here is what only a quorum shows:
+What each tool does with one node is in `kafka_tools/`; here is what only a quorum shows:
 voters and observers, their directories and their lag, before and after the active one has changed.
 """
 

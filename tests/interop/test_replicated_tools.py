@@ -1,6 +1,6 @@
 """Kafka's own tools on a cluster of three brokers of ours: moved, elected, described, verified.
 
-What the tools say of one node is in test_kafka_tools.py; here is what takes replicas. One cluster
+What the tools say of one node is in kafka_tools/; here is what takes replicas. One cluster
 for all tests: each has topics of its own, and leaves all brokers running.
 """
 

@@ -1,0 +1,89 @@
+"""Kafka's tools that read or write directories."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.interop.kafka_tools.toolbox import Admin, Node, T, tool
+from tests.kafka_jars import kafka_libs
+from tests.support.tool_table import Trial
+from tests.support.twins import CLUSTER_ID, COMMON_FEATURES, KraftboxServer, Place
+
+pytestmark = pytest.mark.interop
+
+
+@tool("kafka.tools.StorageTool", "kafka-storage")
+def test_storage(trial: Trial, node: Node, tmp_path: Path) -> None:
+    config = ("-c", str(node.place.write_config()))
+    printed = trial.works("info of our directory", "info", *config)
+    assert f"cluster.id={CLUSTER_ID}" in printed
+    again = trial.works(
+        "format what is formatted", "format", "-t", CLUSTER_ID, *config, "--ignore-formatted",
+        "--standalone",
+    )  # fmt: skip
+    assert "already formatted" in again
+    other = Place(tmp_path / "other", {})
+    given = ("-t", CLUSTER_ID, "-c", str(other.write_config()), "--standalone", *COMMON_FEATURES)
+    trial.works("format, and a node starts there", "format", *given)
+    server = KraftboxServer(other).start()
+    assert server.stop() == 0
+    assert len(trial.works("random-uuid", "random-uuid").strip()) == 22
+    assert "metadata.version=30" in trial.works("version-mapping", "version-mapping")
+    trial.works("feature-dependencies", "feature-dependencies", "--feature", "group.version=1")
+
+
+@tool(f"{T}DumpLogSegments", "kafka-dump-log")
+def test_dump_log(trial: Trial, node: Node, admin: Admin) -> None:
+    topic = admin.topic("dump-log", records=3)
+    long = admin.topic("dump-indexes", config="segment.bytes=1048576")
+    admin.load(long, records=1_500, size=1_000)
+    admin.consume(topic, "dump-group", 3)
+    data = node.place.data
+
+    def dump(what: str, directory: str, *options: str, suffix: str = ".log") -> str:
+        file = data / directory / f"{0:020}{suffix}"
+        return trial.works(what, "--files", str(file), *options)
+
+    records = dump("records", f"{topic}-0", "--print-data-log")
+    assert re.findall(r"key: (\S+) payload: (\S+)", records) == [
+        (f"v{n}", f"v{n}") for n in range(3)
+    ]
+    for suffix in (".index", ".timeindex"):
+        dump("indexes", f"{long}-0", suffix=suffix)
+        dump("indexes", f"{long}-0", "--index-sanity-check", suffix=suffix)
+    groups = "".join(
+        dump("group records", f"__consumer_offsets-{n}", "--offsets-decoder") for n in range(2)
+    )
+    assert '"group":"dump-group","topic":"dump-log","partition":0' in groups
+    metadata = dump("metadata records", "__cluster_metadata-0", "--cluster-metadata-decoder")
+    assert '"type":"TOPIC_RECORD","version":0,"data":{"name":"dump-log"' in metadata
+
+
+@tool("org.apache.kafka.shell.MetadataShell", "kafka-metadata-shell")
+def test_metadata_shell(trial: Trial, node: Node, admin: Admin, tmp_path: Path) -> None:
+    libs = kafka_libs()
+    if libs is None or not list(libs.glob("kafka-shell-*.jar")):
+        pytest.skip("the folder of Kafka's jars has no kafka-shell (docs/gaps.md)")
+    admin.topic("metadata-shell", partitions=3)
+    busy = node.place.data / "__cluster_metadata-0" / f"{0:020}.log"
+    locked = trial.run("--snapshot", str(busy), "ls", "/")
+    assert "Please ensure that no broker or controller process is using this" in locked.text
+    copied = tmp_path / "__cluster_metadata-0"
+    shutil.copytree(busy.parent, copied)
+    log = ("--snapshot", str(copied / busy.name))
+    where = "/image/topics/byName/metadata-shell"
+    for wanted, *command in (
+        ("metadata-shell", "ls", "/image/topics/byName"),
+        ("2:", "tree", where),
+        ("leader", "cat", f"{where}/0"),
+    ):
+        # The shell may look before its own reader is through with the file.
+        for _ in range(10):
+            printed = trial.works(command[0], *log, *command)
+            if wanted in printed:
+                break
+        assert wanted in printed, printed
