@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka_jars import kafka_libs
 from tests.support.flaky_proxy import FlakyProxy
+from tests.support.kafka_tools import KafkaTools
 from tests.support.nodes import KraftboxNode
 from tests.support.ports import free_port
 
@@ -44,6 +46,15 @@ def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyProxy]:
         proxy.forward_to("127.0.0.1", port)
         yield proxy
         node.stop()
+
+
+@pytest.fixture(scope="session")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    """One JVM for Kafka's tools: the first run of each class costs more than all others."""
+    if kafka_libs() is None:
+        pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
+    with KafkaTools(tmp_path_factory.mktemp("tools")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -25,12 +25,6 @@ T = "org.apache.kafka.tools."
 QUORUM = f"{T}MetadataQuorumCommand"
 
 
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    with KafkaTools(tmp_path_factory.mktemp("tools")) as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=[False, True], ids=["static", "dynamic"])
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

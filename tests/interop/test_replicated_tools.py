@@ -21,7 +21,6 @@ from confluent_kafka.admin import AdminClient
 
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.transport.cluster import ClusterClient
-from tests.kafka_jars import kafka_libs
 from tests.support.cluster import KraftboxCluster
 from tests.support.kafka_tools import KafkaTools
 from tests.support.waiting import until
@@ -127,9 +126,9 @@ async def begin_reassignment(bootstrap: str, topic: str, replicas: list[int]) ->
 
 
 @pytest.fixture(scope="module")
-def cluster_and_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
-    if kafka_libs() is None:
-        pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
+def cluster_and_tools(
+    tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replicated]:
     folder = tmp_path_factory.mktemp("replicated")
     cluster = KraftboxCluster(
         folder / "cluster",
@@ -141,8 +140,7 @@ def cluster_and_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repl
     )
     try:
         cluster.start()
-        with KafkaTools(folder / "tools") as tools:
-            yield Replicated(cluster, tools, folder)
+        yield Replicated(cluster, tools, folder)
     finally:
         cluster.end(signal.SIGKILL)
 

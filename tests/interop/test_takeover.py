@@ -58,12 +58,6 @@ def _need_kafka() -> None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
 
 
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    with KafkaTools(tmp_path_factory.mktemp("tools")) as running:
-        yield running
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path / "node", {"log.segment.bytes": "1048576", "broker.rack": "r"})

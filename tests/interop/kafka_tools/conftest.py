@@ -1,4 +1,4 @@
-"""One node and one JVM for all tests of Kafka's tools."""
+"""One node for all tests of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.kafka_tools.toolbox import TOOLS, Admin, Node, SlowRun, slow_runs
-from tests.kafka_jars import kafka_libs
 from tests.support.kafka_tools import KafkaTools
 from tests.support.tool_table import Trial
 from tests.support.twins import COMMON_FEATURES, KraftboxServer, Place
-
-
-@pytest.fixture(scope="package")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    if kafka_libs() is None:
-        pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
-    with KafkaTools(tmp_path_factory.mktemp("tools")) as running:
-        yield running
 
 
 @pytest.fixture(scope="package")

@@ -15,7 +15,6 @@ import pytest
 
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.transport.client import Connection
-from tests.kafka_jars import kafka_libs
 from tests.support.kafka_tools import KafkaTools
 from tests.support.tool_table import Row, check_rows
 from tests.support.twins import COMMON_FEATURES, NODE_ID, KraftboxServer, Place, kafka_at
@@ -86,14 +85,6 @@ Described = dict[tuple[str, str], Shown]
 class Twins(NamedTuple):
     kafka: Place
     ours: Place
-
-
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    if kafka_libs() is None:
-        pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
-    with KafkaTools(tmp_path_factory.mktemp("tools")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
