@@ -33,7 +33,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("default")]
 
 TOOLS = "org.apache.kafka.tools."
-WAIT_S = 60
+WAIT_S = 120
 BACK_OFF_MS = 10_000
 MOVES_MAX = 8
 JAVAS_PRODUCER = "perf-producer-client"  # the tool's own choice
@@ -245,14 +245,14 @@ def test_java_produces_to_and_fetches_from_the_new_leader(logged: Logged, tmp_pa
         tmp_path / "p",
         TOOLS + "ProducerPerformance",
         *(*at, *many, "--command-property", *slowly, "linger.ms=0", "acks=all"),
-        patience_ms=60_000,
+        patience_ms=120_000,
     )
     consumer = Running(
         tmp_path / "c",
         TOOLS + "consumer.ConsoleConsumer",
         *(*at, "--partition", "0", "--offset", "earliest", "--max-messages", "200"),
         *(part for each in consumes for part in ("--command-property", each)),
-        patience_ms=60_000,
+        patience_ms=120_000,
     )
 
     def served(client_id: str, api: str, node: int) -> bool:

@@ -150,8 +150,9 @@ def replicated(cluster_and_tools: Replicated) -> Iterator[Replicated]:
     """All brokers run at the start of each test, whatever became of the one before."""
     yield cluster_and_tools
     cluster = cluster_and_tools.cluster
-    for node in (1, 2, 3):
-        cluster.run("node", "start", str(node), "--dir", str(cluster.directory))
+    down = [node["id"] for node in cluster.status()["nodes"] if node["state"] != "running"]
+    if down:
+        cluster.command("node", "start", *map(str, down))
 
 
 def test_a_reassignment_with_throttle_from_execute_to_verify(replicated: Replicated) -> None:
