@@ -52,12 +52,12 @@ def mixed(
         theirs = {i: KafkaController(cluster.nodes[i]) for i in kafka_ids}
         try:
             for node in cluster.nodes.values():
-                voters = ["--initial-controllers", cluster.initial_controllers()]
-                given = voters if dynamic and node.is_controller else []
+                given = cluster.initial_controllers() if dynamic and node.is_controller else None
                 if node.id in theirs:
-                    theirs[node.id].node.format(CLUSTER_ID, *features(), *given)
+                    option = ["--initial-controllers", given] if given else []
+                    theirs[node.id].node.format(CLUSTER_ID, *features(), *option)
                 else:
-                    node.format(*given)
+                    node.format(initial_controllers=given)
             for node in cluster.nodes.values():
                 theirs[node.id].start() if node.id in theirs else node.start()
             broker = cluster.brokers[0]

@@ -9,10 +9,11 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from kraftbox.cli.storage import format_storage
 from protocol.ids import random_uuid, uuid_to_text
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from protocol.transport.client import Connection
@@ -75,23 +76,17 @@ class NodeProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.config.write_text("".join(f"{k}={v}\n" for k, v in self.properties().items()))
 
-    def format(self, *arguments: str) -> None:
-        self.begin_format(*arguments)()
-
-    def begin_format(self, *arguments: str) -> Callable[[], None]:
-        """Formatting in a process of its own; call what is returned to wait for its end."""
+    def format(
+        self, *, initial_controllers: str | None = None, no_initial_controllers: bool = False
+    ) -> None:
+        """What `kraftbox storage format` does, without an interpreter of its own."""
         self.write_config()
-        command = [sys.executable, "-m", "kraftbox", "storage", "format", "-c", str(self.config)]
-        command += ["-t", CLUSTER_ID, *arguments]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        format_storage(
+            self.config,
+            CLUSTER_ID,
+            initial_controllers=initial_controllers,
+            no_initial_controllers=no_initial_controllers,
         )
-
-        def end() -> None:
-            said, _ = process.communicate()
-            assert process.returncode == 0, said
-
-        return end
 
     def start(self) -> None:
         command = [sys.executable, "-m", "kraftbox", "server", str(self.config)]
@@ -187,14 +182,9 @@ class ProcessCluster:
         )
 
     def format(self) -> None:
-        """All nodes at once: what takes long is that an interpreter starts."""
-        voters = ("--initial-controllers", self.initial_controllers())
-        begun = [
-            node.begin_format(*(voters if self.dynamic and node.is_controller else ()))
-            for node in self.nodes.values()
-        ]
-        for end in begun:
-            end()
+        for node in self.nodes.values():
+            voters = self.dynamic and node.is_controller
+            node.format(initial_controllers=self.initial_controllers() if voters else None)
 
     def start(self) -> Self:
         """Format and start everything; returns when every broker is unfenced."""

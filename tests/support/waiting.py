@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-WAIT_S = 20.0
+WAIT_S = 60.0
+"""So long only what has failed is waited for, on a busy machine too."""
 
 T = TypeVar("T")
 
