@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -62,7 +63,7 @@ def clusters(tmp_path: Path) -> Iterator[Callable[..., KraftboxCluster]]:
 def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxCluster]) -> None:
     cluster = clusters("--controllers", "3", "--brokers", "3", "--racks", "a,b").start()
     assert cluster.bootstrap.count(",") == 2
-    found = cluster.status()
+    found = json.loads(cluster.command("status", "--json"))
     assert [(n["id"], n["roles"], n["rack"], n["state"]) for n in found["nodes"]] == [
         (1, "broker", "a", "running"),
         (2, "broker", "b", "running"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from kraftbox.cli.status import snapshot
+from kraftbox.cluster.place import ClusterPlace
 
 TIMEOUT_S = 60
 
@@ -55,8 +57,8 @@ class KraftboxCluster:
         return done.stdout
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.command("status", "--json"))
-        return found
+        """What `kraftbox status --json` prints."""
+        return snapshot(ClusterPlace(self.directory))
 
     def node(self, node_id: int) -> dict[str, Any]:
         """One node as `status` shows it."""
