@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -28,6 +30,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:
+    """Print the version of the installed distribution and end."""
+    if not asked:
+        return
+    try:
+        version = metadata.version("kraftbox")
+    except metadata.PackageNotFoundError as error:
+        raise CommandFailed("kraftbox runs from a folder and is not installed") from error
+    typer.echo(f"kraftbox {version}")
+    raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """What may stand before any command."""
 
 
 def _elsewhere() -> None:

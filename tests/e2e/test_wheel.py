@@ -36,6 +36,11 @@ def test_their_packages_stay_theirs(python: Path, tmp_path: Path) -> None:
     assert seen == {"storage": "theirs", "protocol": "theirs", "ours": []}
 
 
+def test_it_says_which_version_it_is(python: Path, tmp_path: Path) -> None:
+    wanted = run(python, "-c", "from importlib import metadata as m; print(m.version('kraftbox'))")
+    assert run(python.with_name("kraftbox"), "--version", cwd=tmp_path) == f"kraftbox {wanted}"
+
+
 def test_the_installed_command_serves_a_client(python: Path, tmp_path: Path) -> None:
     """Started in a folder that has a `storage` of its own, too."""
     (tmp_path / "storage").mkdir()

@@ -3,8 +3,14 @@
 import json
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
 
 import pytest
+
+from kraftbox.cli.main import main
+from protocol.transport.client import SOFTWARE_VERSION
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,6 +42,26 @@ def test_help(arguments):
     done = run(*arguments)
     assert done.returncode == 0
     assert "usage" in done.stdout.lower()
+
+
+def test_version():
+    done = run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"kraftbox {metadata.version('kraftbox')}\n"
+
+
+def test_version_of_what_is_not_installed(monkeypatch, capsys):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert main(["--version"]) == 1
+    assert "not installed" in capsys.readouterr().err
+
+
+def test_brokers_are_told_the_version_of_the_distribution():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    assert project["project"]["version"] == SOFTWARE_VERSION
 
 
 @pytest.mark.parametrize(
