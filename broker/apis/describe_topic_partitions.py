@@ -4,8 +4,9 @@ Behaviour: like Metadata without brokers, but in pages and with ELR. Topics come
 their names; all of them for an empty list. A page ends after `response_partition_limit`
 partitions (at most `max.request.partition.size.limit`), and `next_cursor` says where the next one
 begins. A cursor on a topic that is gone goes on with the next name. Unknown names are
-UNKNOWN_TOPIC_OR_PARTITION, illegal ones INVALID_TOPIC_EXCEPTION; a cursor with a negative
-partition is INVALID_REQUEST, and since the response has no error of its own, that closes.
+UNKNOWN_TOPIC_OR_PARTITION, illegal ones INVALID_TOPIC_EXCEPTION. A cursor with a negative
+partition, or on a topic that is not among those asked for, is INVALID_REQUEST: the response has no
+error of its own, so every topic asked for bears it; where all are asked for the answer is empty.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from broker.context import BrokerContext
 from broker.topic_view import Reachable
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.api_keys import ApiKey
-from protocol.errors import ApiError, ErrorCode
+from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -47,8 +48,14 @@ def describe(
     first_topic, first_index = "", 0
     if request.cursor is not None:
         first_topic, first_index = request.cursor.topic_name, request.cursor.partition_index
-        if first_index < 0:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "The cursor's partition is negative")
+        named = {topic.name for topic in request.topics}
+        if first_index < 0 or (named and first_topic not in named):
+            return DescribeTopicPartitionsResponse(
+                topics=[
+                    _Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+                    for topic in request.topics
+                ]
+            )
     limit: int = broker.config["max.request.partition.size.limit"]
     left = max(1, min(limit, request.response_partition_limit))
     metadata = broker.metadata

@@ -305,6 +305,18 @@ async def test_a_cursor_on_a_deleted_topic_goes_on_with_the_next_one() -> None:
     assert page(h, describe(cursor=("b", 5))) == ([("c", [0])], None)
 
 
+@pytest.mark.parametrize("cursor", [("a", -1), ("b", 0)])
+async def test_a_cursor_that_cannot_be_is_an_error_of_every_topic(cursor: tuple[str, int]) -> None:
+    h = Harness()
+    h.create_topic("a")
+    response = h.body(describe("a", "z", cursor=cursor))
+    assert [(t.name, t.error_code, t.partitions) for t in response.topics] == [
+        ("a", ErrorCode.INVALID_REQUEST, []),
+        ("z", ErrorCode.INVALID_REQUEST, []),
+    ]
+    assert response.next_cursor is None
+
+
 async def test_named_topics_come_in_order_with_errors_for_those_unknown() -> None:
     h = Harness()
     h.create_topic("b")
