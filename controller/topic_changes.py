@@ -12,7 +12,6 @@ from controller.assignment import (
     placed_assignments,
 )
 from controller.decision import (
-    RECORDS_PER_OPERATION_MAX,
     ControllerView,
     Decision,
     check_record_count,
@@ -61,40 +60,42 @@ def decide_delete_topics(
 ) -> Decision[tuple[DeleteOutcome, ...]]:
     """Delete topics by name or by id; each stands or falls alone. Partitions are charged.
 
+    A topic that is named both ways stays, and one outcome says so for both.
+
     Raises TOPIC_DELETION_DISABLED, POLICY_VIOLATION.
     """
     if not view.settings.delete_topic_enable:
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     check_record_count(len(keys))
     counts = Counter(keys)
-    doomed: set[bytes] = set()
     records: list[MetadataRecord] = []
     outcomes: dict[TopicKey, DeleteOutcome] = {}
     for key in keys:
         if key in outcomes:
             continue
         try:
-            topic = _find_doomed(view, key, counts[key], doomed)
+            topic = _find_doomed(view, key, counts[key])
+            if _other_key(topic, key) in counts:
+                if key.name is not None:
+                    outcomes[key] = DeleteOutcome(topic.name, topic.id, _named_twice())
+                continue
             if spending is not None:
                 spending.charge(len(topic.partitions))
         except ApiError as error:
             outcomes[key] = DeleteOutcome(key.name, key.topic_id, error)
             continue
-        doomed.add(topic.id)
         records.append(RemoveTopicRecord(topic_id=topic.id))
         outcomes[key] = DeleteOutcome(topic.name, topic.id, None)
     return Decision(tuple(records), tuple(outcomes.values()))
 
 
-def _find_doomed(
-    view: ControllerView, key: TopicKey, occurrences: int, doomed: set[bytes]
-) -> TopicImage:
+def _find_doomed(view: ControllerView, key: TopicKey, occurrences: int) -> TopicImage:
     if key.name is None and key.topic_id == ZERO_UUID:
         raise ApiError(ErrorCode.INVALID_REQUEST, "neither a topic name nor a topic id is given")
     if key.name is not None and key.topic_id != ZERO_UUID:
         raise ApiError(ErrorCode.INVALID_REQUEST, "both a topic name and a topic id are given")
     if occurrences > 1:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+        raise _named_twice()
     topics = view.image.topics
     if key.name is None:
         topic = topics.by_id.get(key.topic_id)
@@ -106,9 +107,16 @@ def _find_doomed(
         topic = topics.by_name.get(key.name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
-    if topic.id in doomed:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
     return topic
+
+
+def _other_key(topic: TopicImage, key: TopicKey) -> TopicKey:
+    """The other way to name the topic that `key` names."""
+    return TopicKey(topic.name) if key.name is None else TopicKey(None, topic.id)
+
+
+def _named_twice() -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
 
 
 # --- more partitions --------------------------------------------------------------------------
@@ -130,7 +138,7 @@ def decide_create_partitions(
             continue
         try:
             if counts[topic.name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+                raise _named_twice()
             added = _add_partitions(view, topic, rng)
             if spending is not None:
                 spending.charge(len(added))
@@ -159,14 +167,13 @@ def _add_partitions(
             ErrorCode.INVALID_PARTITIONS,
             f"the topic has {current} partitions already; {wanted.count} would not be more",
         )
-    if additional > RECORDS_PER_OPERATION_MAX:
-        check_record_count(additional)
     first = topic.partitions[min(topic.partitions)]
     # A partition that is being moved counts as what it will be.
     replication_factor = sum(replica not in first.removing for replica in first.replicas)
-    if wanted.assignments:
-        replica_lists = _manual(view, wanted, additional, replication_factor)
+    if wanted.assignments is not None:
+        replica_lists = _manual(view, wanted.assignments, additional, replication_factor)
     else:
+        check_record_count(additional)
         replica_lists = list(
             placed_assignments(
                 view,
@@ -182,9 +189,11 @@ def _add_partitions(
 
 
 def _manual(
-    view: ControllerView, wanted: PartitionsTopic, additional: int, replication_factor: int
+    view: ControllerView,
+    assignments: Sequence[CreatePartitionsRequest.CreatePartitionsAssignment],
+    additional: int,
+    replication_factor: int,
 ) -> list[tuple[int, ...]]:
-    assignments = wanted.assignments or []
     if len(assignments) != additional:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -3,11 +3,11 @@
 Behaviour: deletes by name or, from version 6 on, by id; each topic succeeds or fails alone. The
 brokers remove the data when they see the deletion in the metadata log.
 
-Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (named twice, by
-both name and id, or by neither), THROTTLING_QUOTA_EXCEEDED (from version 5 on, KIP-599). The
-metadata topic is no topic here. For all topics:
-TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3, which does not have it),
-POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (named twice, also
+once by name and once by id; an entry with both or neither), THROTTLING_QUOTA_EXCEEDED (from version
+5 on, KIP-599). The metadata topic is no topic here. For all topics: TOPIC_DELETION_DISABLED
+(INVALID_REQUEST before version 3, which does not have it), POLICY_VIOLATION, REQUEST_TIMED_OUT,
+NOT_CONTROLLER.
 """
 
 from __future__ import annotations

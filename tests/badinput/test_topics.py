@@ -8,6 +8,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.metadata import MetadataRequest
 from tests.badinput.batches import batch
@@ -265,18 +266,59 @@ def test_b36_a_topic_named_twice(target: Target) -> None:
         assert {one.name for one in results} == {name}
 
 
-@pytest.mark.parametrize("count", [0, -1, 1, 10_002, 2**31 - 1])
-def test_b36_partition_counts_of_an_existing_topic(target: Target, count: int) -> None:
+@pytest.mark.parametrize("cursor", [("", -1), ("another", 0)])
+def test_b36_a_cursor_that_cannot_be(target: Target, cursor: tuple[str, int]) -> None:
+    name, index = cursor
     topic = target.topic()
-    request = CreatePartitionsRequest(
-        topics=[CreatePartitionsRequest.CreatePartitionsTopic(name=topic.name, count=count)],
-        timeout_ms=10_000,
+    request = DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=topic.name)],
+        cursor=DescribeTopicPartitionsRequest.Cursor(
+            topic_name=name or topic.name, partition_index=index
+        ),
     )
     with target.connect() as peer:
+        (one,) = peer.ask(request, 0).topics
+        assert (one.name, E(one.error_code)) == (topic.name, E.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("count", "assignments", "expected"),
+    [
+        (0, None, E.INVALID_PARTITIONS),
+        (-1, None, E.INVALID_PARTITIONS),
+        (1, None, E.INVALID_PARTITIONS),
+        (10_002, None, E.POLICY_VIOLATION),
+        (2, [], E.INVALID_REPLICA_ASSIGNMENT),
+        (2**31 - 1, [], E.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_b36_partition_counts_of_an_existing_topic(
+    target: Target,
+    count: int,
+    assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None,
+    expected: ErrorCode,
+) -> None:
+    wanted = CreatePartitionsRequest.CreatePartitionsTopic(
+        name=target.topic().name, count=count, assignments=assignments
+    )
+    with target.connect() as peer:
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000)
         (one,) = peer.ask(request, 3).results
-        if count < 10_000:
-            assert E(one.error_code) is E.INVALID_PARTITIONS
-        else:
-            # Kafka means the same and speaks of assignments that nobody gave.
-            expected = E.INVALID_REPLICA_ASSIGNMENT if target.is_kafka else E.POLICY_VIOLATION
-            assert E(one.error_code) is expected
+        assert E(one.error_code) is expected
+
+
+@pytest.mark.parametrize("name_first", [True, False])
+def test_b36_a_topic_deleted_by_name_and_by_id_at_once_stays(
+    target: Target, name_first: bool
+) -> None:
+    topic = target.topic()
+    keys = [
+        DeleteTopicsRequest.DeleteTopicState(name=topic.name),
+        DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.id),
+    ]
+    with target.connect() as peer:
+        request = DeleteTopicsRequest(topics=keys if name_first else keys[::-1], timeout_ms=10_000)
+        (one,) = peer.ask(request, 6).responses
+        assert (one.name, one.topic_id) == (topic.name, topic.id)
+        assert E(one.error_code) is E.INVALID_REQUEST
+    assert target.produce(topic, batch()).error_code == 0

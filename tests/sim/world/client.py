@@ -130,7 +130,9 @@ class SimClient:
         fail_on(answer.error_code, answer.error_message)
 
     async def create_partitions(self, name: str, count: int) -> None:
-        topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count)
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(
+            name=name, count=count, assignments=None
+        )
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=REQUEST_MS)
         answer = (await self._once(await self._some_broker(), request)).results[0]
         fail_on(answer.error_code, answer.error_message)

@@ -74,9 +74,16 @@ class TestDelete:
     def test_named_twice(self, cluster: Cluster) -> None:
         outcomes = delete(cluster, TopicKey("a"), TopicKey("a"), TopicKey("b"))
         assert [code_of(o) for o in outcomes] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+        assert "a" in cluster.image.topics.by_name
+
+    @pytest.mark.parametrize("name_first", [True, False])
+    def test_named_by_name_and_by_id(self, cluster: Cluster, name_first: bool) -> None:
         topic_id = cluster.image.topics.by_name["a"].id
-        outcomes = delete(cluster, TopicKey("a"), TopicKey(None, topic_id))
-        assert [code_of(o) for o in outcomes] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+        keys = [TopicKey("a"), TopicKey(None, topic_id)]
+        (outcome,) = delete(cluster, *(keys if name_first else reversed(keys)))
+        assert (outcome.name, outcome.topic_id) == ("a", topic_id)
+        assert code_of(outcome) is ErrorCode.INVALID_REQUEST
+        assert "a" in cluster.image.topics.by_name
 
     def test_disabled(self, cluster: Cluster) -> None:
         cluster.set(delete_topic_enable=False)
@@ -113,16 +120,20 @@ class TestMorePartitions:
         assert cluster.partition("a", 2).replicas == (3, 1)
 
     def test_validate_only(self, cluster: Cluster) -> None:
-        assert add(cluster, Topic(name="a", count=3), dry=True) == [ErrorCode.NONE]
+        assert add(cluster, Topic(name="a", count=3, assignments=None), dry=True) == [
+            ErrorCode.NONE
+        ]
         assert len(cluster.image.topics.by_name["a"].partitions) == 2
 
     @pytest.mark.parametrize(
         ("wanted", "code"),
         [
-            (Topic(name="x", count=3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            (Topic(name="a", count=2), ErrorCode.INVALID_PARTITIONS),
-            (Topic(name="a", count=1), ErrorCode.INVALID_PARTITIONS),
-            (Topic(name="a", count=-1), ErrorCode.INVALID_PARTITIONS),
+            (Topic(name="x", count=3, assignments=None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (Topic(name="a", count=2, assignments=None), ErrorCode.INVALID_PARTITIONS),
+            (Topic(name="a", count=1, assignments=None), ErrorCode.INVALID_PARTITIONS),
+            (Topic(name="a", count=-1, assignments=None), ErrorCode.INVALID_PARTITIONS),
+            # Null asks for a placement; an empty list is one that has too few entries.
+            (Topic(name="a", count=3, assignments=[]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (
                 Topic(name="a", count=4, assignments=[Assignment(broker_ids=[3, 1])]),
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -143,14 +154,17 @@ class TestMorePartitions:
         wanted: CreatePartitionsRequest.CreatePartitionsTopic,
         code: ErrorCode,
     ) -> None:
-        assert add(cluster, wanted, Topic(name="b", count=2)) == [code, ErrorCode.NONE]
+        assert add(cluster, wanted, Topic(name="b", count=2, assignments=None)) == [
+            code,
+            ErrorCode.NONE,
+        ]
 
     def test_named_twice(self, cluster: Cluster) -> None:
-        wanted = Topic(name="a", count=4)
+        wanted = Topic(name="a", count=4, assignments=None)
         assert add(cluster, wanted, wanted) == [ErrorCode.INVALID_REQUEST]
 
     @pytest.mark.parametrize("count", [10_003, 2**31 - 1])
     def test_too_many(self, cluster: Cluster, count: int) -> None:
         with pytest.raises(ApiError) as refusal:
-            add(cluster, Topic(name="a", count=count))
+            add(cluster, Topic(name="a", count=count, assignments=None))
         assert refusal.value.code is ErrorCode.POLICY_VIOLATION
