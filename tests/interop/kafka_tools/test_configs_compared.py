@@ -8,6 +8,7 @@ different stands in docs/tools.md with its reason, and nothing else does.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from protocol.transport.client import Connection
 from tests.support.kafka_tools import KafkaTools
 from tests.support.tool_table import Row, check_rows
 from tests.support.twins import COMMON_FEATURES, NODE_ID, KraftboxServer, Place, kafka_at
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.interop
 
@@ -42,13 +44,16 @@ SETTINGS = {
 }
 CHANGES = (
     ("topics", "described", "retention.ms=3600000,cleanup.policy=[delete],max.message.bytes=3000"),
-    ("brokers", None, "log.cleaner.threads=2,log.retention.ms=7000000,max.connections=5000"),
-    ("brokers", str(NODE_ID), "log.cleaner.threads=3,background.threads=11"),
+    ("brokers", None, "num.io.threads=9,log.retention.ms=7000000,max.connections=5000"),
+    ("brokers", str(NODE_ID), "num.io.threads=10,log.cleaner.threads=2"),
     ("brokers", str(NODE_ID), "log.cleaner.dedupe.buffer.size=140000000"),
     ("brokers", str(NODE_ID), "listener.name.other.max.connections=700"),
     ("client-metrics", "cm", "interval.ms=70000,metrics=[org.apache.kafka.]"),
     ("groups", "g", "consumer.session.timeout.ms=50000"),
 )
+"""Thread counts may at most double, and a node hears of the change before a little later: each is
+allowed whether it came yet or not."""
+ADDED = re.compile(r"([\w.-]+)=(\[.*?\]|[^,]*)")
 TOOL = "kafka.admin.ConfigCommand"
 
 RESOURCES = {
@@ -115,6 +120,23 @@ def _change(tools: KafkaTools, place: Place) -> None:
         whom = ("--entity-type", kind, *entity(name))
         done = tools.run(TOOL, *at, "--alter", *whom, "--add-config", changes)
         assert done.code == 0, done.text
+    until("all changes are shown", lambda: _expected() <= _values(place))
+
+
+def _values(place: Place) -> set[tuple[str, str, str | None]]:
+    """Resource, key and value of everything described."""
+    described, _ = describe(place, place.bootstrap)
+    return {(label, name, shown.value) for (label, name), shown in described.items()}
+
+
+def _expected() -> set[tuple[str, str, str | None]]:
+    labels = {(kind, name): label for label, (kind, name) in RESOURCES.items()}
+    kinds = {"topics": TOPIC, "brokers": BROKER, "groups": GROUP, "client-metrics": CLIENT_METRICS}
+    return {
+        (labels[kinds[kind], name or ""], key, value.strip("[]"))
+        for kind, name, changes in CHANGES
+        for key, value in ADDED.findall(changes)
+    }
 
 
 def entity(name: str | None) -> tuple[str, ...]:
