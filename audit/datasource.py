@@ -21,10 +21,10 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from audit.batches import Batch, walk
-from audit.logs import MetadataLog, find_logs
+from audit.following import between, end_of
+from audit.logs import FileRange, find_logs
 from audit.planning import SPLIT_BYTES, plan_ranges
-from audit.rows import SCHEMA_DDL, FileRange, RowReader
+from audit.rows import SCHEMA_DDL, RowReader
 from audit.sink import HistoryRow, Sink
 from audit.work import Work, WorkOptions, perform
 
@@ -90,9 +90,10 @@ class _Reading:
         self._fields = _flag(options, "fields", True)
         self._raw = _flag(options, "raw", False)
         self._snapshots = _flag(options, "snapshots", False)
-        self._split_bytes = int(options.get("split.bytes", SPLIT_BYTES))
+        split = str(options.get("split.bytes", SPLIT_BYTES))
+        self._split_bytes = int(split) if split.isdecimal() else 0
         if self._split_bytes <= 0:
-            raise UnknownOption(f"option split.bytes is above 0, not {self._split_bytes}")
+            raise UnknownOption(f"option split.bytes is a number above 0, not {split!r}")
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         return RowReader(fields=self._fields, raw=self._raw).read(partition.part)
@@ -108,18 +109,24 @@ class KraftLogReader(_Reading, DataSourceReader):
 
 
 class KraftLogStreamReader(_Reading, DataSourceStreamReader):
-    """Follows growing logs. A stream offset says, per log, the segment and the position in it up
-    to which whole batches were read; snapshot files are not streamed."""
+    """Follows growing logs. A stream offset is a `Place` per log; snapshot files are not streamed,
+    because a log's records say the same. A log that is missing for a while is gone on with."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        if self._snapshots:
+            raise UnknownOption("option snapshots is for batch reads: a stream reads the log only")
 
     def initialOffset(self) -> dict[str, Any]:
         return {}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        return {
-            log.path: _end_of(log, start.get(log.path))
+        ends = {
+            log.path: end_of(log, start.get(log.path))
             for log in find_logs(self._paths)
             if log.segments
         }
+        return {**start, **ends}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         logs = {log.path: log for log in find_logs(self._paths)}
@@ -127,34 +134,8 @@ class KraftLogStreamReader(_Reading, DataSourceStreamReader):
             RangePartition(part)
             for path, stop in end.items()
             if path in logs
-            for part in _between(logs[path], start.get(path), stop)
+            for part in between(logs[path], start.get(path), stop)
         ]
-
-
-def _end_of(log: MetadataLog, before: Mapping[str, int] | None) -> dict[str, int]:
-    """The last segment and the end of its last whole batch with a right CRC."""
-    segment = log.segments[-1]
-    position = 0
-    if before is not None and before["segment"] == segment.base_offset:
-        position = before["position"]
-    for found in walk(segment.path, position):
-        if not isinstance(found, Batch) or not found.crc_ok:
-            break
-        position = found.position + found.header.size_bytes
-    return {"segment": segment.base_offset, "position": position}
-
-
-def _between(
-    log: MetadataLog, start: Mapping[str, int] | None, end: Mapping[str, int]
-) -> Iterator[FileRange]:
-    begin = {"segment": -1, "position": 0} if start is None else start
-    for segment in log.segments:
-        if not begin["segment"] <= segment.base_offset <= end["segment"]:
-            continue
-        first = begin["position"] if segment.base_offset == begin["segment"] else 0
-        stop = end["position"] if segment.base_offset == end["segment"] else None
-        if stop is None or stop > first:
-            yield FileRange(log.name, log.node_id, segment.path, None, first, stop)
 
 
 # --- the audit's job ---------------------------------------------------------------------------

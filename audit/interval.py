@@ -395,7 +395,6 @@ class IntervalAudit:
             "epoch": self._epoch,
             "first_timestamp_ms": self._first_timestamp_ms,
             "last_timestamp_ms": replay.timestamp_ms,
-            "found": self.sink.found,
             "moves_dropped": self.sink.moves_dropped,
         }
         if interval.is_last:

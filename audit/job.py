@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from audit.batches import Batch, walk
 from audit.comparison import plan_comparisons
+from audit.data.client_history import acknowledged
 from audit.data.files import find_replicas
 from audit.data.plan import plan_partitions
 from audit.interval import Interval, plan_intervals, with_shards
@@ -133,6 +134,26 @@ def run_here(
     return _audit(list(paths), list(history), list(data), execute, 1, options)
 
 
+def check_inputs(paths: Sequence[Path], history: Sequence[Path], data: Sequence[Path]) -> None:
+    """Whether they can be audited; for whoever wants to know before Spark is started.
+
+    Raises UnreadableInput, OSError.
+    """
+    find_logs(paths)
+    for path in data:
+        if not find_replicas([path]):
+            raise UnreadableInput(
+                f"no replicas at or below {path}: --data takes log directories of brokers, which "
+                "hold meta.properties and a folder for each partition"
+            )
+    for path in history:
+        acknowledged(path)
+    if history and not find_replicas([*data, *paths]):
+        raise UnreadableInput(
+            "a history is judged against the brokers' logs: name their log directories"
+        )
+
+
 def _audit(
     paths: list[Path],
     history: list[Path],
@@ -141,13 +162,10 @@ def _audit(
     width: int,
     options: WorkOptions,
 ) -> Result:
+    check_inputs(paths, history, data)
     logs = _named(find_logs(paths))
     data_paths = [*data, *paths]
     has_data = bool(find_replicas(data_paths))
-    if history and not has_data:
-        raise UnreadableInput(
-            "a history is judged against the brokers' logs: name their log directories"
-        )
     ends = {log.name: log_end(log) for log in logs}
     primary = choose_primary(logs, ends)
     others = [log for log in logs if log is not primary]

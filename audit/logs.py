@@ -12,6 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from audit.batches import Batch, split, walk
+from protocol.errors import ApiError, ProtocolError
+from protocol.metadata import decode_record
+
 METADATA_DIRECTORY = "__cluster_metadata-0"
 META_PROPERTIES = "meta.properties"
 
@@ -61,20 +65,31 @@ class MetadataLog(NamedTuple):
         return min(starts, default=0)
 
 
+class FileRange(NamedTuple):
+    """Bytes of one file, both ends at a batch's begin (`end` None: to the file's end).
+
+    from_offset, below_offset: batches outside are left to other ranges.
+    """
+
+    log: str
+    node: int | None
+    path: str
+    snapshot_offset: int | None
+    start: int = 0
+    end: int | None = None
+    from_offset: int | None = None
+    below_offset: int | None = None
+
+
 def find_logs(paths: Iterable[Path]) -> list[MetadataLog]:
     """Every metadata log at or below the given folders, each once, by path.
 
     Raises UnreadableInput for a path that is missing, holds no metadata log or one without files,
-    and for logs of more than one cluster.
+    for a file that cannot be opened, and for logs of more than one cluster.
     """
     found: dict[str, MetadataLog] = {}
     for path in paths:
-        if not path.exists():
-            raise UnreadableInput(f"{path} does not exist")
-        here = list(_directories(path))
-        if not here:
-            raise UnreadableInput(f"no {METADATA_DIRECTORY} directory at or below {path}")
-        for directory in here:
+        for directory in _metadata_directories(path):
             resolved = directory.resolve()
             found[str(resolved)] = read_listing(resolved)
     logs = [found[path] for path in sorted(found)]
@@ -85,8 +100,56 @@ def find_logs(paths: Iterable[Path]) -> list[MetadataLog]:
         )
     empty = [log.path for log in logs if not log.segments and not log.snapshots]
     if empty:
-        raise UnreadableInput(f"{empty[0]} holds neither segments nor snapshots")
+        raise UnreadableInput(
+            f"{empty[0]} holds neither segments (00000000000000000000.log) nor snapshots "
+            "(00000000000000000000-0000000000.checkpoint)"
+        )
+    for log in logs:
+        _try_to_open([s.path for s in log.segments] + [s.path for s in log.snapshots])
     return logs
+
+
+def _metadata_directories(path: Path) -> list[Path]:
+    """At or below the path, at least one. Raises UnreadableInput."""
+    if not path.exists():
+        raise UnreadableInput(f"{path} does not exist")
+    if not path.is_dir():
+        raise UnreadableInput(
+            f"{path} is no directory: name a {METADATA_DIRECTORY} directory or one above"
+        )
+    here = list(_directories(path))
+    if not here:
+        raise UnreadableInput(f"no {METADATA_DIRECTORY} directory at or below {path}")
+    if here == [path] and path.name != METADATA_DIRECTORY and _holds_other_records(path):
+        raise UnreadableInput(
+            f"{path} holds records of a topic, not of the cluster's metadata: name a "
+            f"{METADATA_DIRECTORY} directory or one above (--data takes brokers' log directories)"
+        )
+    return here
+
+
+def _holds_other_records(directory: Path) -> bool:
+    """Whether the first record that its segments hold is none of the metadata log's."""
+    for segment in read_listing(directory).segments:
+        for found in walk(segment.path):
+            if isinstance(found, Batch) and found.crc_ok and not found.header.is_control:
+                try:
+                    for _, _, _, value in split(found)[:1]:
+                        decode_record(value or b"")
+                except (ProtocolError, ApiError):
+                    return True
+                return False
+    return False
+
+
+def _try_to_open(paths: Iterable[str]) -> None:
+    """Tasks read the files, and what a task dies of is told badly."""
+    for path in paths:
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            raise UnreadableInput(f"{path} cannot be read: {error.strerror}") from None
 
 
 def read_listing(directory: Path) -> MetadataLog:

@@ -13,7 +13,7 @@ from audit.checks import TOTALS_CHECKS, logs_agree
 from audit.checks.totals import Lasting, Totals
 from audit.findings import Complaint, Election, Finding, Severity
 from audit.logs import MetadataLog
-from audit.sink import ELECTION, FINDINGS_PER_CHECK_MAX
+from audit.sink import ELECTION, FINDINGS_LEFT_OUT, FINDINGS_PER_CHECK_MAX
 
 SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
@@ -36,7 +36,8 @@ class Merged:
         self.elections: list[Election] = []
         self.moves: list[list[Any]] = []
         self.by_kind: dict[str, list[dict[str, Any]]] = {}
-        self.found: dict[str, int] = {}
+        self.left_out: dict[str, int] = {}
+        """Findings by check that tasks counted and did not list."""
 
     def add(self, rows: Iterable[tuple[str, int, int, str]]) -> None:
         for kind, offset, timestamp_ms, body in rows:
@@ -47,25 +48,15 @@ class Merged:
                 self.elections.append(Election(*value))
             elif kind == "leadership":
                 self.moves.append(value)
+            elif kind == FINDINGS_LEFT_OUT:
+                self.left_out = _added((self.left_out, value))
             else:
                 event = {"offset": offset, "timestamp_ms": timestamp_ms, **value}
                 self.by_kind.setdefault(kind, []).append(event)
 
-    def say(self, check: str, severity: Severity, complaint: Complaint, log: str = "") -> None:
-        self.findings.append(
-            Finding(
-                check,
-                complaint.severity or severity,
-                -1 if complaint.offset is None else complaint.offset,
-                -1,
-                complaint.message,
-                complaint.before,
-                complaint.after,
-                complaint.topic,
-                complaint.partition,
-                log,
-            )
-        )
+    def say(self, check: str, severity: Severity, complaint: Complaint) -> None:
+        """A finding of a check that looks at the whole."""
+        self.findings.append(complaint.finding(check, severity, -1, -1))
 
     def elections_counted(self) -> int:
         """How many there were, listed or not."""
@@ -150,6 +141,7 @@ class Merged:
             "promises_hold": severities[Severity.ERROR] == 0,
             "findings": severities,
             "findings_by_check": checks,
+            "findings_left_out": dict(sorted(self.left_out.items())),
             "elections": dict(sorted(elections.items())),
             "causes": dict(sorted(_added(n["causes"] for n in numbers).items())),
             "records": totals.records,

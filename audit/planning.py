@@ -6,8 +6,7 @@ import struct
 from collections.abc import Iterator
 
 from audit.interval import Interval, floor_position, plan_intervals
-from audit.logs import MetadataLog, Segment
-from audit.rows import FileRange
+from audit.logs import FileRange, MetadataLog, Segment
 from protocol.batch.header import HEADER_BYTES, LENGTH_MIN, LENGTH_OVERHEAD_BYTES
 
 SPLIT_BYTES = 64 << 20

@@ -7,12 +7,13 @@ bytes that are no batch; nothing of a file is passed over in silence.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from audit.batches import Batch, Damage, split, walk
 from audit.decode import JsonCache, dumps
+from audit.logs import FileRange
 from protocol.batch.control import read_control_type
 from protocol.control import decode_control_value
 from protocol.errors import ApiError, ProtocolError
@@ -49,22 +50,6 @@ ARROW_SCHEMA = pa.schema(
         ("value", pa.binary()),
     ]
 )
-
-
-class FileRange(NamedTuple):
-    """Bytes of one file, both ends at a batch's begin (`end` None: to the file's end).
-
-    from_offset, below_offset: batches outside are left to other ranges.
-    """
-
-    log: str
-    node: int | None
-    path: str
-    snapshot_offset: int | None
-    start: int = 0
-    end: int | None = None
-    from_offset: int | None = None
-    below_offset: int | None = None
 
 
 class RowReader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ logger.g.name=org.apache.spark.api.python.PythonGatewayServer
 logger.g.level=error
 """
 
+_JAVA_ERROR = re.compile(r"(: )?(org|java)\.[\w.]*(Exception|Error)")
 QUICK_START = "-XX:TieredStopAtLevel=1"
 """The JVM only carries batches from Python to Python: the second compiler would cost more of a run
 than it saves."""
@@ -33,6 +35,10 @@ than it saves."""
 
 class NoSpark(Exception):
     """PySpark is not installed."""
+
+
+class SparkFailed(Exception):
+    """Spark did not start, or a task of it died; the message says of what."""
 
 
 def spark_available() -> bool:
@@ -53,18 +59,44 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
 
     `settings` are Spark's own, such as spark.executor.memory.
 
-    Raises NoSpark, NoJava.
+    What fails in Spark, then or in the block, is raised as SparkFailed. Raises NoSpark, NoJava.
     """
     if not spark_available():
         raise NoSpark("the audit runs on Spark: pip install 'kraftbox[audit]'")
     with tempfile.TemporaryDirectory(prefix="kraftbox-audit-") as scratch:
         folder = Path(scratch)
         _environment(folder)
-        spark = start(master or local_master(), folder, settings or {})
+        master = master or local_master()
+        with told(f"Spark did not start on {master}"):
+            spark = start(master, folder, settings or {})
         try:
-            yield spark
+            with told(f"Spark failed on {master}"):
+                yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Errors of Spark as one sentence. Its own are pages of Java's and Python's stacks; the last
+    line of the Python one, or the first of all, is what went wrong. Raises SparkFailed."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise SparkFailed(f"{what}: {_reason(str(error))}") from error
+
+
+def _reason(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    _, traceback, stack = text.partition("Traceback (most recent call last)")
+    if traceback:
+        errors = [line for line in stack.splitlines() if line and not line[0].isspace()]
+        lines = [line for line in errors if ":" in line] or lines
+        return lines[-1]
+    return next((line for line in lines if _JAVA_ERROR.match(line)), lines[0] if lines else "")
 
 
 def _environment(folder: Path) -> None:

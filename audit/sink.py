@@ -16,6 +16,7 @@ from audit.state import Partition
 
 FINDINGS_PER_CHECK_MAX = 1_000
 ELECTION = "election"
+FINDINGS_LEFT_OUT = "findings-left-out"
 LEADERSHIP_MAX = 20_000
 EVENTS_MAX = 200_000
 HISTORY_ROWS = 8_192
@@ -151,6 +152,13 @@ class Sink:
         for finding in self.findings:
             row = finding._asdict()
             yield "finding", finding.offset, finding.timestamp_ms, dumps(row)
+        left_out = {
+            check: count - FINDINGS_PER_CHECK_MAX
+            for check, count in self.found.items()
+            if count > FINDINGS_PER_CHECK_MAX
+        }
+        if left_out:
+            yield FINDINGS_LEFT_OUT, -1, -1, dumps(left_out)
         for election in self.elections:
             yield ELECTION, election.offset, election.timestamp_ms, dumps(election)
         for move in self.moves:

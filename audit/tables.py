@@ -1,4 +1,4 @@
-"""The tables of an audit: Parquet, or Delta where delta-spark is installed (docs/audit.md).
+"""The tables of an audit: Parquet, or Delta in a session that has it (docs/audit.md).
 
 `partition_history` and `leadership` are as long as the log; Spark makes them from what the tasks
 wrote, without the driver. The others are short and come from the result.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from audit import delta
 
 BROKERS = (
     "broker int, rack string, offset bigint, timestamp_ms bigint, event string, epoch bigint, "
@@ -47,24 +48,24 @@ WINDOW w AS (PARTITION BY topic_id, partition ORDER BY offset)
 """
 
 
-def table_format() -> str:
-    return "delta" if find_spec("delta") is not None else "parquet"
-
-
 def write_tables(spark: Any, result: Mapping[str, Any], folder: Path) -> None:
     """Write all tables below `folder`; `_all` in it is what the job left."""
-    form = table_format()
+    form = "delta" if delta.is_on(spark) else "parquet"
+
+    def save(frame: Any, name: str) -> None:
+        # A table that an earlier audit left there may have had other columns, or the other format.
+        shutil.rmtree(folder / name, ignore_errors=True)
+        frame.write.format(form).save(str(folder / name))
+
     history = spark.read.parquet(str(folder / "_all" / "kind=history")) if _has(folder) else None
     if history is not None:
         history = history.drop("body", "kind")
-        history.write.mode("overwrite").format(form).save(str(folder / "partition_history"))
+        save(history, "partition_history")
         history.createOrReplaceTempView("history")
-        leadership = spark.sql(LEADERSHIP_SQL)
-        leadership.write.mode("overwrite").format(form).save(str(folder / "leadership"))
+        save(spark.sql(LEADERSHIP_SQL), "leadership")
         spark.catalog.dropTempView("history")
     for name, (schema, rows) in small_tables(result).items():
-        frame = spark.createDataFrame(rows, schema).coalesce(1)
-        frame.write.mode("overwrite").format(form).save(str(folder / name))
+        save(spark.createDataFrame(rows, schema).coalesce(1), name)
     shutil.rmtree(folder / "_all")
 
 

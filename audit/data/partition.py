@@ -8,7 +8,7 @@ from typing import NamedTuple
 from audit.batches import Batch, DamageKind, split, walk
 from audit.data.client_history import Sent
 from audit.data.files import ReplicaFiles
-from audit.findings import Complaint, Finding
+from audit.findings import Complaint
 from audit.sink import Sink
 from protocol.errors import ApiError, ProtocolError
 
@@ -89,19 +89,8 @@ def audit_partition(work: PartitionWork, sink: Sink) -> None:
     for make in DATA_CHECKS:
         check = make()
         for complaint in check.on_partition(view):
-            sink.finding(
-                Finding(
-                    check.name,
-                    complaint.severity or check.severity,
-                    -1 if complaint.offset is None else complaint.offset,
-                    -1,
-                    complaint.message,
-                    complaint.before,
-                    complaint.after,
-                    work.topic,
-                    work.partition,
-                )
-            )
+            here = complaint._replace(topic=work.topic, partition=work.partition)
+            sink.finding(here.finding(check.name, check.severity, -1, -1))
     body = {"topic": work.topic, "partition": work.partition, "replicas": len(replicas)}
     sink.event("data", 0, -1, {**body, "batches": sum(len(r.marks) for r in replicas)})
 

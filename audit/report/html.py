@@ -269,6 +269,8 @@ def _findings(result: Mapping[str, Any]) -> str:
             ]
         )
     more = _left_out(len(findings), ROWS_MAX)
+    for check, count in result["summary"]["findings_left_out"].items():
+        more += f'<p class="note">{count:,} more of {escape(check)} were counted, not listed.</p>'
     columns = ("severity", "check", "offset", "what", "log")
     return f"<h2>Findings</h2>{_table(columns, rows)}{more}"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+FINDINGS_SHOWN = 200
 ELECTIONS_SHOWN = 200
 FACTS_SHOWN = 50
 
@@ -21,15 +23,11 @@ def as_text(result: Mapping[str, Any]) -> Iterator[str]:
     """Lines without line ends."""
     summary = result["summary"]
     yield from _head(summary, result["quorum"])
-    broken = [f for f in result["findings"] if f["severity"] != "info"]
     facts = [f for f in result["findings"] if f["severity"] == "info"]
     yield ""
-    if broken:
-        yield f"findings ({len(broken)}):"
-        for finding in broken:
-            yield f"  {_finding(finding)}"
-    else:
-        yield "findings: none"
+    yield from _findings([f for f in result["findings"] if f["severity"] != "info"])
+    for check, count in summary["findings_left_out"].items():
+        yield f"  and {count:,} more of {check}, counted and not listed"
     yield ""
     counts = ", ".join(f"{count} {kind}" for kind, count in summary["elections"].items())
     yield f"elections: {counts or 'none'}"
@@ -71,6 +69,17 @@ def _head(summary: Mapping[str, Any], quorum: Mapping[str, Any]) -> Iterator[str
         f"({summary['partitions_leaderless']} without leader, "
         f"{summary['partitions_under_min_isr']} under min ISR) where it ends"
     )
+
+
+def _findings(broken: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"findings ({len(broken)}):" if broken else "findings: none"
+    for finding in broken[:FINDINGS_SHOWN]:
+        yield f"  {_finding(finding)}"
+        for side in ("before", "after"):
+            if finding[side] is not None:
+                yield f"    {side}: {json.dumps(finding[side])}"
+    if len(broken) > FINDINGS_SHOWN:
+        yield f"  and {len(broken) - FINDINGS_SHOWN} more"
 
 
 def _finding(finding: Mapping[str, Any]) -> str:

@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kraftbox.cli.output import CommandFailed, say, say_error, say_json
+from kraftbox.cli.output import say, say_error, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BROKEN = 1
-UNREADABLE = 2
+IMPOSSIBLE = 2
 
 JSON_NAME, HTML_NAME, TEXT_NAME = "audit.json", "audit.html", "audit.txt"
+
+
+class TableFormat(StrEnum):
+    """How the tables are written. AUTO: Delta if a delta-spark is installed that goes with Spark,
+    else Parquet."""
+
+    AUTO = "auto"
+    PARQUET = "parquet"
+    DELTA = "delta"
 
 
 class Format(StrEnum):
@@ -69,6 +78,10 @@ def audit(
     no_tables: Annotated[
         bool, typer.Option("--no-tables", help="With --out: the reports only.")
     ] = False,
+    table_format: Annotated[
+        TableFormat,
+        typer.Option("--table-format", help="Of the tables; auto: Delta if it can be."),
+    ] = TableFormat.AUTO,
     package: Annotated[
         Path | None,
         typer.Option("--package", help="Write the zip for spark-submit to this folder, and end."),
@@ -76,20 +89,24 @@ def audit(
 ) -> None:
     """Replay metadata logs, of Kraftbox or Apache Kafka, and say what happened.
 
-    The exit code is 0 when every promise holds, 1 when one is broken, 2 when the input could not
-    be read.
+    The exit code is 0 when every promise holds, 1 when one is broken, 2 when the audit could not be
+    done: the input cannot be read, Spark or Java is missing or fails, an option is wrong.
     """
     if package is not None:
         _write_package(package, master)
         return
     if not paths:
         raise typer.BadParameter("name at least one folder", param_hint="PATH...")
-    with _readable():
+    with _possible():
         if at is not None:
             _time_travel(paths, at, form)
             return
         settings = _settings(conf)
         tables = None if out is None or no_tables else out / "tables"
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        if tables is not None:
+            settings |= _delta_settings(table_format, settings)
         result = _run(paths, history, data, tables, master, settings, min_isr, elections_max)
         if out is not None:
             _write(result, out)
@@ -99,20 +116,22 @@ def audit(
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
-    """What cannot be read ends the command with 2."""
+def _possible() -> Iterator[None]:
+    """What cannot be done ends the command with 2."""
+    from audit.at import BadMoment
+    from audit.delta import NoDelta
     from audit.java import NoJava
     from audit.logs import UnreadableInput
-    from audit.session import NoSpark
+    from audit.session import NoSpark, SparkFailed
 
     try:
         yield
-    except (UnreadableInput, NoJava, NoSpark) as error:
+    except (UnreadableInput, BadMoment, NoDelta, NoJava, NoSpark, SparkFailed) as error:
         say_error(str(error))
-        raise typer.Exit(UNREADABLE) from None
+        raise typer.Exit(IMPOSSIBLE) from None
     except OSError as error:
         say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        raise typer.Exit(UNREADABLE) from None
+        raise typer.Exit(IMPOSSIBLE) from None
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:
@@ -121,6 +140,21 @@ def _settings(pairs: list[str]) -> dict[str, str]:
         if not equals or not key.startswith("spark."):
             raise typer.BadParameter(f"{key!r} is not spark.KEY=VALUE", param_hint="--conf")
     return {key: value for key, _, value in split}
+
+
+def _delta_settings(form: TableFormat, given: dict[str, str]) -> dict[str, str]:
+    """What Spark must be told for the tables. Raises NoDelta if Delta is asked for in vain."""
+    from audit import delta
+
+    if form is TableFormat.PARQUET or (form is TableFormat.AUTO and not delta.installed()):
+        return {}
+    try:
+        return delta.settings(given)
+    except delta.NoDelta as error:
+        if form is TableFormat.DELTA:
+            raise
+        say_error(f"the tables will be Parquet. {error}")
+        return {}
 
 
 def _run(
@@ -134,10 +168,9 @@ def _run(
     elections_max: int,
 ) -> dict[str, Any]:
     from audit import job
-    from audit.logs import find_logs
     from audit.session import session
 
-    find_logs(paths)  # wrong paths are said before Spark starts
+    job.check_inputs(paths, history, data)  # said before Spark starts
     with _shown() as show, session(master, settings) as spark:
         result = job.run(
             paths,
@@ -174,7 +207,6 @@ def _write(result: dict[str, Any], out: Path) -> None:
     from audit.report.html import as_html
     from audit.report.text import as_text
 
-    out.mkdir(parents=True, exist_ok=True)
     (out / JSON_NAME).write_text(json.dumps(result, indent=1) + "\n")
     (out / TEXT_NAME).write_text("\n".join(as_text(result)) + "\n")
     (out / HTML_NAME).write_text(as_html(result))
@@ -198,12 +230,9 @@ def _print(result: dict[str, Any], form: Format, out: Path | None) -> None:
 
 
 def _time_travel(paths: list[Path], at: str, form: Format) -> None:
-    from audit.at import BadMoment, cluster_at, cluster_lines
+    from audit.at import cluster_at, cluster_lines
 
-    try:
-        cluster = cluster_at(paths, at)
-    except BadMoment as error:
-        raise CommandFailed(str(error)) from None
+    cluster = cluster_at(paths, at)
     if form is Format.JSON:
         say_json(cluster)
         return

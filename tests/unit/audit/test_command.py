@@ -13,6 +13,8 @@ from audit.at import BadMoment, cluster_at, parse_moment
 from audit.logs import UnreadableInput, find_logs
 from audit.package import shipped_files, write_package
 from kraftbox.cli.main import main
+from protocol.batch.records import Record, build_batch
+from runtime.history import History, save
 from tests.support.audit_logs import LogBuilder
 
 
@@ -39,6 +41,68 @@ def test_a_folder_without_metadata_ends_with_2(
     assert "no __cluster_metadata-0 directory" in capsys.readouterr().err
 
 
+def test_a_file_in_the_place_of_a_folder_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment = log_of(tmp_path) / f"{0:020d}.log"
+    assert main(["audit", str(segment)]) == 2
+    assert f"{segment} is no directory" in capsys.readouterr().err
+
+
+def test_the_log_of_a_topic_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has segments by the same names; a renamed copy of a metadata log has, too."""
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    records = [Record(timestamp=1, value=b"no metadata")]
+    (partition / f"{0:020d}.log").write_bytes(build_batch(records, 0))
+    assert main(["audit", str(partition)]) == 2
+    assert f"{partition} holds records of a topic" in capsys.readouterr().err
+    renamed = log_of(tmp_path).rename(tmp_path / "copy-of-101")
+    assert [log.path for log in find_logs([renamed])] == [str(renamed)]
+
+
+def test_a_file_that_cannot_be_opened_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log_of(tmp_path) / f"{7:020d}.log").mkdir()
+    assert main(["audit", str(tmp_path)]) == 2
+    assert f"{7:020d}.log cannot be read: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--at", "yesterday"], "neither an offset nor epoch milliseconds nor ISO 8601"),
+        (["--history", "{tmp}/none.kbxh"], "none.kbxh: No such file or directory"),
+        (["--history", "{tmp}/empty.kbxh"], "is no history file"),
+        (["--history", "{tmp}/whole.kbxh"], "name their log directories"),
+        (["--data", "{tmp}/none"], "none does not exist"),
+        (["--out", "{tmp}/empty.kbxh"], "empty.kbxh: File exists"),
+        (["--conf", "executor.memory=1g"], "is not spark.KEY=VALUE"),
+        (["--min-isr", "0"], "be greater than or equal to 1"),
+        (["--format", "pdf"], "'pdf' is not one of 'text', 'json', 'html'"),
+        (["--table-format", "csv"], "'csv' is not one of 'auto', 'parquet', 'delta'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_spark_starts(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    def spark_starts(*_: object) -> None:
+        raise AssertionError("Spark starts")
+
+    monkeypatch.setattr("audit.session.session", spark_starts)
+    (tmp_path / "empty.kbxh").touch()
+    save(tmp_path / "whole.kbxh", History())
+    log = log_of(tmp_path)
+    given = [argument.format(tmp=tmp_path) for argument in arguments]
+    assert main(["audit", str(log), *given]) == 2
+    assert said in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
 def test_two_clusters_at_once_are_refused(tmp_path: Path) -> None:
     log_of(tmp_path, "one", 1)
     log_of(tmp_path, "two", 2)
@@ -48,7 +112,7 @@ def test_two_clusters_at_once_are_refused(tmp_path: Path) -> None:
 
 def test_an_empty_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "__cluster_metadata-0").mkdir()
-    with pytest.raises(UnreadableInput, match="neither segments nor snapshots"):
+    with pytest.raises(UnreadableInput, match="neither segments .* nor snapshots"):
         find_logs([tmp_path])
 
 
@@ -102,7 +166,7 @@ def test_the_package_is_enough_to_replay(tmp_path: Path) -> None:
         f"modules = {modules!r}\n"
         "spark = importlib.util.find_spec('pyarrow') is not None\n"
         "for name in modules:\n"
-        "    if spark or name not in ('audit.rows', 'audit.planning'):\n"
+        "    if spark or name != 'audit.rows':\n"
         "        importlib.import_module(name)\n"
         "import audit.interval as i, audit.logs as l, audit.sink as s, pathlib\n"
         f"assert i.__file__.startswith({str(package)!r}), i.__file__\n"
