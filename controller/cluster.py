@@ -415,9 +415,8 @@ def decide_fence_expired(view: ControllerView) -> Decision[int | None]:
     for broker_id in sorted(expired):
         broker = brokers.get(broker_id)
         if broker is not None and not broker.fenced:
-            return Decision(
-                tuple(fence_records(view, broker, Cause.BROKER_FENCED, doomed=expired)), broker_id
-            )
+            cause = _silence(view, broker_id)
+            return Decision(tuple(fence_records(view, broker, cause, doomed=expired)), broker_id)
     return Decision((), None)
 
 

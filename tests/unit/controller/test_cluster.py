@@ -11,6 +11,7 @@ from controller.cluster import (
 from metalog.image.features import CORDONED_DIRECTORIES_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.controller_registration import ControllerRegistrationRequest
+from protocol.metadata.partition_change_record import PartitionChangeRecord
 from tests.unit.controller.harness import (
     OWN_INCARNATION,
     SESSION_TIMEOUT_MS,
@@ -279,6 +280,30 @@ class TestExpiry:
         cluster.advance(1)
         assert cluster.fence_expired() == [1]
         assert cluster.state("t") == (2, (2,), 1, 1)
+
+    @pytest.mark.parametrize(
+        ("waited_ms", "cause"), [(500, "connection-lost"), (SESSION_TIMEOUT_MS, "broker-fenced")]
+    )
+    def test_the_record_says_whether_the_connection_or_the_session_ended(
+        self, cluster: Cluster, waited_ms: int, cause: str
+    ) -> None:
+        cluster.set(connection_loss_fence_ms=500)
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        connection = object()
+        cluster.heartbeats.touch(
+            1,
+            epoch=cluster.image.cluster.brokers[1].epoch,
+            metadata_offset=cluster.next_offset - 1,
+            monotonic_ms=cluster.monotonic_ms,
+            connection=connection,
+        )
+        cluster.heartbeats.connection_lost(1, connection, cluster.monotonic_ms)
+        cluster.advance(waited_ms)
+        cluster.heartbeat(2)
+        change = decide_fence_expired(cluster.view()).records[0]
+        assert isinstance(change, PartitionChangeRecord)
+        assert (change.leader, change.election_cause) == (2, cause)
 
     def test_an_overdue_broker_gets_no_leadership_of_another(self, cluster: Cluster) -> None:
         cluster.start(1, 2, 3)
