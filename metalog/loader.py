@@ -59,9 +59,6 @@ class MetadataLoader:
         if self.image is not EMPTY_IMAGE:
             publisher(MetadataDelta(EMPTY_IMAGE, self.image), self.image)
 
-    def remove_publisher(self, publisher: Publisher) -> None:
-        self._publishers.remove(publisher)
-
     async def wait_for_offset(self, offset: int) -> None:
         """Return once the record at `offset` has been replayed and published."""
         if self._replayed_offset >= offset:

@@ -79,17 +79,6 @@ def codec_of(codec_id: int) -> Codec:
     return Codec(codec_id)
 
 
-def codec_named(name: str) -> Codec:
-    """The codec with the name that `compression.type` uses. Raises ValueError."""
-    plain = {"none": Codec.NONE, "uncompressed": Codec.NONE}
-    if name in plain:
-        return plain[name]
-    try:
-        return Codec[name.upper()]
-    except KeyError:
-        raise ValueError(f"unknown compression type {name!r}") from None
-
-
 def decompress(codec: Codec, data: Buffer, budget_bytes: int = DEFAULT_BUDGET_BYTES) -> bytes:
     """The plain bytes of `data`.
 

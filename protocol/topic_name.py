@@ -42,11 +42,6 @@ def topic_name_problem(name: str | None) -> str | None:
     return None
 
 
-def is_valid_topic_name(name: str | None) -> bool:
-    """True when `name` may be the name of a topic."""
-    return topic_name_problem(name) is None
-
-
 def collision_key(name: str) -> str:
     """Two names with one key would share metric names: `.` and `_` are written alike there."""
     return name.replace(".", "_")

@@ -65,11 +65,6 @@ def get_logger(name: str, **values: object) -> Logger:
     return cast(Logger, structlog.get_logger(logger_name=name, **values))
 
 
-def bind_context(**values: object) -> None:
-    """Add values to every line of the current task and of tasks started from it."""
-    structlog.contextvars.bind_contextvars(**values)
-
-
 class RateLimited:
     """Lets one line per key through in `per_ms`; counts the others.
 
@@ -242,7 +237,6 @@ def configure(
     sink = _write = write if write is not None else sink_for(1)
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
             stamp,
             structlog.processors.format_exc_info,
             final,

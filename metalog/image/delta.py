@@ -109,10 +109,6 @@ class MetadataDelta:
         return _sorted(diff(self.before.topics.by_id, self.after.topics.by_id, keys))
 
     @property
-    def created_topics(self) -> list[TopicImage]:
-        return [c.after for c in self.topics.values() if c.before is None and c.after is not None]
-
-    @property
     def deleted_topics(self) -> list[TopicImage]:
         return [c.before for c in self.topics.values() if c.after is None and c.before is not None]
 
@@ -153,18 +149,6 @@ class MetadataDelta:
             self.before.client_quotas, self.after.client_quotas
         )
         return _sorted(changes, _entity_order)
-
-    @property
-    def acls_changed(self) -> bool:
-        return self.before.acls is not self.after.acls
-
-    @property
-    def scram_changed(self) -> bool:
-        return self.before.scram is not self.after.scram
-
-    @property
-    def delegation_tokens_changed(self) -> bool:
-        return self.before.delegation_tokens is not self.after.delegation_tokens
 
     @property
     def is_empty(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol.schema import FRESH, Field, Kind, Message, Struct, parse_versions
+from protocol.schema import Field, Kind, Message, Struct, parse_versions
 
 # `struct` characters of the length prefixes; compact lengths begin with one byte.
 COMPACT_PREFIX = "B"
@@ -107,8 +107,3 @@ def _plan_field(cls: type[Struct], f: Field, version: int, flexible: bool) -> Pl
     compact = flexible if f.flexible is None else version in parse_versions(f.flexible)
     nullable = version in parse_versions(f.nullable)
     return PlannedField(f.name, f.kind, nullable, compact, f.default, f.ignorable, f.tag, nested)
-
-
-def is_empty_list_default(f: PlannedField) -> bool:
-    """Whether the field's default is a new empty list."""
-    return f.default is FRESH and f.kind.element is not None

@@ -46,10 +46,6 @@ class ConfigValue(NamedTuple):
     source: Source
     synonyms: tuple[Synonym, ...]
 
-    @property
-    def is_default(self) -> bool:
-        return self.source is Source.DEFAULT
-
 
 class TopicConfig:
     """Typed values of one topic: `config["segment.bytes"]`, common ones as properties."""

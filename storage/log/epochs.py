@@ -90,13 +90,6 @@ class EpochCache:
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else NO_EPOCH
 
-    def start_of(self, epoch: int) -> int | None:
-        """Where exactly this epoch begins, None if it is not in the list."""
-        at = bisect_left(self._epochs, epoch)
-        if at < len(self._epochs) and self._epochs[at] == epoch:
-            return self._starts[at]
-        return None
-
     def previous_epoch(self, epoch: int) -> int:
         """The largest known epoch below `epoch`, -1 if none."""
         at = bisect_left(self._epochs, epoch)

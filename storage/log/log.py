@@ -44,7 +44,7 @@ from storage.log.indexes import AbortedTxn, CorruptIndex
 from storage.log.names import split_directory_name
 from storage.log.producers import CorruptSnapshot, EndMarker, Origin, decode_snapshot
 from storage.log.retention import expired
-from storage.log.rolling import must_roll, waited_ms
+from storage.log.rolling import must_roll
 from storage.log.segment import Segment
 from storage.log.segments import ReadResult, Segments, Slice, complete_first
 from storage.log.timestamps import TimestampOffset
@@ -402,18 +402,6 @@ class Log:
         self._jitter_ms = self._draw_jitter()
         self.hooks.segment_closed(self, active)
         return segment
-
-    def maybe_roll(self) -> bool:
-        """Roll if the active segment is due by time alone."""
-        if self._failure is not None:
-            return False
-        active = self.segments.active
-        now_ms = self._clock.now_ms()
-        due_ms = self.config.effective_segment_ms - self._jitter_ms
-        if active.size_bytes == 0 or waited_ms(active, -1, now_ms) <= due_ms:
-            return False
-        self._guard(self.roll)
-        return True
 
     def _guard(self, action: Callable[[], object]) -> None:
         """Do something that changes files; if the disk refuses, the log has failed."""

@@ -408,10 +408,6 @@ class LogManager:
         """All of `retention_steps`; returns the number of segments removed."""
         return sum(self.retention_steps())
 
-    def roll_due(self) -> int:
-        """Roll active segments that are due by time alone; returns how many."""
-        return sum(log.maybe_roll() for log in list(self.logs.values()))
-
     def expire_producers(self) -> int:
         now_ms = self._clock.now_ms()
         return sum(log.producers.expire(now_ms) for log in self.logs.values())

@@ -87,10 +87,6 @@ class Segments:
             return segments[0].size_bytes
         return sum([segment.size_bytes for segment in segments])
 
-    def next_base_offset(self, at: int) -> int | None:
-        """Where the segment after this one begins; None for the last."""
-        return self._bases[at + 1] if at + 1 < len(self._bases) else None
-
     def index_of(self, offset: int) -> int:
         """Number of the segment that holds `offset`; 0 for offsets before the first."""
         return max(0, bisect_right(self._bases, offset) - 1)

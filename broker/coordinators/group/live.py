@@ -155,10 +155,6 @@ class LiveGroup:
         )
 
     @property
-    def is_rebalancing(self) -> bool:
-        return self.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
-
-    @property
     def all_joined(self) -> bool:
         """Every member waits in JoinGroup and nobody holds an unused member id."""
         return self.joining_count == len(self.members) and not self.pending

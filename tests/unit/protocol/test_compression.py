@@ -13,7 +13,6 @@ import pytest
 from protocol.compression import (
     DEFAULT_LEVELS,
     Codec,
-    codec_named,
     codec_of,
     compress,
     decompress,
@@ -176,12 +175,8 @@ def test_lz4_linked_blocks_with_checksums_and_size() -> None:
     assert decompress(Codec.LZ4, packed) == text(500_000)
 
 
-def test_numbers_and_names() -> None:
+def test_numbers() -> None:
     assert [codec_of(n) for n in range(5)] == list(Codec)
-    assert codec_named("gzip") is Codec.GZIP
-    assert codec_named("uncompressed") is Codec.NONE
-    with pytest.raises(ValueError, match="brotli"):
-        codec_named("brotli")
     for number in (5, 6, 7):
         with pytest.raises(ApiError) as caught:
             codec_of(number)

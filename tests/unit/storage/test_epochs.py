@@ -90,7 +90,6 @@ def test_nothing_is_known_of_an_empty_cache():
 
 def test_neighbours():
     cache = EpochCache([(2, 10), (5, 20)])
-    assert (cache.start_of(5), cache.start_of(3)) == (20, None)
     assert (cache.previous_epoch(5), cache.previous_epoch(2), cache.previous_epoch(9)) == (2, -1, 5)
 
 

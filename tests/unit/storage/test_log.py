@@ -135,9 +135,11 @@ def test_rolls_by_the_clock_for_records_without_time():
     clock = ManualClock(T0)
     log = make_log(clock=clock, segment_ms=1000)
     log.append_as_leader(batch(timestamp=-1), 0, clock.now_ms())
-    clock.advance(1001)
-    assert log.maybe_roll()
-    assert not log.maybe_roll()
+    clock.advance(1000)
+    log.append_as_leader(batch(timestamp=-1), 0, clock.now_ms())
+    assert len(log.segments) == 1
+    clock.advance(1)
+    log.append_as_leader(batch(timestamp=-1), 0, clock.now_ms())
     assert len(log.segments) == 2
 
 
