@@ -23,7 +23,6 @@ CLUSTER_ID_DEFAULT = "5L6g3nShT-eMCtK--X86sw"
 """That of Apache Kafka's image."""
 HTTP_LISTENER = "kraftbox.http.listener"
 HTTP_LISTENER_DEFAULT = "0.0.0.0:9404"
-LOG_FORMAT = "kraftbox.log.format"
 
 
 class Places(NamedTuple):

@@ -13,14 +13,9 @@ from typing import TYPE_CHECKING, Final, NewType
 if TYPE_CHECKING:
     import random
 
-NodeId = NewType("NodeId", int)
-BrokerId = NewType("BrokerId", int)
 TopicId = NewType("TopicId", bytes)
 DirectoryId = NewType("DirectoryId", bytes)
-Offset = NewType("Offset", int)
-LeaderEpoch = NewType("LeaderEpoch", int)
 ProducerId = NewType("ProducerId", int)
-ProducerEpoch = NewType("ProducerEpoch", int)
 
 UUID_SIZE_BYTES: Final = 16
 UUID_TEXT_LENGTH: Final = 22

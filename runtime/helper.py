@@ -31,7 +31,6 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 NICENESS: Final = 10
-FRAME_BYTES_MAX: Final = 1 << 28
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import runtime.helper as h; h.main()"
 )

@@ -112,13 +112,12 @@ class Followed:
 class FetcherCounters:
     """Plain integers that a scrape reads."""
 
-    __slots__ = ("bytes", "failed_requests", "partition_errors", "requests")
+    __slots__ = ("bytes", "failed_requests", "requests")
 
     def __init__(self) -> None:
         self.bytes = 0
         self.requests = 0
         self.failed_requests = 0
-        self.partition_errors = 0
 
 
 class Fetcher:
@@ -446,7 +445,6 @@ class Fetcher:
                 leader=self.leader_id,
                 error=str(error),
             )
-            self.counters.partition_errors += 1
             self._pause(key, followed, now_ms)
             return
         followed.failures = 0
@@ -491,7 +489,6 @@ class Fetcher:
         now_ms: float,
         effects: list[Effect],
     ) -> None:
-        self.counters.partition_errors += 1
         if error in _RESET_ERRORS:
             self._hold(key, followed)
             effects.append(Reset(followed.partition, error, followed.partition.leader_epoch))

@@ -55,13 +55,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     options.add_argument("--compression-codec", nargs="?", const="gzip")
     options.add_argument("--request-required-acks", choices=sorted(ACKS))
     options.add_argument("--sync", action="store_true", help="as always here")
-    for tuning in (
-        "timeout",
-        "batch-size",
-        "max-block-ms",
-        "request-timeout-ms",
-        "retry-backoff-ms",
-    ):
+    for tuning in TUNING:
         options.add_argument(f"--{tuning}", type=int, help="accepted, without effect")
     given = options.parse_args(arguments)
     bootstrap = bootstrap_of(given)

@@ -64,9 +64,7 @@ class RecoveryReport:
     recovered_from: int | None = None
     """Base offset of the first segment that was read in full."""
     truncated_bytes: int = 0
-    deleted_segments: int = 0
     problems: list[str] = field(default_factory=list)
-    corrupt_below_recovery_point: bool = False
 
 
 @dataclass(slots=True)
@@ -291,7 +289,10 @@ def _recover(
         end = scan.next_offset
         if scan.problem is None:
             continue
-        report.corrupt_below_recovery_point |= end < request.recovery_point
+        if end < request.recovery_point:
+            report.problems.append(
+                f"offsets {end} to {request.recovery_point} had been flushed and are lost here"
+            )
         if not scan.overlapped:
             _delete_from_end(request.files, request.directory, segments, at, report)
         report.truncated_bytes += segment.size_bytes - scan.position
@@ -341,7 +342,6 @@ def _delete_from_end(
     while len(segments) > keep:
         segment = segments.pop()
         report.truncated_bytes += segment.size_bytes
-        report.deleted_segments += 1
         segment.delete()
     files.fsync_dir(directory)
 
