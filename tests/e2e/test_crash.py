@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.nodes import KraftboxNode
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
@@ -45,7 +46,7 @@ def read_numbers(bootstrap: str, topic: str) -> list[int]:
     """The values of partition 0 from its start to its end, as integers."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     partition = TopicPartition(topic, 0, 0)
-    _, end = consumer.get_watermark_offsets(partition, TIMEOUT_S)
+    _, end = until("the log end is known", lambda: _watermarks(consumer, partition))
     consumer.assign([partition])
     numbers: list[int] = []
     deadline = time.monotonic() + TIMEOUT_S
@@ -55,6 +56,18 @@ def read_numbers(bootstrap: str, topic: str) -> list[int]:
             numbers.append(int(message.value()))
     consumer.close()
     return numbers
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int] | None:
+    """None while the leader has to flush first (`flush.messages`): a client asks again, and
+    librdkafka leaves that to its caller."""
+    try:
+        low, high = consumer.get_watermark_offsets(partition, TIMEOUT_S)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.OFFSET_NOT_AVAILABLE:
+            return None
+        raise
+    return low, high
 
 
 class Load:
