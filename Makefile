@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench bench-single bench-partitions bench-replicated soak chaos venv format clean
+.PHONY: demo test check bench bench-single bench-partitions bench-replicated bench-audit soak chaos venv format clean
 
 venv: $(STAMP)
 
@@ -42,6 +42,10 @@ bench-partitions: $(STAMP)
 
 bench-replicated: $(STAMP)
 	$(BIN)/python -m bench.replicated $(REPLICATED)
+
+# Ten million records; needs a JRE, and Maven for kafka-dump-log. A few minutes.
+bench-audit: $(STAMP)
+	$(BIN)/python -m bench.audit $(AUDIT)
 
 # A seed repeats a schedule: make chaos SEED=7 MINUTES=30
 SEED ?= 1

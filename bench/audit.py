@@ -2,10 +2,11 @@
 
     python -m bench.audit [--records 10000000] [--segments 40] [--small 1000000] [--no-kafka]
 
-Prints JSON: for a small and a large log the seconds, the processor seconds of all processes (the
-JVM of Spark and its Python workers), the records per second and per processor second, and the peak
-memory; for the large one the same of kafka-dump-log. Wall time depends on who else uses the
-machine, processor seconds hardly.
+Prints a table: for a small and a large log, and for kafka-dump-log on the large one, the seconds,
+the processor seconds of all processes (the JVM of Spark and its Python workers), the records per
+second, per core and per processor second, and the peak memory; then how it grows from the small
+log to the large one. Wall time depends on who else uses the machine, processor seconds hardly.
+`--markdown docs/audit.md` puts the table between its marks there, `--json` prints it all as JSON.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -26,11 +27,12 @@ from typing import Any
 from audit import job
 from audit.session import session
 from bench.audit_log import Size, write_log
+from bench.report import put_between, shown
 from tests.support.nodes import kafka_class_path
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
-MASTER = "local[2]"
-CORES = 2
+KAFKA = "kafka-dump-log"
+MARKS = "audit"
 SAMPLE_S = 0.25
 
 
@@ -98,7 +100,18 @@ def watched_memory(root: int) -> Iterator[dict[str, float]]:
         watcher.join()
 
 
-def measure(spark: Any, log: Path) -> dict[str, Any]:
+def figures(records: int, wall_s: float, cpu_s: float, peaks: dict[str, float]) -> dict[str, Any]:
+    return {
+        "records": records,
+        "wall_s": round(wall_s, 2),
+        "cpu_s": round(cpu_s, 2),
+        "records_per_s": round(records / wall_s),
+        "records_per_cpu_s": round(records / cpu_s),
+        "peak_mb": {kind: round(size) for kind, size in peaks.items()},
+    }
+
+
+def measure(spark: Any, log: Path, cores: int) -> dict[str, Any]:
     """One audit on a session that is warm."""
     root = os.getpid()
     before = processor_seconds(root)
@@ -107,35 +120,64 @@ def measure(spark: Any, log: Path) -> dict[str, Any]:
     cpu_s = processor_seconds(root) - before
     summary = result.data["summary"]
     assert summary["promises_hold"], result.findings[:3]
-    records = summary["records"]
+    found = figures(summary["records"], wall_s, cpu_s, peaks)
     return {
-        "records": records,
+        **found,
+        "records_per_s_per_core": round(found["records_per_s"] / cores),
         "elections": sum(summary["elections"].values()),
-        "wall_s": round(wall_s, 2),
-        "cpu_s": round(cpu_s, 2),
-        "records_per_s": round(records / wall_s),
-        "records_per_s_per_core": round(records / wall_s / CORES),
-        "records_per_cpu_s": round(records / cpu_s),
-        "peak_mb": {kind: round(size) for kind, size in peaks.items()},
     }
 
 
-def measure_kafka(log: Path) -> dict[str, Any]:
-    """kafka-dump-log over all segments, into nothing."""
+def measure_kafka(log: Path, records: int) -> dict[str, Any]:
+    """kafka-dump-log over all segments, into nothing. It uses one core."""
     files = ",".join(str(path) for path in sorted(log.glob("*.log")))
     command = ["java", "-cp", kafka_class_path(), DUMP, "--cluster-metadata-decoder"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    root = os.getpid()
+    before = processor_seconds(root)
     begun = time.monotonic()
-    subprocess.run(
-        [*command, "--files", files],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
+    with watched_memory(root) as peaks:
+        subprocess.run(
+            [*command, "--files", files],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
     wall_s = time.monotonic() - begun
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"wall_s": round(wall_s, 2), "cpu_s": round(cpu_s, 2)}
+    cpu_s = processor_seconds(root) - before
+    return figures(records, wall_s, cpu_s, {"jvm": peaks["jvm"]})
+
+
+def as_table(report: dict[str, dict[str, Any]], cores: int) -> str:
+    """What was measured, and how it grows, as Markdown."""
+    lines = [
+        "| | records | wall s | processor s | records/s | per core | per processor s | memory |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    names = {"small": f"audit, `local[{cores}]`", "large": f"audit, `local[{cores}]`"}
+    for key, found in report.items():
+        peaks = ", ".join(f"{size:,} MB {kind}" for kind, size in found["peak_mb"].items())
+        per_core = found.get("records_per_s_per_core", found["records_per_s"])
+        numbers = [found["wall_s"], found["cpu_s"], found["records_per_s"], per_core]
+        cells = [names.get(key, key), f"{found['records']:,}", *map(shown, numbers)]
+        lines.append(f"| {' | '.join([*cells, shown(found['records_per_cpu_s']), peaks])} |")
+    small, large = report["small"], report["large"]
+    more = large["records"] - small["records"]
+    lines += [
+        "",
+        f"{large['records'] / small['records']:.1f} times the records took "
+        f"{large['wall_s'] / small['wall_s']:.1f} times the time, "
+        f"{large['cpu_s'] / small['cpu_s']:.1f} times the processor seconds, "
+        f"{sum(large['peak_mb'].values()) / sum(small['peak_mb'].values()):.2f} times the memory; "
+        f"beyond the small log, {shown(more / (large['cpu_s'] - small['cpu_s']))} records per "
+        "processor second.",
+    ]
+    if KAFKA in report:
+        ratio = report[KAFKA]["wall_s"] / large["wall_s"]
+        lines.append(
+            f"The audit of the large log took {1 / ratio:.2f} of the time of kafka-dump-log: it is "
+            f"{'faster' if ratio > 1 else 'NOT faster'}, in all, on {cores} cores."
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -146,21 +188,41 @@ def main() -> None:
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--logs", type=Path, help="folder that keeps the logs for another run")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--markdown", type=Path, help="a Markdown file that has the table's marks")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    report = run(options)
+    table = as_table(report, options.cores)
+    print(json.dumps(report, indent=1) if options.json else table)
+    if options.markdown is not None:
+        put_between(options.markdown, MARKS, table)
+
+
+def run(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as scratch:
         logs = {}
         for name, records in (("small", options.small), ("large", options.records)):
             logs[name] = (options.logs or Path(scratch)) / name / "__cluster_metadata-0"
             segments = max(1, options.segments * records // options.records)
             if not logs[name].exists():
+                tell(f"writing a log of {records:,} records in {segments} segments")
                 write_log(logs[name], Size(records, segments, options.partitions))
-        report: dict[str, Any] = {}
-        if not options.no_kafka:
-            report["kafka_dump_log"] = measure_kafka(logs["large"])
-        with session(MASTER) as spark:
+        report: dict[str, dict[str, Any]] = {}
+        with session(f"local[{options.cores}]") as spark:
+            tell("warming up")
             job.run([logs["small"]], spark)  # warms the JVM and the Python workers
-            report |= {name: measure(spark, log) for name, log in logs.items()}
-    print(json.dumps(report, indent=1))
+            for name, log in logs.items():
+                tell(f"auditing the {name} log")
+                report[name] = measure(spark, log, options.cores)
+        if not options.no_kafka:
+            tell("kafka-dump-log on the large log")
+            report[KAFKA] = measure_kafka(logs["large"], report["large"]["records"])
+    return report
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

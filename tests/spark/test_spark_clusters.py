@@ -32,26 +32,33 @@ def command(arguments: list[str], env: dict[str, str]) -> subprocess.CompletedPr
     )
 
 
-@contextmanager
-def spark_class(folder: Path, name: str, ready: str, *arguments: str) -> Iterator[re.Match[str]]:
-    """A process of Spark's own, started from the pyspark wheel; gives the line that it is ready."""
+def spark_home(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Where the pyspark wheel has Spark's programs, and the environment they need."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    env = {**os.environ, "JAVA_HOME": str(java_home(folder)), "PYSPARK_PYTHON": sys.executable}
+    env = {
+        **os.environ,
+        "JAVA_HOME": str(java_home(folder)),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     env.pop("SPARK_CONF_DIR", None)
+    return home, env
+
+
+@contextmanager
+def spark_class(folder: Path, name: str, ready: str, *arguments: str) -> Iterator[re.Match[str]]:
+    """A process of Spark's own, started from the pyspark wheel; gives the line that it is ready."""
+    home, env = spark_home(folder)
     log = folder / f"{name}-{len(list(folder.glob('*.log')))}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
             [str(home / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
             stdout=out,
             stderr=out,
-            env={
-                **env,
-                "SPARK_HOME": str(home),
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
-            },
+            env={**env, "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"},
             cwd=folder,
         )
     try:
@@ -89,8 +96,30 @@ def test_a_standalone_cluster_finds_the_same(
             done = command(
                 [str(story), "--master", url, "--format", "json", *small], dict(os.environ)
             )
+            submitted = submit(tmp_path, story, url, small)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == comparable(audited_story[0].data)
+    assert submitted == comparable(audited_story[0].data)
+
+
+def submit(folder: Path, story: Path, url: str, settings: list[str]) -> Any:
+    """The audit by spark-submit, as `--package` says it; its JSON."""
+    told = command(["--package", str(folder / "package"), "--master", url], dict(os.environ))
+    program, *arguments = told.stdout.split()
+    assert program == "spark-submit" and arguments[-1] == "PATH...", told.stdout + told.stderr
+    arguments[arguments.index("DIR")] = str(folder / "out")
+    home, env = spark_home(folder)
+    done = subprocess.run(
+        [str(home / "bin/spark-submit"), *settings, *arguments[:-1], str(story)],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=folder,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert (folder / "out/tables/partition_history").is_dir()
+    return json.loads((folder / "out/audit.json").read_text())
 
 
 def test_without_java_the_extra_is_enough(story: Path, tmp_path: Path) -> None:
