@@ -41,6 +41,14 @@ class DamageKind(StrEnum):
     CUT = "cut"
 
 
+class Mark(NamedTuple):
+    """A batch, as far as copies must agree on it."""
+
+    next_offset: int
+    epoch: int
+    crc: int
+
+
 class Batch(NamedTuple):
     """One batch in place: its bytes are `data[at : at + header.size_bytes]`."""
 
@@ -49,6 +57,10 @@ class Batch(NamedTuple):
     at: int
     position: int
     crc_ok: bool
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.header.next_offset, self.header.leader_epoch, self.header.crc)
 
 
 class Damage(NamedTuple):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from audit.batches import Batch, walk
+from audit.batches import Batch, Mark, walk
 from audit.checks import REPLAY_CHECKS
 from audit.checks.base import BatchPlace, Check, DamagePlace
 from audit.interval import floor_position
-from audit.logs import MetadataLog, Segment
+from audit.logs import MetadataLog, Segment, overlapping
 from audit.sink import Sink
 
 CONFLICTS_MAX = 20
@@ -49,29 +49,12 @@ def plan_comparisons(primary: MetadataLog, others: Sequence[MetadataLog]) -> lis
             start,
             end,
             tuple(
-                Copy(log.name, _within(log.segments, start, end), log is primary)
+                Copy(log.name, overlapping(log.segments, start, end), log is primary)
                 for log in (primary, *others)
             ),
         )
         for start, end in zip(starts, ends, strict=True)
     ]
-
-
-def _within(segments: Sequence[Segment], start: int, end: int | None) -> tuple[Segment, ...]:
-    chosen = []
-    for at, segment in enumerate(segments):
-        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
-        if (end is None or segment.base_offset < end) and (following is None or following > start):
-            chosen.append(segment)
-    return tuple(chosen)
-
-
-class Mark(NamedTuple):
-    """A batch, as far as copies must agree on it."""
-
-    next_offset: int
-    epoch: int
-    crc: int
 
 
 def compare(comparison: Comparison, sink: Sink) -> None:
@@ -130,7 +113,7 @@ def _marks(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Mark]:
             _tell(sink, copy, check, check.on_batch(here), header.max_timestamp)
         damaged = not found.crc_ok
         if found.crc_ok:
-            marks[header.base_offset] = Mark(header.next_offset, header.leader_epoch, header.crc)
+            marks[header.base_offset] = found.mark
             expected, epoch = header.next_offset, max(epoch or 0, header.leader_epoch)
     return marks
 

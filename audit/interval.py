@@ -18,7 +18,7 @@ from audit.checks import REPLAY_CHECKS
 from audit.checks.base import BatchPlace, Check, DamagePlace, Difference, LeaderChange
 from audit.findings import Complaint
 from audit.fold import Replay
-from audit.logs import MetadataLog, Segment, Snapshot
+from audit.logs import MetadataLog, Segment, Snapshot, overlapping
 from audit.sink import Sink
 from audit.snapshots import load_snapshot, world_differences
 from audit.state import NO_LEADER, World
@@ -89,7 +89,7 @@ def plan_intervals(log: MetadataLog, others: Sequence[MetadataLog] = ()) -> list
                         key=lambda s: s.end_offset,
                     )
                 ),
-                segments=_overlapping(log.segments, start, end),
+                segments=overlapping(log.segments, start, end),
                 knows_start=start == 0 or (base is not None and base.end_offset == start),
             )
         )
@@ -124,15 +124,6 @@ SHARD_BYTES_MIN = 4 << 20
 
 def _size_bytes(interval: Interval) -> int:
     return sum(segment.size_bytes for segment in interval.segments)
-
-
-def _overlapping(segments: Sequence[Segment], start: int, end: int | None) -> tuple[Segment, ...]:
-    chosen = []
-    for at, segment in enumerate(segments):
-        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
-        if (end is None or segment.base_offset < end) and (following is None or following > start):
-            chosen.append(segment)
-    return tuple(chosen)
 
 
 def floor_position(segment: Segment, offset: int) -> int:

@@ -8,7 +8,7 @@ alone is accepted, too, and then has the number of its place in the list as its 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -171,6 +171,16 @@ def read_listing(directory: Path) -> MetadataLog:
         segments=tuple(segments),
         snapshots=tuple(snapshots),
     )
+
+
+def overlapping(segments: Sequence[Segment], start: int, end: int | None) -> tuple[Segment, ...]:
+    """The segments that may hold offsets from `start` on, below `end` if there is one."""
+    chosen = []
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
+        if (end is None or segment.base_offset < end) and (following is None or following > start):
+            chosen.append(segment)
+    return tuple(chosen)
 
 
 def _directories(path: Path) -> Iterator[Path]:

@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from audit.checks import TOTALS_CHECKS, logs_agree
+from audit.checks import TOTALS_CHECKS
+from audit.checks.logs_agree import LogsAgree
 from audit.checks.totals import Lasting, Totals
 from audit.findings import Complaint, Election, Finding, Severity
 from audit.logs import MetadataLog
@@ -104,8 +105,9 @@ class Merged:
             log.name: max((s.end_offset for s in log.snapshots), default=0) for log in self.logs
         }
         comparisons = _by_offset(self.by_kind.get("comparison", []))
-        for complaint in logs_agree.judge(comparisons, self.primary.name, newest):
-            self.say(logs_agree.NAME, logs_agree.SEVERITY, complaint)
+        agree = LogsAgree()
+        for complaint in agree.on_comparisons(comparisons, self.primary.name, newest):
+            self.say(agree.name, agree.severity, complaint)
 
     def _sorted_findings(self) -> list[Finding]:
         unique: dict[tuple[Any, ...], Finding] = {}

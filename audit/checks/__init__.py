@@ -8,6 +8,7 @@ from audit.checks.acknowledged_twice import AcknowledgedTwice
 from audit.checks.base import Check
 from audit.checks.batch_crc import BatchCrc
 from audit.checks.broker_epochs import BrokerEpochs
+from audit.checks.data import DataCheck
 from audit.checks.elr_cleared import ElrCleared
 from audit.checks.epochs import Epochs
 from audit.checks.fenced_in_isr import FencedInIsr
@@ -24,7 +25,7 @@ from audit.checks.quorum_epochs import QuorumEpochs
 from audit.checks.record_orphan import OrphanRecord
 from audit.checks.record_unreadable import UnreadableRecord
 from audit.checks.replica_damage import ReplicaDamage
-from audit.checks.replicas_equal import DataCheck, ReplicasEqual
+from audit.checks.replicas_equal import ReplicasEqual
 from audit.checks.snapshot import SnapshotEquality
 from audit.checks.snapshot_whole import SnapshotWhole
 from audit.checks.totals import TotalsCheck
@@ -54,7 +55,7 @@ REPLAY_CHECKS: tuple[type[Check], ...] = (
 """Asked while one copy of the log is replayed."""
 
 TOTALS_CHECKS: tuple[type[TotalsCheck], ...] = (UnderMinIsr, Leaderless, IsrChurn, LeaderSkew)
-"""Asked about the numbers of the whole log; `audit.checks.logs_agree` compares its copies."""
+"""Asked about the numbers of the whole log; `audit.checks.logs_agree` about its copies."""
 
 DATA_CHECKS: tuple[type[DataCheck], ...] = (
     ReplicaDamage,

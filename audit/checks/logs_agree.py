@@ -10,45 +10,46 @@ copy covers it, because snapshots hold committed records only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from audit.findings import Complaint, Severity
 
-NAME = "logs-agree"
-SEVERITY = Severity.ERROR
 
+class LogsAgree:
+    name: ClassVar[str] = "logs-agree"
+    severity: ClassVar[Severity] = Severity.ERROR
 
-def judge(
-    comparisons: Sequence[Mapping[str, Any]], primary: str, snapshots: Mapping[str, int]
-) -> Iterable[Complaint]:
-    """`comparisons` are the events of `audit.comparison`, by offset; `snapshots` says, by log, up
-    to which offset its newest snapshot reaches."""
-    diverged: set[str] = set()
-    for event in comparisons:
-        log = event["log"]
-        for offset, epoch, mine, other in event["conflicts"]:
+    def on_comparisons(
+        self, comparisons: Sequence[Mapping[str, Any]], primary: str, snapshots: Mapping[str, int]
+    ) -> Iterable[Complaint]:
+        """`comparisons` are the events of `audit.comparison`, by offset; `snapshots` says, by log,
+        up to which offset its newest snapshot reaches."""
+        diverged: set[str] = set()
+        for event in comparisons:
+            log = event["log"]
+            for offset, epoch, mine, other in event["conflicts"]:
+                yield Complaint(
+                    f"{primary} and {log} hold different batches at offset {offset}, both of epoch "
+                    f"{epoch}",
+                    before={"log": primary, "end_offset": mine[0], "crc": mine[2]},
+                    after={"log": log, "end_offset": other[0], "crc": other[2]},
+                    offset=offset,
+                )
+            if event["diverged"] is None or log in diverged:
+                continue
+            diverged.add(log)
+            offset, epoch, other_epoch = event["diverged"]
+            committed = min(snapshots.get(primary, 0), snapshots.get(log, 0)) > offset
             yield Complaint(
-                f"{primary} and {log} hold different batches at offset {offset}, both of epoch "
-                f"{epoch}",
-                before={"log": primary, "end_offset": mine[0], "crc": mine[2]},
-                after={"log": log, "end_offset": other[0], "crc": other[2]},
+                f"{log} differs from {primary} from offset {offset} on: epoch {other_epoch} there, "
+                f"epoch {epoch} here"
+                + (
+                    "; snapshots of both cover it, so both were committed"
+                    if committed
+                    else f"; what {log} holds from there on was not committed and will be truncated"
+                ),
+                before={"log": primary, "epoch": epoch},
+                after={"log": log, "epoch": other_epoch},
                 offset=offset,
+                severity=Severity.ERROR if committed else Severity.INFO,
             )
-        if event["diverged"] is None or log in diverged:
-            continue
-        diverged.add(log)
-        offset, epoch, other_epoch = event["diverged"]
-        committed = min(snapshots.get(primary, 0), snapshots.get(log, 0)) > offset
-        yield Complaint(
-            f"{log} differs from {primary} from offset {offset} on: epoch {other_epoch} there, "
-            f"epoch {epoch} here"
-            + (
-                "; snapshots of both cover it, so both were committed"
-                if committed
-                else f"; what {log} holds from there on was not committed and will be truncated"
-            ),
-            before={"log": primary, "epoch": epoch},
-            after={"log": log, "epoch": other_epoch},
-            offset=offset,
-            severity=Severity.ERROR if committed else Severity.INFO,
-        )

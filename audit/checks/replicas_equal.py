@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from audit.checks.data import DataCheck
 from audit.data.partition import PartitionView, Replica
-from audit.findings import Complaint, Severity
+from audit.findings import Complaint
 
 DIFFERENCES_MAX = 10
-
-
-class DataCheck:
-    """A check of one partition's replicas."""
-
-    name = ""
-    severity = Severity.ERROR
-
-    def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
-        return ()
 
 
 class ReplicasEqual(DataCheck):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from audit.batches import Batch, DamageKind, split, walk
+from audit.batches import Batch, DamageKind, Mark, split, walk
 from audit.data.client_history import Sent
 from audit.data.files import ReplicaFiles
 from audit.findings import Complaint
@@ -31,14 +31,6 @@ class PartitionWork(NamedTuple):
     leader_epochs: dict[int, int] | None
     compacted: bool
     sent: tuple[Sent, ...]
-
-
-class Mark(NamedTuple):
-    """A batch as far as replicas must agree on it."""
-
-    next_offset: int
-    epoch: int
-    crc: int
 
 
 class Replica:
@@ -121,10 +113,8 @@ def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
                     )
                 )
             else:
-                header = found.header
-                mark = Mark(header.next_offset, header.leader_epoch, header.crc)
-                replica.marks[header.base_offset] = mark
-                if values and not header.is_control:
+                replica.marks[found.header.base_offset] = found.mark
+                if values and not found.header.is_control:
                     replica.values.update(_values(found))
     return replica
 

@@ -1,0 +1,19 @@
+"""What checks of the brokers' logs are: they look at one partition's replicas beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from audit.data.partition import PartitionView
+from audit.findings import Complaint, Severity
+
+
+class DataCheck:
+    """A check of one partition's replicas. What it says of them gets their topic and partition."""
+
+    name: ClassVar[str]
+    severity: ClassVar[Severity] = Severity.ERROR
+
+    def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
+        return ()
