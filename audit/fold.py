@@ -21,9 +21,9 @@ from audit.checks.base import (
     BrokerChange,
     Check,
     Difference,
-    LeaderChange,
     Replacement,
 )
+from audit.checks.totals import LeaderChange
 from audit.decode import CHANGE_TYPE, KEY_AT, KEY_END, Delta, DeltaCache
 from audit.elections import BrokerEvent, election_cause
 from audit.findings import Complaint, Election, ElectionKind
@@ -78,7 +78,6 @@ class Replay:
                 "on_election",
                 "on_broker",
                 "on_batch_end",
-                "on_leader_change",
                 "on_snapshot",
             )
         }
@@ -451,7 +450,6 @@ class Replay:
         if self.shard == 0:
             self.offset, self.timestamp_ms = change.offset, timestamp_ms
             self.sink.event("quorum", change.offset, timestamp_ms, change._asdict())
-            self._ask("on_leader_change", change)
 
     def snapshot_differs(self, differences: Sequence[Difference]) -> None:
         self._ask("on_snapshot", differences)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from audit.checks import TOTALS_CHECKS
 from audit.checks.logs_agree import LogsAgree
-from audit.checks.totals import Lasting, Totals
+from audit.checks.totals import Lasting, LeaderChange, Totals
 from audit.findings import Complaint, Election, Finding, Severity
 from audit.logs import MetadataLog
 from audit.sink import ELECTION, FINDINGS_LEFT_OUT, FINDINGS_PER_CHECK_MAX
@@ -75,7 +75,7 @@ class Merged:
 
     def result(self, elections_max: int) -> dict[str, Any]:
         numbers = sorted(self.by_kind.get("numbers", ()), key=lambda n: (n["interval"], n["shard"]))
-        totals = _totals(numbers)
+        totals = _totals(numbers, self.by_kind.get("quorum", ()))
         self._judge(totals)
         findings = self._sorted_findings()
         elections = sorted(set(self.elections), key=lambda e: (e.offset, e.topic, e.partition))
@@ -238,7 +238,7 @@ def _lasting(numbers: Iterable[Mapping[str, Any]], name: str) -> list[Lasting]:
     return [Lasting(*key, *values) for key, values in sorted(sums.items())]
 
 
-def _totals(numbers: Sequence[Mapping[str, Any]]) -> Totals:
+def _totals(numbers: Sequence[Mapping[str, Any]], quorum: Iterable[Mapping[str, Any]]) -> Totals:
     end: dict[str, Any] = {}
     for one in numbers:
         for key, value in one.get("end", {}).items():
@@ -256,6 +256,7 @@ def _totals(numbers: Sequence[Mapping[str, Any]]) -> Totals:
         leaderless=_lasting(numbers, "leaderless"),
         end=end,
         end_offset=max((n["end_offset"] or 0 for n in numbers), default=0),
+        quorum=[LeaderChange(one["leader"], one["epoch"], one["offset"]) for one in quorum],
     )
 
 

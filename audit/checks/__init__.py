@@ -39,7 +39,6 @@ REPLAY_CHECKS: tuple[type[Check], ...] = (
     LogGap,
     LogStart,
     Epochs,
-    QuorumEpochs,
     UnreadableRecord,
     OrphanRecord,
     LeaderInIsr,
@@ -54,7 +53,13 @@ REPLAY_CHECKS: tuple[type[Check], ...] = (
 )
 """Asked while one copy of the log is replayed."""
 
-TOTALS_CHECKS: tuple[type[TotalsCheck], ...] = (UnderMinIsr, Leaderless, IsrChurn, LeaderSkew)
+TOTALS_CHECKS: tuple[type[TotalsCheck], ...] = (
+    QuorumEpochs,
+    UnderMinIsr,
+    Leaderless,
+    IsrChurn,
+    LeaderSkew,
+)
 """Asked about the numbers of the whole log; `audit.checks.logs_agree` about its copies."""
 
 DATA_CHECKS: tuple[type[DataCheck], ...] = (

@@ -64,14 +64,6 @@ class BrokerChange(NamedTuple):
     epoch: int
 
 
-class LeaderChange(NamedTuple):
-    """A quorum leader's first record in its epoch."""
-
-    leader: int
-    epoch: int
-    offset: int
-
-
 class BatchEnd(NamedTuple):
     """The cluster where a batch or metadata transaction ends.
 
@@ -131,9 +123,6 @@ class Check:
         return ()
 
     def on_batch_end(self, end: BatchEnd) -> Iterable[Complaint]:
-        return ()
-
-    def on_leader_change(self, change: LeaderChange) -> Iterable[Complaint]:
         return ()
 
     def on_snapshot(self, differences: Sequence[Difference]) -> Iterable[Complaint]:

@@ -27,8 +27,17 @@ class Lasting(NamedTuple):
         )
 
 
+class LeaderChange(NamedTuple):
+    """A quorum leader's first record in its epoch."""
+
+    leader: int
+    epoch: int
+    offset: int
+
+
 class Totals(NamedTuple):
-    """Numbers of the whole log. `end` is the state of the cluster at its end."""
+    """Numbers of the whole log, and who led the quorum. `end` is the state of the cluster at its
+    end."""
 
     records: int
     isr_shrinks: int
@@ -37,6 +46,7 @@ class Totals(NamedTuple):
     leaderless: Sequence[Lasting]
     end: Mapping[str, Any]
     end_offset: int
+    quorum: Sequence[LeaderChange] = ()
 
 
 class TotalsCheck:

@@ -178,6 +178,18 @@ def test_two_quorum_leaders_in_one_epoch(tmp_path: Path) -> None:
     assert broken(audited(builder.write(tmp_path))) == ["one-quorum-leader-per-epoch"]
 
 
+def test_two_quorum_leaders_in_one_epoch_with_a_snapshot_between_them(tmp_path: Path) -> None:
+    builder = healthy()
+    builder.leader(102, epoch=5)
+    builder.snapshot()
+    builder.leader(103, epoch=5)
+    result = audited(builder.write(tmp_path))
+    assert broken(result) == ["one-quorum-leader-per-epoch"]
+    (finding,) = [f for f in result["findings"] if f["severity"] == "error"]
+    assert finding["offset"] == builder.base_offsets[-1]
+    assert finding["before"]["leader"] == 102 and finding["after"]["leader"] == 103
+
+
 def test_a_record_about_nothing(tmp_path: Path) -> None:
     builder = healthy()
     change = builder.change(isr=[1])
