@@ -270,7 +270,31 @@ def decide_heartbeat(
     records = _records_for_state(view, broker, state)
     moved = state is BrokerState.CONTROLLED_SHUTDOWN and bool(records)
     reply = HeartbeatReply(state=state, is_caught_up=caught_up, moved_leaders=moved)
+    if not records:
+        # Otherwise the partitions are about to change already; the next heartbeat says it again.
+        records = _lost_directories(view, broker, request)
     return Decision((*records, *_cordoning(view, broker, request)), reply)
+
+
+def _lost_directories(
+    view: ControllerView, broker: BrokerImage, request: BrokerHeartbeatRequest
+) -> list[MetadataRecord]:
+    """The broker goes on without the directories that it says have failed (KIP-858).
+
+    Replicas in them leave their ISRs and leaderships. Who has lost all directories stops by
+    itself, and the record could not say that none is left.
+    """
+    lost = frozenset(request.offline_log_dirs) & frozenset(broker.directories)
+    left = [d for d in broker.directories if d not in lost]
+    if not lost or not left or view.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
+        return []
+    shift = BrokerShift(leaving=frozenset({broker.id}), directories=lost)
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+        ),
+        *records_for_shift(view, shift, Cause.DIRECTORY_FAILED),
+    ]
 
 
 def _cordoning(

@@ -4,7 +4,8 @@ Behaviour: a sign of life, how far the broker's metadata has come, and whether i
 or to shut down. The answer says whether it is fenced and whether it may stop. The contact counts
 even when the broker's wish must wait for a commit.
 
-Versions: 1 adds offline log directories; a broker here has one directory and stops when it fails.
+Versions: 1 adds offline log directories (KIP-858): a broker of ours has one and stops when it
+fails, Apache Kafka's may have several and go on without one.
 2 adds cordoned directories (KIP-1066), in which no new replicas are placed.
 
 Errors: STALE_BROKER_EPOCH (register again), NOT_CONTROLLER.

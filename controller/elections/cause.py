@@ -19,6 +19,7 @@ class Cause(Enum):
     BROKER_UNFENCED = "broker-unfenced"
     BROKER_REGISTERED = "broker-registered"
     BROKER_UNREGISTERED = "broker-unregistered"
+    DIRECTORY_FAILED = "log-directory-failed"
     ISR_CHANGE = "isr-change"
     PREFERRED_REQUEST = "preferred-request"
     PREFERRED_REBALANCE = "preferred-rebalance"

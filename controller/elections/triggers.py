@@ -33,12 +33,15 @@ class BrokerShift(NamedTuple):
     `doomed` are fenced by the decisions that follow in the same turn, so they get no leadership
     now. Nothing else may count a silent broker out: if it is heard of again before it is fenced,
     nobody would come back to the partitions it was passed over for.
+
+    With `directories`, leaving brokers leave only the replicas that they have in one of those.
     """
 
     leaving: frozenset[int] = NONE
     joining: frozenset[int] = NONE
     unclean: frozenset[int] = NONE
     doomed: frozenset[int] = NONE
+    directories: frozenset[bytes] | None = None
 
 
 NO_SHIFT = BrokerShift()
@@ -123,7 +126,9 @@ def election_kind(view: ControllerView, topic_name: str) -> ElectionKind:
 def _concerns(partition: PartitionImage, shift: BrokerShift) -> bool:
     for broker_id in shift.leaving | shift.unclean:
         if broker_id in partition.isr or broker_id in partition.elr:
-            return True
+            if shift.directories is None:
+                return True
+            return partition.directory_of(broker_id) in shift.directories
     return partition.leader == NO_LEADER and any(r in shift.joining for r in partition.replicas)
 
 
