@@ -55,6 +55,7 @@ from metalog.quorum.core.messages import (
     SendFetch,
     SendVote,
     SnapshotInstalled,
+    SnapshotPieceFetched,
     Start,
     Tick,
     TruncateLog,
@@ -681,8 +682,10 @@ class QuorumNode:
         self._step(event)
 
     async def _install_snapshot(self, effect: InstallSnapshot) -> None:
+        piece = SnapshotPieceFetched(effect.fetch_id)
         try:
-            await self._snapshot_fetcher.fetch(effect, self._address(effect.node_id))
+            to = self._address(effect.node_id)
+            await self._snapshot_fetcher.fetch(effect, to, lambda: self._step(piece))
         except (OSError, ApiError, ProtocolError) as error:
             _log.warning("fetching a metadata snapshot failed", why=str(error))
             failed = RequestFailed(effect.node_id, RequestKind.FETCH_SNAPSHOT, effect.fetch_id)

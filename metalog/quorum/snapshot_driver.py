@@ -8,7 +8,7 @@ commits go on meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from metalog.image.values import MetadataImage
@@ -128,16 +128,20 @@ class SnapshotFetcher:
         self._begun: _Begun | None = None
         self._size_bytes: int | None = None
 
-    async def fetch(self, effect: InstallSnapshot, to: Endpoint) -> None:
+    async def fetch(
+        self, effect: InstallSnapshot, to: Endpoint, on_piece: Callable[[], None]
+    ) -> None:
         """The snapshot is whole, durable and under its name when this returns.
 
-        Raises OSError, ApiError, ProtocolError.
+        `on_piece` is called whenever the leader has sent another part. Raises OSError, ApiError,
+        ProtocolError.
         """
         path = self._log.snapshot_path(effect.id)
         file = self._part_file(_Begun(effect.node_id, effect.id), path + _PART)
         try:
             while self._size_bytes is None or file.size() < self._size_bytes:
                 self._size_bytes = await self._fetch_piece(effect, to, file)
+                on_piece()
             reader = SnapshotReader(file.pread(file.size(), 0), effect.id, path)
             for _ in reader.check():
                 await asyncio.sleep(0)

@@ -167,6 +167,26 @@ def test_14618_a_snapshot_is_named_after_the_first_offset_that_is_not_in_it() ->
     assert exactly.snapshot is None and exactly.diverging is None
 
 
+def test_a_leader_that_sends_a_snapshot_in_pieces_is_not_missed() -> None:
+    """A snapshot may take longer than the fetch timeout: as Kafka's, each piece is a sign of life.
+
+    Who stood for election in between gave up what was on its way; with a piece that took longer
+    than what was left of the timeout it never got one."""
+    core = core_of(1, 1, 2, 3)
+    follow(core, 2, 4)
+    fetch_id = awaited(core)
+    (effect,) = answer(core, 2, 4, 2, snapshot=OffsetAndEpoch(40, 3))
+    assert isinstance(effect, m.InstallSnapshot)
+    for now_ms in (1900.0, 3800.0, 5700.0):
+        core.step(m.SnapshotPieceFetched(fetch_id), now_ms)
+        core.step(m.Tick(), now_ms + 1900)
+        assert (core.role, core.awaits(fetch_id)) == (Role.FOLLOWER, True)
+    core.step(m.Tick(), 5700 + 2000)
+    assert core.role is Role.PROSPECTIVE
+    core.step(m.SnapshotPieceFetched(fetch_id), 7701)
+    assert core.role is Role.PROSPECTIVE, "a piece that nobody waits for any more"
+
+
 def test_a_log_of_an_epoch_before_the_leaders_snapshot_is_replaced() -> None:
     """Where its epoch ends is not known any more; an answer by offset would come again for ever."""
     core = core_of(1, 1, 2, 3, epochs=(1, 1, 3, 3))

@@ -16,6 +16,7 @@ from metalog.quorum.core.messages import (
     OffsetAndEpoch,
     SendFetch,
     SnapshotInstalled,
+    SnapshotPieceFetched,
     TruncateLog,
 )
 from metalog.quorum.core.replica import DOUBT_MS, Replica
@@ -159,6 +160,11 @@ class FollowingReplica(Replica):
         if committed > (self.high_watermark or 0):
             self.high_watermark = committed
             self._effects.append(HighWatermarkAdvanced(committed))
+
+    def _on_snapshot_piece_fetched(self, event: SnapshotPieceFetched) -> None:
+        """A leader that sends a snapshot lives, however long all of it takes."""
+        if self.awaits(event.fetch_id) and isinstance(self._state, Following):
+            self._state.deadline_ms = self._now_ms + self._patience_ms()
 
     def _on_snapshot_installed(self, event: SnapshotInstalled) -> None:
         self._fetch_id = None

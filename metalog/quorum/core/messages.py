@@ -181,6 +181,12 @@ class SnapshotInstalled(NamedTuple):
     id: OffsetAndEpoch
 
 
+class SnapshotPieceFetched(NamedTuple):
+    """The leader answered with one more piece of the snapshot that InstallSnapshot asked for."""
+
+    fetch_id: int
+
+
 class RequestKind(Enum):
     VOTE = "Vote"
     BEGIN_EPOCH = "BeginQuorumEpoch"
@@ -216,6 +222,7 @@ Event: TypeAlias = (
     | LogTruncated
     | ReplicaHeard
     | SnapshotInstalled
+    | SnapshotPieceFetched
     | RequestFailed
 )
 

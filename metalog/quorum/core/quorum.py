@@ -36,6 +36,7 @@ from metalog.quorum.core.messages import (
     RequestKind,
     Resign,
     SnapshotInstalled,
+    SnapshotPieceFetched,
     Start,
     Tick,
     VoteAnswered,
@@ -201,5 +202,6 @@ _HANDLERS: dict[type[Any], Callable[[QuorumCore, Any], None]] = {
     LogTruncated: QuorumCore._on_log_truncated,
     ReplicaHeard: QuorumCore._on_replica_heard,
     SnapshotInstalled: QuorumCore._on_snapshot_installed,
+    SnapshotPieceFetched: QuorumCore._on_snapshot_piece_fetched,
     RequestFailed: QuorumCore._on_request_failed,
 }

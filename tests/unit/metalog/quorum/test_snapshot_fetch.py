@@ -63,9 +63,13 @@ class Follower:
         peers: Any = leader
         self.fetcher = SnapshotFetcher(self.files, self.log, peers, make_config("/data"))
         self.peers = leader
+        self.heard = 0
 
     async def fetch(self, node_id: int = 2) -> None:
-        await self.fetcher.fetch(InstallSnapshot(1, node_id, 3, ID), HERE)
+        await self.fetcher.fetch(InstallSnapshot(1, node_id, 3, ID), HERE, self._hear)
+
+    def _hear(self) -> None:
+        self.heard += 1
 
     def loaded(self) -> list[Any]:
         reader = SnapshotReader.open(self.files, self.log.snapshot_path(ID), ID)
@@ -78,6 +82,7 @@ async def test_what_breaks_off_goes_on_where_it_stopped() -> None:
     with pytest.raises(ConnectionResetError):
         await follower.fetch()
     assert leader.positions == [0, PIECE, 2 * PIECE, 3 * PIECE]
+    assert follower.heard == 3, "each piece is a sign of life of the leader"
     leader.pieces = 1000
     leader.positions.clear()
     await follower.fetch()
