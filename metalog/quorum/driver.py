@@ -595,7 +595,7 @@ class QuorumNode:
                 kind=failed.kind.value,
                 why=str(error),
             )
-            self._step(failed)
+            self._step(failed._replace(refused=isinstance(error, ConnectionRefusedError)))
 
     def _address(self, node_id: int) -> Endpoint:
         endpoint = self.endpoint_of(node_id)

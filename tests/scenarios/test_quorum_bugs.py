@@ -42,7 +42,7 @@ def core_of(
 
 
 def awaited(core: QuorumCore) -> int:
-    return next(number for number in range(100) if core.awaits(number))
+    return next(number for number in range(10_000) if core.awaits(number))
 
 
 def answer(core: QuorumCore, *facts: Any, **more: Any) -> list[m.Effect]:
@@ -185,6 +185,68 @@ def test_a_leader_that_sends_a_snapshot_in_pieces_is_not_missed() -> None:
     assert core.role is Role.PROSPECTIVE
     core.step(m.SnapshotPieceFetched(fetch_id), 7701)
     assert core.role is Role.PROSPECTIVE, "a piece that nobody waits for any more"
+
+
+def refused(core: QuorumCore, now_ms: float, *, leader_id: int = 2) -> None:
+    failed = m.RequestFailed(leader_id, m.RequestKind.FETCH, awaited(core), refused=True)
+    core.step(failed, now_ms)
+
+
+def pre_vote(core: QuorumCore, epoch: int) -> bool:
+    asked = m.VoteAsked(7, KEYS[3], epoch, OffsetAndEpoch(9, epoch), pre_vote=True)
+    return next(e.granted for e in core.step(asked, 3) if isinstance(e, m.ReplyVote))
+
+
+def test_a_leader_whose_port_is_closed_is_not_waited_for() -> None:
+    """Kafka's followers wait for the fetch timeout. A pre-vote is all that comes sooner here."""
+    core = core_of(1, 1, 2, 3)
+    follow(core, 2, 4)
+    answer(core, 2, 4, 2)
+    assert not pre_vote(core, 4)
+    core.step(m.RequestFailed(2, m.RequestKind.FETCH, awaited(core)), 2)
+    assert not pre_vote(core, 4), "a connection that broke off says nothing"
+    core.step(m.Tick(), 23)
+    refused(core, 24)
+    assert (core.role, core.epoch) == (Role.FOLLOWER, 4)
+    assert pre_vote(core, 4), "it does not know any more that the leader lives"
+    effects = core.step(m.Tick(), 24)
+    assert (core.role, core.epoch) == (Role.PROSPECTIVE, 4)
+    assert [e.pre_vote for e in effects if isinstance(e, m.SendVote)] == [True, True]
+
+
+def test_a_port_that_stays_closed_to_one_follower_makes_it_wait_longer_each_time() -> None:
+    """M17: the others fetch, so they refuse, and no epoch begins."""
+    core = core_of(1, 1, 2, 3)
+    follow(core, 2, 4)
+    waited = []
+    now_ms = 10.0
+    for _ in range(9):
+        refused(core, now_ms)
+        begun_ms = now_ms
+        while core.role is Role.FOLLOWER:
+            deadline_ms = core.next_deadline_ms()
+            assert deadline_ms is not None
+            now_ms = max(now_ms, deadline_ms)
+            core.step(m.Tick(), now_ms)
+            if core._fetch_id is not None and core.role is Role.FOLLOWER:
+                refused(core, now_ms)
+        waited.append(now_ms - begun_ms)
+        for voter_id in (2, 3):
+            core.step(m.VoteAnswered(voter_id, 4, 2, False, pre_vote=True), now_ms)
+        assert (core.role, core.epoch) == (Role.FOLLOWER, 4)
+    assert waited == [0, 20, 60, 140, 300, 620, 1260, 1980, 1980]
+    answer(core, 2, 4, 2)
+    refused(core, 50_000)
+    core.step(m.Tick(), 50_000)
+    assert core.role is Role.PROSPECTIVE, "it has heard of the leader since, and begins anew"
+
+
+def test_an_observer_whose_leader_is_gone_asks_the_others() -> None:
+    core = core_of(4, 1, 2, 3)
+    follow(core, 2, 4)
+    refused(core, 2)
+    core.step(m.Tick(), 2)
+    assert core.role is Role.UNATTACHED
 
 
 def test_a_log_of_an_epoch_before_the_leaders_snapshot_is_replaced() -> None:

@@ -116,6 +116,44 @@ def test_a_cut_off_node_that_comes_back_does_not_disturb_the_leader() -> None:
     assert leader.core.is_leader and leader.core.epoch == epoch
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_dead_leader_is_missed_before_the_fetch_timeout(seed: int) -> None:
+    """Its port is closed, and that is enough to ask the others whether they miss it, too."""
+    world = World(seed, voters=3, observers=1)
+    world.start()
+    world.run(10_000, lambda: len(world.log) > 5)
+    old = world.leader()
+    assert old is not None
+    old.stop()
+    killed_ms, committed = world.now_ms, len(world.log)
+    assert world.run(10_000, lambda: len(world.log) > committed + 1)
+    assert world.now_ms - killed_ms < world.timing.fetch_timeout_ms / 2
+    world.settle()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_port_that_is_closed_to_one_follower_does_not_disturb_the_leader(seed: int) -> None:
+    """M17, M20: it asks the other now and then, and finds its way back."""
+    world = World(seed, voters=3)
+    world.start()
+    world.run(10_000, lambda: len(world.log) > 5)
+    leader = world.leader()
+    assert leader is not None and leader.core is not None
+    epoch = leader.core.epoch
+    apart, other = (n for n in world.nodes.values() if n is not leader)
+    world.run(3_000)
+    world.votes_asked.clear()
+    world.closed = {frozenset((leader.key.id, apart.key.id))}
+    world.run(60_000)
+    most = 60_000 / (world.timing.election_backoff_max_ms / 2) * 2
+    assert 0 < world.votes_asked[other.key.id] < most
+    assert leader.core.is_leader and leader.core.epoch == epoch
+    world.closed = set()
+    mark = len(world.log)
+    assert world.run(5_000, lambda: apart.high_watermark > mark)
+    assert leader.core.is_leader and leader.core.epoch == epoch
+
+
 def test_a_leader_cut_off_resigns_and_commits_nothing() -> None:
     world = World(6, voters=3)
     world.start()

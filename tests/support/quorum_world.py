@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -272,17 +273,22 @@ class Call:
         self.receiver = world.nodes[to]
         self.over = False
 
-    def fail(self) -> None:
+    def fail(self, *, refused: bool = False) -> None:
         if not self.over:
             self.over = True
             fetch_id = getattr(self.effect, "fetch_id", None)
-            self.sender.step(m.RequestFailed(self.asked, _KINDS[type(self.effect)], fetch_id))
+            kind = _KINDS[type(self.effect)]
+            self.sender.step(m.RequestFailed(self.asked, kind, fetch_id, refused))
+
+    def refuse(self) -> None:
+        if self.sender.life == self.life:
+            self.fail(refused=True)
 
     def deliver(self) -> None:
         receiver = self.receiver
         if receiver.core is None:
             # Nobody listens there: the connection is refused.
-            self.world.later(1, lambda: self.fail() if self.sender.life == self.life else None)
+            self.world.later(1, self.refuse)
         else:
             make = self.world.request
             receiver.ask(lambda token: make(self.sender, receiver, self.effect, token), self.answer)
@@ -353,6 +359,9 @@ class World:
         self.loss = 0.0
         self.crash_while_persisting = 0.0
         self.cut: set[frozenset[int]] = set()
+        self.closed: set[frozenset[int]] = set()
+        """Links on which connections are refused, though the node at the other end lives."""
+        self.votes_asked: Counter[int] = Counter()
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
         self.tokens = itertools.count(1)
@@ -449,8 +458,11 @@ class World:
 
     def send(self, sender: Node, effect: Any) -> None:
         call = Call(self, sender, effect)
+        self.votes_asked[call.receiver.key.id] += isinstance(effect, m.SendVote)
         sender.later(CALL_TIMEOUT_MS, call.fail)
-        if self.reaches(sender.key.id, call.receiver.key.id):
+        if frozenset((sender.key.id, call.receiver.key.id)) in self.closed:
+            self.later(1, call.refuse)
+        elif self.reaches(sender.key.id, call.receiver.key.id):
             self.later(self.rng.uniform(1, 20), call.deliver)
 
     def request(self, sender: Node, receiver: Node, effect: Any, token: int) -> Any:

@@ -98,7 +98,7 @@ class FollowingReplica(Replica):
             else (Role.OBSERVER, Cause.LEFT_VOTERS)
         )
         changed = Following(role, state.leader_id, state.endpoints, state.deadline_ms)
-        changed.fetched = state.fetched
+        changed.fetched, changed.refused = state.fetched, state.refused
         fetch_id, retry_ms = self._fetch_id, self._fetch_retry_ms
         self._enter(cause, changed)
         self._fetch_id, self._fetch_retry_ms = fetch_id, retry_ms
@@ -116,8 +116,8 @@ class FollowingReplica(Replica):
         if event.error is not ErrorCode.NONE:
             self._retry_fetch()
             return
-        state.fetched = True
-        self._lost, self._defeats = None, 0
+        state.fetched, state.refused = True, False
+        self._lost, self._defeats, self._refusals = None, 0, 0
         state.deadline_ms = self._now_ms + self._patience_ms()
         if event.snapshot is not None:
             self._fetch_id = event.fetch_id
@@ -174,10 +174,28 @@ class FollowingReplica(Replica):
             self._state.deadline_ms = self._now_ms + self._patience_ms()
             self._fetch()
 
-    def _fetch_failed(self, fetch_id: int | None) -> None:
+    def _fetch_failed(self, fetch_id: int | None, *, refused: bool) -> None:
         if fetch_id is not None and self.awaits(fetch_id):
             self._fetch_id = None
+            if refused:
+                self._leader_refused()
             self._retry_fetch()
+
+    def _leader_refused(self) -> None:
+        """Nobody listens where the leader did: its process has ended, and whoever comes back there
+        does not lead this epoch again (KAFKA-10527). So this replica need not wait for the fetch
+        timeout. It is only a pre-vote that it stands for: where others still hear of the leader,
+        they refuse and nothing changes. Then it waits twice as long the next time."""
+        state = self._state
+        if not isinstance(state, Following) or state.refused:
+            return
+        state.refused, state.fetched = True, False
+        first_ms = self._timing.retry_backoff_ms
+        times, self._refusals = self._refusals, min(self._refusals + 1, 10)
+        bound_ms = min(first_ms << times, self._timing.fetch_timeout_ms)
+        # The first time all followers have just lost it: who asks first finds the others in doubt.
+        at_ms = self._now_ms + bound_ms - first_ms + self._jitter(max(1, bound_ms))
+        state.deadline_ms = min(state.deadline_ms, at_ms)
 
     def _retry_fetch(self) -> None:
         if isinstance(self._state, Following | Unattached):

@@ -198,12 +198,14 @@ class RequestKind(Enum):
 class RequestFailed(NamedTuple):
     """No answer: the peer does not resolve, does not connect, or was silent too long.
 
-    `fetch_id` is that of the fetch that failed, for FETCH and FETCH_SNAPSHOT.
+    `fetch_id` is that of the fetch that failed, for FETCH and FETCH_SNAPSHOT. `refused` says that
+    the peer's machine answered: nobody listens on that port.
     """
 
     node_id: int
     kind: RequestKind
     fetch_id: int | None = None
+    refused: bool = False
 
 
 Event: TypeAlias = (

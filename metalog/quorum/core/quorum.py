@@ -139,7 +139,7 @@ class QuorumCore(ElectingReplica):
 
     def _on_request_failed(self, event: RequestFailed) -> None:
         if event.kind in (RequestKind.FETCH, RequestKind.FETCH_SNAPSHOT):
-            self._fetch_failed(event.fetch_id)
+            self._fetch_failed(event.fetch_id, refused=event.refused)
         elif event.kind is RequestKind.VOTE:
             self._vote_failed(event.node_id)
 

@@ -84,6 +84,7 @@ class Replica:
         self._fetch_retry_ms: float | None = None
         self._lost: tuple[int, int] | None = None  # the leader that went silent, and its epoch
         self._lost_times = 0
+        self._refusals = 0  # leaders in a row whose port was closed before they answered a fetch
         self._defeats = 0  # elections lost since there was a leader
         self._state: RoleState = Unattached(None)
         self._effects: list[Effect] = []

@@ -124,11 +124,12 @@ class Election:
 class Following:
     """A voter (FOLLOWER) or non-voter (OBSERVER) with a leader.
 
-    `fetched` says that the leader has answered a fetch in this epoch: only then does a follower
-    refuse pre-votes, because it knows that the leader lives.
+    `fetched` says that the leader has answered a fetch in this epoch, and that its port has not
+    been found closed since: only then does a follower refuse pre-votes, because it knows that the
+    leader lives. `refused`: it was found closed.
     """
 
-    __slots__ = ("deadline_ms", "endpoints", "fetched", "leader_id", "role")
+    __slots__ = ("deadline_ms", "endpoints", "fetched", "leader_id", "refused", "role")
 
     def __init__(
         self,
@@ -142,6 +143,7 @@ class Following:
         self.endpoints = endpoints
         self.deadline_ms = deadline_ms
         self.fetched = False
+        self.refused = False
 
 
 class Resigned:
