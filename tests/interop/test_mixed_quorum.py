@@ -14,7 +14,7 @@ from metalog.image.features import FEATURES
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.batch.header import iter_batches
 from tests.kafka_jars import kafka_libs
-from tests.support.nodes import ApacheKafkaNode
+from tests.support.kafka_in_place import KafkaInPlace
 from tests.support.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster
 from tests.support.waiting import until
 
@@ -25,31 +25,13 @@ pytestmark = [
 ]
 
 
-class KafkaController:
-    """A Kafka controller in the place of one of ours."""
-
-    def __init__(self, node: NodeProcess) -> None:
-        self.place = node
-        settings = {k: v for k, v in node.properties().items() if not k.startswith("kraftbox.")}
-        self.node = ApacheKafkaNode(node.directory, settings, heap="256m")
-        self.running = False
-
-    def start(self) -> None:
-        self.node.start(ready_line="Kafka Server started")
-        self.running = True
-
-    def stop(self) -> None:
-        self.node.stop()
-        self.running = False
-
-
 @contextlib.contextmanager
 def mixed(
     directory: Path, kafka_ids: tuple[int, ...], *, dynamic: bool
-) -> Iterator[tuple[ProcessCluster, dict[int, KafkaController]]]:
+) -> Iterator[tuple[ProcessCluster, dict[int, KafkaInPlace]]]:
     """Controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours."""
     with ProcessCluster(directory, brokers=1, dynamic=dynamic) as cluster:
-        theirs = {i: KafkaController(cluster.nodes[i]) for i in kafka_ids}
+        theirs = {i: KafkaInPlace(cluster.nodes[i]) for i in kafka_ids}
         try:
             for node in cluster.nodes.values():
                 given = cluster.initial_controllers() if dynamic and node.is_controller else None

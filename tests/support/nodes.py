@@ -108,10 +108,18 @@ class ApacheKafkaNode:
 
     ready_timeout_s: float = READY_TIMEOUT_S
 
-    def __init__(self, directory: Path, settings: Mapping[str, str], heap: str = "512m") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        heap: str = "512m",
+        jvm: Sequence[str] = (),
+    ) -> None:
+        """`jvm` are further options of the virtual machine."""
         self.directory = directory
         self.settings = dict(settings)
         self.heap = heap
+        self.jvm = tuple(jvm)
         self.config = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -201,7 +209,7 @@ class ApacheKafkaNode:
 
     def _java(self) -> list[str]:
         settings = self.directory / "log4j2.properties"
-        options = [f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={settings}"]
+        options = [*self.jvm, f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={settings}"]
         return ["java", *options, "-cp", kafka_class_path()]
 
     def tool(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,297 @@
+"""Apache Kafka's brokers and ours hold the replicas of one topic, under our controllers or Kafka's.
+
+An idempotent producer with acks=all goes on all the time; at the end every acknowledged record is
+there once and in order, and the replicas' logs are byte for byte the same up to the high watermark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from protocol.batch.header import iter_batches
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.transport.cluster import ClusterClient
+from tests.kafka_jars import kafka_libs
+from tests.support.kafka_in_place import KafkaInPlace
+from tests.support.ports import free_port
+from tests.support.quorum_cluster import HOST, NodeProcess, ProcessCluster
+from tests.support.waiting import until
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(kafka_libs() is None, reason="needs a JRE and Apache Kafka's jars"),
+]
+
+TOPIC = "both"
+PARTITIONS = 2
+WAIT_S = 60.0
+
+
+class Writer:
+    """Produces to all partitions from a thread; knows what was acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self.failed: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "message.timeout.ms": 60_000,
+                "log_level": 0,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="writer")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def wait_for_more(self, count: int = 20) -> None:
+        """Every partition must take so many more."""
+        goals = [len(done) + count for done in self.acknowledged]
+
+        def reached() -> bool:
+            return all(len(d) >= g for d, g in zip(self.acknowledged, goals, strict=True))
+
+        until("further acknowledged records", reached, WAIT_S)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            for partition in range(PARTITIONS):
+                value = f"{partition}-{number}".encode()
+                self._producer.produce(TOPIC, value, partition=partition, on_delivery=self._told)
+            number += 1
+            self._producer.poll(0.005)
+        left = self._producer.flush(WAIT_S)
+        if left:
+            self.failed.append(f"{left} without an outcome")
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failed.append(error.str())
+        else:
+            self.acknowledged[message.partition()].append(message.value())
+
+
+class Mixed:
+    """A running cluster whose brokers are of both kinds; `replicas` are the ids of three."""
+
+    def __init__(
+        self, cluster: ProcessCluster, theirs: dict[int, KafkaInPlace], replicas: tuple[int, ...]
+    ) -> None:
+        self.cluster = cluster
+        self.theirs = theirs
+        self.replicas = replicas
+        self.bootstrap = cluster.bootstrap
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def node(self, broker_id: int) -> KafkaInPlace | NodeProcess:
+        return self.theirs.get(broker_id, self.cluster.nodes[broker_id])
+
+    def create(self, *assignments: list[int]) -> None:
+        topic = NewTopic(
+            TOPIC,
+            len(assignments),
+            replica_assignment=[list(one) for one in assignments],
+            config={"min.insync.replicas": "2"},
+        )
+        self.admin.create_topics([topic])[TOPIC].result(WAIT_S)
+
+    def leaders(self) -> list[int]:
+        return [leader for leader, _ in self.described()]
+
+    def described(self) -> list[tuple[int, list[int]]]:
+        """Leader and sorted ISR of each partition."""
+        found = self.admin.list_topics(TOPIC, timeout=WAIT_S).topics[TOPIC].partitions
+        return [(found[i].leader, sorted(found[i].isrs)) for i in sorted(found)]
+
+    def wait_for_leaders(self, *leaders: int) -> None:
+        until(f"leaders {leaders}", lambda: self.leaders() == list(leaders), WAIT_S)
+
+    def wait_until_whole(self, size: int = 3) -> None:
+        until("whole ISRs", lambda: all(len(isr) == size for _, isr in self.described()), WAIT_S)
+
+    def order(self, *replicas: list[int]) -> None:
+        """The same replicas in another order: the first is to lead."""
+        asyncio.run(_reassign(self.bootstrap, replicas))
+        wanted = [TopicPartition(TOPIC, index) for index in range(len(replicas))]
+
+        def elected() -> bool:
+            told = self.admin.elect_leaders(ElectionType.PREFERRED, wanted).result(WAIT_S)
+            assert told is not None
+            return self.leaders() == [one[0] for one in replicas]
+
+        until("the preferred leaders", elected, WAIT_S)
+
+    def marks(self) -> list[int]:
+        """The high watermark of each partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody"})
+        try:
+            places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+            return [consumer.get_watermark_offsets(place, WAIT_S)[1] for place in places]
+        finally:
+            consumer.close()
+
+    def read(self) -> list[list[bytes]]:
+        """Every record of each partition below its high watermark."""
+        marks = self.marks()
+        found: list[list[bytes]] = [[] for _ in marks]
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "nobody",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(len(marks))])
+
+        def everything() -> bool:
+            for message in consumer.consume(1000, 0.1):
+                assert message.error() is None, message.error()
+                found[message.partition()].append(message.value())
+            return [len(values) for values in found] == marks
+
+        try:
+            until("all records", everything, WAIT_S)
+        finally:
+            consumer.close()
+        return found
+
+
+async def _reassign(bootstrap: str, orders: tuple[list[int], ...]) -> None:
+    addresses = [(host, int(port)) for host, port in (b.split(":") for b in bootstrap.split(","))]
+    client = await ClusterClient.connect(addresses)
+    partitions = [
+        AlterPartitionReassignmentsRequest.ReassignablePartition(
+            partition_index=index, replicas=list(replicas)
+        )
+        for index, replicas in enumerate(orders)
+    ]
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=TOPIC, partitions=partitions)
+    try:
+        answer = await client.request_any(AlterPartitionReassignmentsRequest(topics=[topic]))
+    finally:
+        await client.close()
+    codes = [p.error_code for one in answer.responses for p in one.partitions]
+    assert [answer.error_code, *codes] == [0] * (1 + len(orders)), answer
+
+
+def batches(directory: Path, partition: int) -> dict[int, bytes]:
+    files = sorted((directory / f"{TOPIC}-{partition}").glob("*.log"))
+    data = b"".join(path.read_bytes() for path in files)
+    return {h.base_offset: data[at : at + h.size_bytes] for h, at in iter_batches(data)}
+
+
+def check_logs(mixed: Mixed, marks: list[int]) -> None:
+    """What is below the high watermark is the same everywhere, to the byte."""
+    for partition, mark in enumerate(marks):
+        logs = [batches(mixed.cluster.nodes[i].data, partition) for i in mixed.replicas]
+        assert len(logs) == 3 and len(logs[0]) > 10
+        below = [{base: log[base] for base in log if base < mark} for log in logs]
+        assert below[0] == below[1] == below[2], f"the logs of partition {partition} differ"
+        assert max(below[0]) < mark
+
+
+def check_records(writer: Writer, found: list[list[bytes]]) -> None:
+    """What was acknowledged is there once, in the order it was sent."""
+    assert writer.failed == []
+    assert found == writer.acknowledged
+
+
+def story(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
+    """Leaders on either side, moved both ways, killed on either side."""
+    mixed.create([ours, theirs, third], [theirs, ours, third])
+    with Writer(mixed.bootstrap) as writer:
+        mixed.wait_for_leaders(ours, theirs)
+        writer.wait_for_more()
+        mixed.order([theirs, ours, third], [ours, theirs, third])
+        writer.wait_for_more()
+        mixed.order([ours, theirs, third], [theirs, ours, third])
+        writer.wait_for_more()
+        for broker_id, leaders in ((ours, [theirs] * 2), (theirs, [ours] * 2)):
+            mixed.wait_until_whole()
+            mixed.order([ours, theirs, third], [theirs, ours, third])
+            mixed.node(broker_id).kill()
+            mixed.wait_for_leaders(*leaders)
+            writer.wait_for_more()
+            mixed.node(broker_id).start()
+        mixed.wait_until_whole()
+        writer.wait_for_more()
+    check_records(writer, mixed.read())
+    marks = mixed.marks()
+    mixed.node(theirs).stop()
+    mixed.wait_for_leaders(ours, ours)
+    check_logs(mixed, marks)
+
+
+@contextlib.contextmanager
+def running(
+    cluster: ProcessCluster, theirs: dict[int, KafkaInPlace], replicas: tuple[int, ...]
+) -> Iterator[Mixed]:
+    """Everything formatted by us and started, each JVM while the others come up."""
+    ours = [node for node in cluster.nodes.values() if node.id not in theirs]
+    try:
+        cluster.format()
+        for kafka in theirs.values():
+            kafka.begin()
+        for node in ours:
+            node.start()
+        for kafka in theirs.values():
+            kafka.wait_until_ready()
+        for node in ours:
+            if not node.is_controller:
+                until("a broker of ours", lambda n=node: "to RUNNING" in n.log_text)  # type: ignore[misc]
+        yield Mixed(cluster, theirs, replicas)
+    finally:
+        for kafka in theirs.values():
+            kafka.kill()
+
+
+SETTINGS = {"offsets.topic.num.partitions": "1"}
+
+
+def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
+    """Controllers 1-3 and brokers 4 and 5 are ours, broker 6 is Kafka's."""
+    settings = {**SETTINGS, "kraftbox.broker.connection.loss.fence.ms": "200"}
+    with ProcessCluster(tmp_path, brokers=3, settings=settings) as cluster:
+        theirs = {6: KafkaInPlace(cluster.nodes[6])}
+        with running(cluster, theirs, (4, 5, 6)) as mixed:
+            story(mixed, 4, 6, 5)
+
+
+def test_our_broker_under_kafkas_controllers(tmp_path: Path) -> None:
+    """Node 1 is Kafka's controller and a broker, 2 is Kafka's broker, 3 is ours."""
+    with ProcessCluster(tmp_path, controllers=1, brokers=2, settings=SETTINGS) as cluster:
+        first = cluster.nodes[1]
+        listeners = f"CONTROLLER://{HOST}:{first.port},PLAINTEXT://{HOST}:{free_port()}"
+        both = {
+            "process.roles": "broker,controller",
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+        }
+        theirs = {1: KafkaInPlace(first, both), 2: KafkaInPlace(cluster.nodes[2])}
+        with running(cluster, theirs, (1, 2, 3)) as mixed:
+            story(mixed, 3, 2, 1)
