@@ -199,8 +199,14 @@ async def _reassign(bootstrap: str, orders: tuple[list[int], ...]) -> None:
     assert [answer.error_code, *codes] == [0] * (1 + len(orders)), answer
 
 
-def batches(directory: Path, partition: int) -> dict[int, bytes]:
-    files = sorted((directory / f"{TOPIC}-{partition}").glob("*.log"))
+def place_of(node: NodeProcess, partition: int) -> Path:
+    """Where the node has a replica: in one of its log directories."""
+    (found,) = node.directory.glob(f"data*/{TOPIC}-{partition}")
+    return found
+
+
+def batches(directory: Path) -> dict[int, bytes]:
+    files = sorted(directory.glob("*.log"))
     data = b"".join(path.read_bytes() for path in files)
     return {h.base_offset: data[at : at + h.size_bytes] for h, at in iter_batches(data)}
 
@@ -208,7 +214,8 @@ def batches(directory: Path, partition: int) -> dict[int, bytes]:
 def check_logs(mixed: Mixed, marks: list[int]) -> None:
     """What is below the high watermark is the same everywhere, to the byte."""
     for partition, mark in enumerate(marks):
-        logs = [batches(mixed.cluster.nodes[i].data, partition) for i in mixed.replicas]
+        nodes = [mixed.cluster.nodes[node_id] for node_id in mixed.replicas]
+        logs = [batches(place_of(node, partition)) for node in nodes]
         assert len(logs) == 3 and len(logs[0]) > 10
         below = [{base: log[base] for base in log if base < mark} for log in logs]
         assert below[0] == below[1] == below[2], f"the logs of partition {partition} differ"
@@ -241,10 +248,26 @@ def story(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
         mixed.wait_until_whole()
         writer.wait_for_more()
     check_records(writer, mixed.read())
-    marks = mixed.marks()
-    mixed.node(theirs).stop()
-    mixed.wait_for_leaders(ours, ours)
-    check_logs(mixed, marks)
+    check_logs(mixed, mixed.marks())
+
+
+def shut_down_in_good_order(mixed: Mixed, broker_id: int, successor: int) -> None:
+    """Its leaderships are gone before it is, though no heartbeat was missed."""
+    mixed.node(broker_id).stop()
+    mixed.wait_for_leaders(*[successor] * PARTITIONS)
+
+
+def lose_a_directory(mixed: Mixed, broker_id: int, successor: int) -> None:
+    """A broker of Kafka's that leads both partitions, each in a directory of its own."""
+    mixed.order([broker_id, successor, 5], [broker_id, successor, 5])
+    node = mixed.cluster.nodes[broker_id]
+    places = [place_of(node, index).parent for index in range(PARTITIONS)]
+    # The first also holds the metadata log: without that one a broker stops.
+    lost = places.index(node.data.with_name("data2"))
+    assert places[1 - lost] == node.data
+    places[lost].rename(node.directory / "gone")
+    mixed.wait_for_leaders(*(successor if i == lost else broker_id for i in range(PARTITIONS)))
+    assert [broker_id in isr for _, isr in mixed.described()] == [lost == 1, lost == 0]
 
 
 @contextlib.contextmanager
@@ -256,6 +279,7 @@ def running(
     try:
         cluster.format()
         for kafka in theirs.values():
+            kafka.complete_format()
             kafka.begin()
         for node in ours:
             node.start()
@@ -274,12 +298,22 @@ SETTINGS = {"offsets.topic.num.partitions": "1"}
 
 
 def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
-    """Controllers 1-3 and brokers 4 and 5 are ours, broker 6 is Kafka's."""
+    """Controllers 1-3 and brokers 4 and 5 are ours, broker 6 is Kafka's and has two directories.
+
+    It tells with AssignReplicasToDirs which replica is in which, and when one fails.
+    """
     settings = {**SETTINGS, "kraftbox.broker.connection.loss.fence.ms": "200"}
     with ProcessCluster(tmp_path, brokers=3, settings=settings) as cluster:
-        theirs = {6: KafkaInPlace(cluster.nodes[6])}
+        place = cluster.nodes[6]
+        second = {
+            "log.dirs": f"{place.data},{place.data}2",
+            "replica.high.watermark.checkpoint.interval.ms": "500",
+        }
+        theirs = {6: KafkaInPlace(place, second)}
         with running(cluster, theirs, (4, 5, 6)) as mixed:
             story(mixed, 4, 6, 5)
+            lose_a_directory(mixed, 6, 4)
+            shut_down_in_good_order(mixed, 6, 4)
 
 
 def test_our_broker_under_kafkas_controllers(tmp_path: Path) -> None:
@@ -295,3 +329,4 @@ def test_our_broker_under_kafkas_controllers(tmp_path: Path) -> None:
         theirs = {1: KafkaInPlace(first, both), 2: KafkaInPlace(cluster.nodes[2])}
         with running(cluster, theirs, (1, 2, 3)) as mixed:
             story(mixed, 3, 2, 1)
+            shut_down_in_good_order(mixed, 2, 3)
