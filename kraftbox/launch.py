@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 PORT_DEFAULT = 9092
 
 
-def parser() -> argparse.ArgumentParser:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Raises SystemExit after a message."""
     top = argparse.ArgumentParser(prog="kraftbox", add_help=False)
     commands = top.add_subparsers(dest="command", required=True)
     _add_up(commands)
     _add_server(commands)
-    return top
+    options, unknown = top.parse_known_args(arguments)
+    if unknown:
+        # By the command's own parser, whose usage shows the options that there are.
+        commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
 
 
 def _add_up(commands: Commands) -> None:
@@ -135,7 +140,7 @@ def _setting(text: str) -> tuple[str, str]:
 def main(arguments: Sequence[str]) -> int:
     """Run until stopped; returns the exit code."""
     try:
-        options = parser().parse_args(arguments)
+        options = parse(arguments)
     except SystemExit as end:
         return int(end.code or 0)
     if options.command == "up":

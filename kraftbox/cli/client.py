@@ -6,6 +6,8 @@ A command that fails prints Kafka's error name and message, and exits with 1.
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Annotated, TypeVar
 
@@ -61,8 +63,17 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[T]]) -> T:
 
     try:
         return asyncio.run(whole())
-    except (ApiError, ProtocolError, OSError) as error:
+    except OSError as error:
+        raise CommandFailed(f"cannot reach {bootstrap}: {_reason(error)}") from None
+    except (ApiError, ProtocolError) as error:
         raise CommandFailed(f"{bootstrap}: {error or type(error).__name__}") from None
+
+
+def _reason(error: OSError) -> str:
+    """Why there is no connection, without the numbers and addresses that asyncio tells."""
+    refused = re.findall(r"\[Errno (\d+)\]", str(error))
+    reasons = dict.fromkeys(os.strerror(int(number)) for number in refused)
+    return ", ".join(reasons) or error.strerror or str(error) or "no answer in time"
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:

@@ -139,7 +139,9 @@ def read_properties(path: Path | str) -> dict[str, str]:
     try:
         with open(path, encoding="utf-8") as file:
             return parse_properties(file.read())
-    except (OSError, UnicodeDecodeError, PropertiesError) as error:
+    except OSError as error:
+        raise StartupRefused(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, PropertiesError) as error:
         raise StartupRefused(f"cannot read {path}: {error}") from None
 
 

@@ -22,7 +22,7 @@ from runtime.config.listeners import (
     parse_voters,
 )
 from runtime.config.schema import REQUIRED, ConfigKey, Type
-from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
+from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS, TOPIC_KEYS
 
 LISTENER_PREFIX = "listener.name."
 _PLUGIN_PREFIXES = (LISTENER_PREFIX, "rsm.config.", "rlmm.config.", "client.quota.callback.")
@@ -256,12 +256,24 @@ def _missing_phrase(key: ConfigKey) -> str:
     return hints.get(key.name, f"needs a {key.type.name.lower()} value")
 
 
+def _hint(name: str) -> str:
+    """What somebody who set a key that does not exist may have meant."""
+    topic_key = TOPIC_KEYS.get(name)
+    if topic_key is not None and topic_key.synonyms:
+        return f"; it is a key of topics, of nodes it is {topic_key.synonyms[0][0]}"
+    # Only who makes a mistake pays for the import.
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, NODE_KEYS, n=1, cutoff=0.85)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def _warnings(props: Mapping[str, str]) -> list[str]:
     warnings = []
     for name in props:
         if name in NODE_KEYS or name in BROKER_DYNAMIC_KEYS or name.startswith(_PLUGIN_PREFIXES):
             continue
-        warnings.append(f"{name} is not a known configuration key and has no effect")
+        warnings.append(f"{name} is not a known configuration key and has no effect{_hint(name)}")
     for name, key in NODE_KEYS.items():
         if key.type is Type.CLASS and name in props and props[name] != key.default:
             warnings.append(f"{name} names a Java class and has no effect")

@@ -106,6 +106,19 @@ def test_failure_is_1_with_one_clear_line(arguments):
     assert done.stdout == ""
     assert done.stderr.startswith("kraftbox: ")
     assert "Traceback" not in done.stderr
+    assert "[Errno" not in done.stderr
+
+
+def test_an_option_that_does_not_exist_shows_those_that_do():
+    done = run("up", "--broker", "3")
+    assert done.returncode == 2
+    assert "usage: kraftbox up [-h] [--dir DIR]" in done.stderr
+    assert "unrecognized arguments: --broker 3" in done.stderr
+
+
+def test_a_cluster_that_is_not_there_is_named_with_the_reason():
+    done = run("topics", "list", "--bootstrap-server", "127.0.0.1:1")
+    assert done.stderr == "kraftbox: cannot reach 127.0.0.1:1: Connection refused\n"
 
 
 def test_a_bad_value_names_key_value_and_what_is_allowed():

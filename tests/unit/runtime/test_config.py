@@ -208,3 +208,16 @@ def test_replica_selectors_that_cannot_run_here_are_refused() -> None:
     assert NodeConfig.parse({**BROKER, "replica.selector.class": known})
     with pytest.raises(ConfigError, match="RackAwareReplicaSelector"):
         NodeConfig.parse({**BROKER, "replica.selector.class": "my.Selector"})
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("num.partitons", "; did you mean num.partitions?"),
+        ("retention.ms", "; it is a key of topics, of nodes it is log.retention.ms"),
+        ("completely.else", ""),
+    ],
+)
+def test_an_unknown_key_is_told_what_it_may_have_meant(name: str, hint: str) -> None:
+    (warning,) = NodeConfig.parse({**BROKER, name: "1"}).warnings
+    assert warning == f"{name} is not a known configuration key and has no effect{hint}"
