@@ -131,6 +131,8 @@ def _check_resource(view: ControllerView, resource: ConfigResource) -> None:
 
 
 def _check_topic(view: ControllerView, name: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "there are no defaults of all topics to change")
     problem = topic_name_problem(name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)

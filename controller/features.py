@@ -72,6 +72,8 @@ def _check_update(view: ControllerView, update: FeatureUpdate) -> bool:
         raise _refusal(update, f"{update.upgrade_type} is not an upgrade type")
     if update.level < 0:
         raise _refusal(update, "a level cannot be negative")
+    if update.name not in FEATURES_BY_NAME and update.name not in view.image.features:
+        raise _refusal(update, "there is no such feature")
     if update.name == KRAFT_VERSION:
         raise _refusal(update, "changing kraft.version of a running quorum is not built yet")
     for who, ranges in _nodes(view):

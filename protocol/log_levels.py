@@ -73,7 +73,9 @@ def _checked(change: ConfigChange) -> str:
         )
     if change.operation == LevelOperation.DELETE:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{ROOT_LOGGER} cannot be without a level")
-    level = LEVELS.get((change.value or "").upper())
+    if change.value is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is given no level")
+    level = LEVELS.get(change.value.upper())
     if level is None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,

@@ -26,7 +26,9 @@ def register(table: HandlerTable, coordinator: GroupCoordinator) -> None:
     async def handle(
         _context: RequestContext, request: DeleteGroupsRequest
     ) -> DeleteGroupsResponse:
-        answers = [_delete(coordinator, group_id) for group_id in request.groups_names]
+        answers = [
+            _delete(coordinator, group_id) for group_id in dict.fromkeys(request.groups_names)
+        ]
         response = DeleteGroupsResponse()
         for answer in answers:
             one = await answer if isinstance(answer, asyncio.Future) else answer

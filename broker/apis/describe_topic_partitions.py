@@ -67,12 +67,12 @@ def describe(
             continue
         topic = metadata.topic(name)
         begin = first_index if name == first_topic else 0
-        if topic is None:
-            response.topics.append(_unknown(name))
-            continue
         if left <= 0:
             response.next_cursor = _cursor(name, begin)
             break
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
         indexes = sorted(index for index in topic.partitions if index >= begin)
         response.topics.append(_topic(topic, indexes[:left], reachable))
         if len(indexes) > left:
@@ -94,6 +94,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponse.DescribeTopicPartitio
         ),
         name=name,
         is_internal=is_internal_topic(name),
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

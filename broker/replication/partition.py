@@ -232,7 +232,7 @@ class Partition(Watched):
         Raises:
             ApiError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
         """
-        if client_epoch < 0 or client_epoch == self.leader_epoch:
+        if client_epoch == -1 or client_epoch == self.leader_epoch:
             return
         if client_epoch < self.leader_epoch:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, None)
@@ -245,7 +245,7 @@ class Partition(Watched):
             ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER or
                 KAFKA_STORAGE_ERROR.
         """
-        if self.role is Role.LEADER and (client_epoch < 0 or client_epoch == self.leader_epoch):
+        if self.role is Role.LEADER and (client_epoch == -1 or client_epoch == self.leader_epoch):
             return self.log
         if self.role is Role.OFFLINE:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None)

@@ -57,7 +57,7 @@ def _result(outcome: TopicOutcome) -> CreateTopicsResponse.CreatableTopicResult:
     created = outcome.result
     if isinstance(created, ApiError):
         return CreateTopicsResponse.CreatableTopicResult(
-            name=outcome.name, error_code=created.code, error_message=created.text, configs=None
+            name=outcome.name, error_code=created.code, error_message=created.text
         )
     return CreateTopicsResponse.CreatableTopicResult(
         name=outcome.name,

@@ -3,8 +3,8 @@
 Behaviour: sets finalised feature levels, all of them or none. Lowering a level needs a downgrade
 type (version 0: allow_downgrade). With validate_only nothing is written.
 
-Versions: 1 adds upgrade types and validate_only; before 2 the response repeats the outcome for each
-feature.
+Versions: 1 adds upgrade types and validate_only; before 2 the response names each feature when all
+were set.
 
 Errors: INVALID_UPDATE_VERSION (a node does not support the level, a dependency does not hold, a
 downgrade that was not allowed), INVALID_REQUEST (named twice), REQUEST_TIMED_OUT, NOT_CONTROLLER.
@@ -53,11 +53,9 @@ def _response(
     code = 0 if error is None else error.code
     message = None if error is None else error.text
     response = UpdateFeaturesResponse(error_code=code, error_message=message)
-    if version < 2:
+    if version < 2 and error is None:
         response.results = [
-            UpdateFeaturesResponse.UpdatableFeatureResult(
-                feature=update.name, error_code=code, error_message=message
-            )
+            UpdateFeaturesResponse.UpdatableFeatureResult(feature=update.name, error_message=None)
             for update in updates
         ]
     return response

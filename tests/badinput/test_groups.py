@@ -15,6 +15,7 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from tests.badinput.peer import Peer, Target, Topic
@@ -147,6 +148,12 @@ def test_b38_empty_group_id(groups: Target, version: int) -> None:
         assert E(join(peer, "", version=version).error_code) is E.INVALID_GROUP_ID
         beat = HeartbeatRequest(group_id="", member_id="m", generation_id=1)
         assert E(peer.ask(beat, 4).error_code) in (E.INVALID_GROUP_ID, E.UNKNOWN_MEMBER_ID)
+
+
+def test_b38_the_empty_group_id_has_no_offsets_to_delete(groups: Target) -> None:
+    with groups.connect() as peer:
+        answer = peer.ask(OffsetDeleteRequest(group_id=""), 0)
+        assert (E(answer.error_code), answer.topics) == (E.INVALID_GROUP_ID, [])
 
 
 def test_b38_members_that_do_not_exist(groups: Target) -> None:

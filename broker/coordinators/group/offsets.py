@@ -267,6 +267,8 @@ def decide_offset_delete(core: Core, request: OffsetDeleteRequest, topics: Topic
     """Offsets of a group without members can go; those of a consumer group with members only for
     topics that none of them reads."""
     group_id = request.group_id
+    if not group_id:
+        return Decision(reply=offset_delete_error(ErrorCode.INVALID_GROUP_ID))
     group = core.groups.get(group_id)
     code = _delete_refusal(core, group_id, group)
     if code is not None:

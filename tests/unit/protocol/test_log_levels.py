@@ -37,7 +37,7 @@ def test_levels(given: str, ours: str, shown: str) -> None:
     ("change", "code"),
     [
         (ConfigChange("root", 0, "LOUD"), ErrorCode.INVALID_CONFIG),
-        (ConfigChange("root", 0, None), ErrorCode.INVALID_CONFIG),
+        (ConfigChange("root", 0, None), ErrorCode.INVALID_REQUEST),
         (ConfigChange("other", 0, "INFO"), ErrorCode.INVALID_CONFIG),
         (ConfigChange("root", 1, None), ErrorCode.INVALID_REQUEST),
         (ConfigChange("root", 2, "INFO"), ErrorCode.INVALID_REQUEST),
