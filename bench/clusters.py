@@ -69,9 +69,13 @@ class Cluster(ABC):
     def restart(self, node_id: int) -> None:
         """Start a killed broker."""
 
+    def broker_pids(self) -> list[int]:
+        """The processes of the brokers."""
+        return [pid for node, pid in self.node_pids().items() if is_broker(node)]
+
     def cpu_s(self) -> float:
         """CPU seconds that the brokers have used."""
-        return sum(cpu_seconds(pid) for node, pid in self.node_pids().items() if is_broker(node))
+        return sum(map(cpu_seconds, self.broker_pids()))
 
     def folders(self, topic: str) -> list[Path]:
         """What there is of a topic on the brokers' disks."""

@@ -44,8 +44,12 @@ class Loaded(Protocol):
     @property
     def bootstrap(self) -> str: ...
 
+    def broker_pids(self) -> list[int]:
+        """The processes of its brokers."""
+        ...
+
     def cpu_s(self) -> float:
-        """CPU seconds that its brokers have used."""
+        """CPU seconds that these have used."""
         ...
 
     def folders(self, topic: str) -> list[Path]:
@@ -61,6 +65,9 @@ class _One(ABC):
     @property
     @abstractmethod
     def pid(self) -> int: ...
+
+    def broker_pids(self) -> list[int]:
+        return [self.pid]
 
     def cpu_s(self) -> float:
         return cpu_seconds(self.pid)

@@ -1,7 +1,7 @@
 """Three brokers beside three of Apache Kafka's, in one run: produce with acks=all, three replicas.
 
     python -m bench.replicated [--cases one,ten] [--minutes N | --rounds N] [--warm-mb 2000]
-                               [--controllers 1] [--quick]
+                               [--controllers 1] [--quick] [--profile]
                                [--markdown docs/benchmarks.md] [--json FILE]
 
 Both clusters run all the time and serve the same loads in turn, so that a shared machine's drift
@@ -9,7 +9,8 @@ hits both; what counts is the ratio, and of several rounds the median. Before an
 each has taken `--warm-mb` in partitions that all its brokers lead. Nothing here passes or fails.
 
 Cases: `one` is one Java producer to one partition, `ten` are ten in one process to ten partitions;
-both with records of 1 KB and of 100 B.
+both with records of 1 KB and of 100 B. `--profile` tells of each where the CPU of our three brokers
+goes (`bench.profiled`); its figures are not for quoting.
 
 A topic is deleted as soon as it has served, and warming is done in pieces, so that some gigabytes
 are all there is at a time. Everything is removed at the end, also after a failure or a signal.
@@ -24,9 +25,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.clients import Java, create_topic, delete_topics, produce
-from bench.clusters import Cluster, Kafka, Kraftbox, is_broker, pss_mb
+from bench.clusters import Cluster, Kafka, Kraftbox, pss_mb
 from bench.nodes import DELETE_SOON, keep_bytecode
 from bench.place import bench_place
+from bench.profiled import Profiles, watched
 from bench.report import put_between
 from bench.single_node import KAFKA, KRAFTBOX, SIZES, UNITS, Results, say, table
 
@@ -49,6 +51,7 @@ class Run:
         self.cases = [CASES[name] for name in options.cases.split(",")]
         self.java = Java(place)
         self.results = Results()
+        self.profiles = Profiles(place) if options.profile else None
         self.began = time.monotonic()
 
     def compare(self) -> None:
@@ -99,21 +102,22 @@ class Run:
 
     def _load(self, cluster: Cluster, producers: int, size_bytes: int, row: str) -> None:
         create_topic(cluster, "load", producers, REPLICAS, CONFIGS)
-        made = self.java.load(
-            cluster,
-            "load",
-            producers=producers,
-            size_bytes=size_bytes,
-            acks="all",
-            warmup_s=self.options.warmup,
-            seconds=self.options.seconds,
-        )
+        with watched(self.profiles, row, cluster):
+            made = self.java.load(
+                cluster,
+                "load",
+                producers=producers,
+                size_bytes=size_bytes,
+                acks="all",
+                warmup_s=self.options.warmup,
+                seconds=self.options.seconds,
+            )
         self.results.add(row, cluster.name, made, *COUNTED)
         delete_topics(cluster, "load")
 
 
 def _memory_mb(cluster: Cluster) -> float:
-    return sum(pss_mb(pid) for node_id, pid in cluster.node_pids().items() if is_broker(node_id))
+    return sum(map(pss_mb, cluster.broker_pids()))
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -127,6 +131,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=4, help="seconds of a load not counted")
     parser.add_argument("--seconds", type=int, default=12, help="counted seconds of a load")
     parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
+    parser.add_argument("--profile", action="store_true", help="where the brokers' CPU goes")
     parser.add_argument("--json", type=Path, help="write every figure there")
     parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
     options = parser.parse_args(arguments)
@@ -152,6 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 options.json.write_text(json.dumps(raw, indent=1))
             text = table(run.results, KRAFTBOX, KAFKA, ("Kraftbox", "Kafka 4.3.1"), walk=False)
             print(text)
+            if run.profiles is not None:
+                print(f"\n{run.profiles.report()}")
             say(f"{(time.monotonic() - run.began) / 60:.1f} min in all")
     if options.markdown:
         put_between(options.markdown, MARK, text)

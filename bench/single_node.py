@@ -1,7 +1,7 @@
 """One node beside one Apache Kafka node, in one run: `make bench`.
 
     python -m bench.single_node [--cases CASES] [--minutes N | --rounds N] [--quick]
-                                [--markdown docs/benchmarks.md] [--json FILE]
+                                [--markdown docs/benchmarks.md] [--json FILE] [--profile]
 
 Both serve the same commands in turn, so that a shared machine's drift hits both; what counts is the
 ratio, and of several rounds the median. The JVM is warmed with 1 GB before anything of it is
@@ -17,6 +17,9 @@ Cases, by their names for `--cases`:
     blast    a load that no client limits, in 64 KB batches and in one-record requests
     half     one producer at half of what both nodes reach, with a consumer at the tail
     walk     our node with and without `kraftbox.produce.validate.records=true`
+
+`--profile` tells of each load where our node's CPU goes (`bench.profiled`); its figures are not for
+quoting.
 
 `--minutes` fits as many rounds (three at most) into the time as it can, with shorter steps, and
 leaves `walk` out unless it is named. Each topic is deleted as soon as it has served, so that the
@@ -54,6 +57,7 @@ from bench.nodes import (
     resident_mb,
 )
 from bench.place import bench_place
+from bench.profiled import Profiles, watched
 from bench.report import put_between, shown
 
 KRAFTBOX, KAFKA, VALIDATING = "kraftbox", "kafka", "validating"
@@ -154,9 +158,10 @@ class TimeIsUp(Exception):
 class Run:
     """One comparison from the first start to the last stop."""
 
-    def __init__(self, place: Path, scale: Scale) -> None:
+    def __init__(self, place: Path, scale: Scale, *, profile: bool = False) -> None:
         self.place = place
         self.scale = scale
+        self.profiles = Profiles(place) if profile else None
         self.java = Java(place)
         self.results = Results()
         self.began = time.monotonic()
@@ -218,10 +223,11 @@ class Run:
     # --- the rows ---------------------------------------------------------------------------------
 
     def _at_rest(self, nodes: list[Node]) -> None:
-        if self.scale.starts > 1:
-            for node in nodes:  # a first start, which compiles, is not counted
-                node.start()
-                node.stop()
+        for node in nodes:
+            # The first start compiles: the modules, the language's own included, have a cache of
+            # their own here, which is empty. An installed package brings them compiled.
+            node.start()
+            node.stop()
         for number in range(self.scale.starts):
             for node in nodes:
                 self._note("start to ready", node, {"s": node.start()})
@@ -248,33 +254,40 @@ class Run:
                 row = f"10 producers, acks={acks}, {text}"
                 self._ten_producers(node, row, size_bytes, acks)
         if "produce" in cases:
-            made = produce_librdkafka(node, "librdkafka", records, size_bytes)
-            self._note(f"librdkafka, acks=all, {text}", node, made)
+            row = f"librdkafka, acks=all, {text}"
+            with watched(self.profiles, row, node):
+                made = produce_librdkafka(node, "librdkafka", records, size_bytes)
+            self._note(row, node, made)
             delete_topics(node, "librdkafka")
         if "cold" in cases:
             produce(node, "cold", records, size_bytes, "1")
             make_cold(node, "cold")
-            self._note(f"consume cold, {text}", node, consume(node, "cold", records, size_bytes))
+            row = f"consume cold, {text}"
+            with watched(self.profiles, row, node):
+                made = consume(node, "cold", records, size_bytes)
+            self._note(row, node, made)
             delete_topics(node, "cold")
 
     def _one_producer(
         self, node: Node, topic: str, records: int, size_bytes: int, acks: str
     ) -> None:
-        text = dict(SIZES)[size_bytes]
-        made = produce(node, topic, records, size_bytes, acks)
-        self._note(f"1 producer, acks={acks}, {text}", node, made)
+        row = f"1 producer, acks={acks}, {dict(SIZES)[size_bytes]}"
+        with watched(self.profiles, row, node):
+            made = produce(node, topic, records, size_bytes, acks)
+        self._note(row, node, made)
         delete_topics(node, topic)
 
     def _ten_producers(self, node: Node, row: str, size_bytes: int, acks: str) -> None:
-        made = self.java.load(
-            node,
-            "ten",
-            producers=10,
-            size_bytes=size_bytes,
-            acks=acks,
-            warmup_s=self.scale.warmup_s,
-            seconds=self.scale.seconds,
-        )
+        with watched(self.profiles, row, node):
+            made = self.java.load(
+                node,
+                "ten",
+                producers=10,
+                size_bytes=size_bytes,
+                acks=acks,
+                warmup_s=self.scale.warmup_s,
+                seconds=self.scale.seconds,
+            )
         self._note(row, node, made, "mb_per_s", "p99_ms", "cpu_s_per_gb")
         delete_topics(node, "ten")
 
@@ -286,11 +299,13 @@ class Run:
 
     def _blast(self, node: Node, column: str, row: str, arguments: tuple[str, ...]) -> None:
         create_topic(node, "blast", 10)
-        made = blast(node, "blast", *arguments, *IN_FLIGHT, "--seconds", str(self.scale.blast_s))
-        units = ("mb_per_s", "cpu_s_per_gb")
-        if row.removeprefix(WALK).startswith(ONE_RECORD):
-            units = ("requests_per_s", "cpu_us_per_request")
         name = row.removeprefix(WALK)
+        seconds = str(self.scale.blast_s)
+        with watched(self.profiles, f"blast, {name}", node):
+            made = blast(node, "blast", *arguments, *IN_FLIGHT, "--seconds", seconds)
+        units = ("mb_per_s", "cpu_s_per_gb")
+        if name.startswith(ONE_RECORD):
+            units = ("requests_per_s", "cpu_us_per_request")
         self._note(f"{WALK if row != name else ''}blast, {name}", column, made, *units)
         delete_topics(node, "blast")
 
@@ -301,19 +316,21 @@ class Run:
             rate = self._half_of_the_least(nodes, size_bytes, text)
             for node in nodes:
                 say(f"{node.name}: {rate} records of {text} a second, with a consumer")
-                made = self.java.load(
-                    node,
-                    "half",
-                    producers=1,
-                    size_bytes=size_bytes,
-                    acks="all",
-                    rate=rate,
-                    warmup_s=min(10, self.scale.rate_seconds),
-                    seconds=self.scale.rate_seconds,
-                    tail=True,
-                )
+                row = f"half of the maximum, {text}"
+                with watched(self.profiles, row, node):
+                    made = self.java.load(
+                        node,
+                        "half",
+                        producers=1,
+                        size_bytes=size_bytes,
+                        acks="all",
+                        rate=rate,
+                        warmup_s=min(10, self.scale.rate_seconds),
+                        seconds=self.scale.rate_seconds,
+                        tail=True,
+                    )
                 units = ("p50_ms", "p99_ms", "tail_p99_ms", "cpu_s_per_gb")
-                self._note(f"half of the maximum, {text}", node, made, *units)
+                self._note(row, node, made, *units)
                 delete_topics(node, "half")
 
     def _half_of_the_least(self, nodes: list[Node], size_bytes: int, text: str) -> int:
@@ -408,13 +425,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cases", help="names with commas between them; default: all")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--profile", action="store_true", help="where our node's CPU goes")
     parser.add_argument("--json", type=Path, help="write every figure there")
     parser.add_argument("--markdown", type=Path, help="put the tables between the marks in there")
     options = parser.parse_args(arguments)
     scale = chosen_scale(options)
     began = time.monotonic()
     with bench_place() as place:
-        run = Run(place, scale)
+        run = Run(place, scale, profile=options.profile)
         try:
             run.compare()
         finally:
@@ -423,6 +441,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 options.json.write_text(json.dumps(raw, indent=1))
             text = report(run.results)
             print(text)
+            if run.profiles is not None:
+                print(f"\n{run.profiles.report()}")
             minutes, seconds = divmod(round(time.monotonic() - began), 60)
             say(f"{minutes} min {seconds} s in all")
     if options.markdown and text:
