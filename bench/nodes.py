@@ -17,10 +17,16 @@ DELETE_SOON = {"log.segment.delete.delay.ms": "100"}
 """A benchmark's data would fill the disk in the usual minute."""
 
 
+def cpu_times(pid: int) -> tuple[float, float]:
+    """User seconds and system seconds that the process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    per_second = os.sysconf("SC_CLK_TCK")
+    return int(fields[11]) / per_second, int(fields[12]) / per_second
+
+
 def cpu_seconds(pid: int) -> float:
     """User and system seconds that the process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(cpu_times(pid))
 
 
 def resident_mb(pid: int) -> float:

@@ -2,9 +2,10 @@
 
 py-spy, which must be on the path (`pip install py-spy`), samples the processes of our brokers while
 each load runs. It stops them for every sample, so the figures of such a run are not for quoting;
-what counts are the shares. They are of samples that found a thread running: first by the innermost
-function of ours, with what it called in C or in the kernel, then by the innermost C function, which
-tells the kernel's share by system call.
+what counts are the shares. A sample counts for the innermost function of Python, with what that
+called in C or in the kernel. Threads that wait do not count, but one that waits for a processor
+does: the shares are good on a quiet machine only. The kernel's share of the CPU time is its own
+account, and good everywhere.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
+from bench.nodes import cpu_times
+
 RATE_HZ = 200
 ROWS_SHOWN = 15
 SAMPLER = "py-spy"
 OURS = "kraftbox"
 STOP_S_MAX = 60
-_PYTHON = re.compile(r"^(?P<function>.+) \((?P<file>[\w./-]+\.py)(:\d+)?\)$")
-_NATIVE = re.compile(r"^(?P<function>.+) \((?P<file>[^()]*)\)$")
+IDLE_WORKER = "concurrent/futures/thread.py:_worker"
+LOOP = "asyncio/runners.py:Runner.run"
+"""The innermost function of Python while the event loop, which is not in Python, works itself."""
+_FRAME = re.compile(r"^(?P<function>.+) \((?P<file>[^()]+\.py)(:\d+)?\)$")
 
 
 class Served(Protocol):
@@ -46,14 +51,19 @@ class Profiles:
         self._place = place
         self._files = 0
         self.stacks: dict[str, Counter[str]] = {}
+        self.times: dict[str, tuple[float, float]] = {}
 
     @contextmanager
     def of(self, row: str, pids: Sequence[int]) -> Iterator[None]:
         """Sample these processes while the body runs, as a part of `row`."""
         samplers = [self._sample(pid) for pid in pids]
+        before = _times(pids)
         try:
             yield
         finally:
+            user, system = (now - then for now, then in zip(_times(pids), before, strict=True))
+            had = self.times.get(row, (0.0, 0.0))
+            self.times[row] = had[0] + user, had[1] + system
             for process, _ in samplers:
                 process.send_signal(signal.SIGINT)
             for process, path in samplers:
@@ -65,7 +75,7 @@ class Profiles:
     def _sample(self, pid: int) -> tuple[subprocess.Popen[str], Path]:
         self._files += 1
         path = self._place / f"samples-{self._files}"
-        command = [SAMPLER, "record", "--native", "--format", "raw", "--output", str(path)]
+        command = [SAMPLER, "record", "--format", "raw", "--output", str(path)]
         command += ["--pid", str(pid), "--rate", str(RATE_HZ), "--duration", "unlimited"]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -73,13 +83,14 @@ class Profiles:
         return process, path
 
     def report(self) -> str:
-        """A pair of tables for each row, as Markdown."""
-        return "\n\n".join(
-            f"{row}: {sum(stacks.values()):,} samples\n\n"
-            f"{table('function of ours', by_function(stacks))}\n\n"
-            f"{table('C function', by_native(stacks))}"
-            for row, stacks in self.stacks.items()
-        )
+        """A table for each row, as Markdown."""
+        parts = []
+        for row, stacks in self.stacks.items():
+            user, system = self.times[row]
+            share = 100 * system / max(user + system, 0.01)
+            parts.append(f"{row}: {share:.0f} % of the CPU time in the kernel")
+            parts.append(table(by_function(stacks)))
+        return "\n\n".join(parts)
 
 
 def watched(profiles: Profiles | None, row: str, served: Served) -> AbstractContextManager[None]:
@@ -100,30 +111,27 @@ def read_stacks(text: str) -> Counter[str]:
 
 
 def by_function(stacks: Counter[str]) -> Counter[str]:
-    """Samples by the innermost Python function, named `file:function`."""
+    """Samples by the innermost function, named `file:function`. Workers without work are left
+    out: the sampler takes some of them for running."""
     found: Counter[str] = Counter()
     for stack, count in stacks.items():
-        frames = map(_PYTHON.match, reversed(stack.split(";")))
-        inner = next((frame for frame in frames if frame is not None), None)
-        name = "outside of Python" if inner is None else f"{inner['file']}:{inner['function']}"
-        found[name] += count
+        frame = _FRAME.match(stack.rpartition(";")[2])
+        name = "outside of Python" if frame is None else f"{frame['file']}:{frame['function']}"
+        if name != IDLE_WORKER:
+            found["the event loop itself" if name == LOOP else name] += count
     return found
 
 
-def by_native(stacks: Counter[str]) -> Counter[str]:
-    """Samples by the innermost function in C; those in the interpreter itself together."""
-    found: Counter[str] = Counter()
-    for stack, count in stacks.items():
-        inner = stack.rpartition(";")[2]
-        native = None if _PYTHON.match(inner) else _NATIVE.match(inner)
-        found["the interpreter" if native is None else native["function"]] += count
-    return found
-
-
-def table(head: str, shares: Counter[str]) -> str:
+def table(shares: Counter[str]) -> str:
     """The largest shares, as Markdown."""
     total = max(1, sum(shares.values()))
-    lines = [f"| {head} | % |", "|---|---|"]
+    lines = ["| function | % |", "|---|---|"]
     for name, count in shares.most_common(ROWS_SHOWN):
         lines.append(f"| `{name}` | {100 * count / total:.1f} |")
     return "\n".join(lines)
+
+
+def _times(pids: Sequence[int]) -> tuple[float, float]:
+    """User and system seconds of these processes together."""
+    times = [cpu_times(pid) for pid in pids]
+    return sum(user for user, _ in times), sum(system for _, system in times)

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from bench.profiled import Profiles, by_function, by_native, read_stacks, table, watched
+from bench.profiled import Profiles, by_function, read_stacks, table, watched
 
-WORK = "main (kraftbox/server.py:10);_work (protocol/transport/connection.py:340)"
+RUN = "run (asyncio/runners.py:190);Runner.run (asyncio/runners.py:118)"
+WORK = f"{RUN};_work (protocol/transport/connection.py:340)"
 STACKS = f"""\
-{WORK};append (storage/files/real.py:99);pwrite64 (libc.so.6) 30
-{WORK};append (storage/files/real.py:98);pwrite64 (libc.so.6) 10
+{WORK};append (storage/files/real.py:99) 30
+{WORK};append (storage/files/real.py:98) 10
 {WORK} 40
-epoll_wait (libc.so.6) 20
+{RUN} 15
+_bootstrap (threading.py:1);_worker (concurrent/futures/thread.py:81) 70
+epoll_wait (libc.so.6) 5
 """
 
 
@@ -26,26 +29,19 @@ class Rival:
         raise AssertionError("nobody samples a rival")
 
 
-def test_samples_count_for_the_innermost_function_of_python() -> None:
+def test_samples_count_for_the_innermost_function_and_idle_workers_for_nothing() -> None:
     assert by_function(read_stacks(STACKS)) == {
         "storage/files/real.py:append": 40,
         "protocol/transport/connection.py:_work": 40,
-        "outside of Python": 20,
-    }
-
-
-def test_samples_count_for_the_innermost_function_in_c() -> None:
-    assert by_native(read_stacks(STACKS)) == {
-        "pwrite64": 40,
-        "the interpreter": 40,
-        "epoll_wait": 20,
+        "the event loop itself": 15,
+        "outside of Python": 5,
     }
 
 
 def test_a_table_begins_with_the_largest_share() -> None:
-    lines = table("C function", Counter({"epoll_wait": 1, "pwrite64": 3})).splitlines()
-    assert lines[0] == "| C function | % |"
-    assert lines[2:] == ["| `pwrite64` | 75.0 |", "| `epoll_wait` | 25.0 |"]
+    lines = table(Counter({"a.py:idle": 1, "b.py:work": 3})).splitlines()
+    assert lines[0] == "| function | % |"
+    assert lines[2:] == ["| `b.py:work` | 75.0 |", "| `a.py:idle` | 25.0 |"]
 
 
 def test_only_our_own_processes_are_sampled(
