@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from audit.findings import Severity
 from audit.report import timeline
 from audit.report.svg import (
     LEADER_COLOURS,
@@ -18,7 +19,7 @@ from audit.report.svg import (
     legend,
     step_lines,
 )
-from audit.report.text import moment, verdict
+from audit.report.text import moment, old_leader, verdict
 
 ROWS_MAX = 500
 NUMBERS = {"offset", "leader epoch", "from offset", "to offset", "epoch", "segments", "snapshots"}
@@ -63,6 +64,7 @@ th, td { text-align: left; padding: 4px 10px 4px 0; border-bottom: 1px solid var
   vertical-align: top; } th { color: var(--soft); font-weight: 500; }
 th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .error { color: var(--bad); font-weight: 600; } .warning { color: var(--warn); font-weight: 600; }
+td.name { white-space: nowrap; }
 details pre { white-space: pre-wrap; word-break: break-word; font-size: 12px; margin: 4px 0; }
 .scroll { overflow-x: auto; }
 .none { fill: var(--bad); } .lossy { fill: var(--bad); stroke: var(--card); stroke-width: 1.5; }
@@ -82,14 +84,17 @@ PALETTE = (
 def as_html(result: Mapping[str, Any]) -> str:
     """The whole page."""
     axis = timeline.time_axis(result)
+    facts = [one for one in result["findings"] if one["severity"] == Severity.INFO]
+    broken = [one for one in result["findings"] if one["severity"] != Severity.INFO]
     parts = [
         _head(result),
+        _findings("Findings", result, broken),
         _leadership(result, axis),
         _sizes(result, axis),
         _elections_by_kind(result),
         _brokers(result, axis),
         _quorum(result, axis),
-        _findings(result),
+        _findings("Facts", result, facts),
         _elections(result),
         _copies(result),
     ]
@@ -118,8 +123,8 @@ def _head(result: Mapping[str, Any]) -> str:
         ("partitions", f"{summary['partitions']:,}"),
         ("without leader at the end", f"{summary['partitions_leaderless']:,}"),
         ("under min ISR at the end", f"{summary['partitions_under_min_isr']:,}"),
-        ("time without leader", _duration(summary["leaderless_ms"])),
-        ("time under min ISR", _duration(summary["under_min_isr_ms"])),
+        ("without leader, sum of partitions", _duration(summary["leaderless_ms"])),
+        ("under min ISR, sum of partitions", _duration(summary["under_min_isr_ms"])),
     ]
     shown = "".join(f'<div class="tile"><b>{value}</b>{name}</div>' for name, value in tiles)
     return (
@@ -127,7 +132,7 @@ def _head(result: Mapping[str, Any]) -> str:
         f'<p class="soft">{moment(summary["first_timestamp_ms"])} to '
         f"{moment(summary['last_timestamp_ms'])} UTC; offsets {summary['start_offset']:,} to "
         f"{summary['end_offset']:,} of {escape(quorum['audited'])}, "
-        f"{len(quorum['logs'])} copies of the log compared</p>"
+        f"copies of the log compared: {len(quorum['logs'])}</p>"
         f'<p class="verdict{broken}">{escape(verdict(summary))}</p>'
         f'<div class="tiles">{shown}</div>'
     )
@@ -245,34 +250,36 @@ def _text(value: object) -> str:
     return f"<td>{escape(str(value))}</td>"
 
 
-def _findings(result: Mapping[str, Any]) -> str:
-    findings = result["findings"]
+def _findings(title: str, result: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> str:
     if not findings:
-        return _nothing("Findings", "None.")
+        return _nothing(title, "None.")
     rows = []
     for one in findings[:ROWS_MAX]:
         where = "" if one["offset"] < 0 else f"{one['offset']:,}"
         records = ""
         if one["before"] is not None or one["after"] is not None:
-            pair = {"before": one["before"], "after": one["after"]}
+            pair = "\n".join(f"{side}: {json.dumps(one[side])}" for side in ("before", "after"))
             records = (
-                f"<details><summary>before and after</summary><pre>"
-                f"{escape(json.dumps(pair, indent=1))}</pre></details>"
+                f"<details><summary>before and after</summary><pre>{escape(pair)}</pre></details>"
             )
         rows.append(
             [
                 _cell(one["severity"], one["severity"]),
-                _text(one["check"]),
+                _cell(one["check"], "name"),
                 _cell(where, "number"),
+                _cell(moment(one["timestamp_ms"]), "name"),
                 f"<td>{escape(one['message'])}{records}</td>",
                 _text(one["log"]),
             ]
         )
     more = _left_out(len(findings), ROWS_MAX)
+    shown = {one["check"] for one in findings}
     for check, count in result["summary"]["findings_left_out"].items():
+        if check not in shown:
+            continue
         more += f'<p class="note">{count:,} more of {escape(check)} were counted, not listed.</p>'
-    columns = ("severity", "check", "offset", "what", "log")
-    return f"<h2>Findings</h2>{_table(columns, rows)}{more}"
+    columns = ("severity", "check", "offset", "time (UTC)", "what", "log")
+    return f"<h2>{title}</h2>{_table(columns, rows)}{more}"
 
 
 def _elections(result: Mapping[str, Any]) -> str:
@@ -282,10 +289,10 @@ def _elections(result: Mapping[str, Any]) -> str:
     rows = [
         [
             _cell(f"{one['offset']:,}", "number"),
-            _text(moment(one["timestamp_ms"])),
+            _cell(moment(one["timestamp_ms"]), "name"),
             _text(f"{one['topic']}-{one['partition']}"),
             _cell(one["kind"], "error" if KIND_STYLES[one["kind"]] == "kind-unclean" else "kind"),
-            _text("?" if one["from_leader"] is None else one["from_leader"]),
+            _text(old_leader(one)),
             _text(one["to_leader"]),
             _cell(one["leader_epoch"], "number"),
             _text(one["cause"]),

@@ -58,7 +58,7 @@ def verdict(summary: Mapping[str, Any]) -> str:
 
 def _head(summary: Mapping[str, Any], quorum: Mapping[str, Any]) -> Iterator[str]:
     cluster = summary["cluster_id"] or "of unknown id"
-    yield f"cluster {cluster}, {len(quorum['logs'])} copies of its metadata log"
+    yield f"cluster {cluster}, copies of its metadata log: {len(quorum['logs'])}"
     yield (
         f"offsets {summary['start_offset']} to {summary['end_offset']} of {quorum['audited']}: "
         f"{summary['records']} records in {summary['batches']} batches, "
@@ -88,11 +88,18 @@ def _finding(finding: Mapping[str, Any]) -> str:
     return f"{finding['severity'].upper()} {finding['check']}{where}{log}: {finding['message']}"
 
 
-def _election(election: Mapping[str, Any]) -> str:
+def old_leader(election: Mapping[str, Any]) -> str:
+    """Who led before, for people: nobody, or somebody that damage hides."""
     before = election["from_leader"]
+    if before is None:
+        return "?"
+    return "none" if before < 0 else str(before)
+
+
+def _election(election: Mapping[str, Any]) -> str:
     return (
         f"{moment(election['timestamp_ms'])} offset {election['offset']} "
-        f"{election['topic']}-{election['partition']} {'?' if before is None else before} -> "
+        f"{election['topic']}-{election['partition']} {old_leader(election)} -> "
         f"{election['to_leader']} epoch {election['leader_epoch']} {election['kind']} "
         f"({election['cause']})"
     )

@@ -16,6 +16,7 @@ from audit.merge import series
 from audit.report.html import as_html
 from audit.report.svg import TimeAxis
 from audit.report.text import as_text, moment
+from audit.sink import FINDINGS_PER_CHECK_MAX
 from audit.statistics import SERIES_POINTS_MAX, Series
 from bench.audit_log import Size, write_log
 from protocol.batch.records import read_batch
@@ -128,3 +129,32 @@ def test_a_long_series_is_thinned_evenly() -> None:
 def test_a_cut_list_of_elections_is_said(result: dict[str, Any]) -> None:
     assert "lanes have gaps" not in as_html(result)
     assert "3 changes of leaders are left out" in as_html({**result, "elections_left_out": 3})
+
+
+def test_findings_that_are_not_listed_are_counted(tmp_path: Path) -> None:
+    builder = LogBuilder().begin()
+    builder.topic()
+    change = builder.change(isr=[1])
+    change.partition_id = 7
+    builder.add(*[change] * (FINDINGS_PER_CHECK_MAX + 5), replays=False)
+    result = audited(builder.write(tmp_path))
+    assert result["summary"]["findings_by_check"]["record-orphan"] == FINDINGS_PER_CHECK_MAX
+    assert result["summary"]["findings_left_out"] == {"record-orphan": 5}
+    assert "  and 5 more of record-orphan, counted and not listed" in as_text(result)
+    assert "5 more of record-orphan" in as_html(result)
+
+
+def test_findings_come_first_with_what_was_before_and_after(tmp_path: Path) -> None:
+    builder = LogBuilder().begin()
+    builder.topic()
+    offset = builder.fence(3)
+    result = audited(builder.write(tmp_path))
+    lines = list(as_text(result))
+    at = lines.index(
+        f"  ERROR fenced-in-isr at offset {offset}: fenced broker 3 is in the ISR [1, 2, 3] of t-0"
+    )
+    assert lines[at + 1] == '    before: {"fenced": [3]}'
+    assert lines[at + 2].startswith('    after: {"leader": 1, "leader_epoch": 0')
+    page = as_html(result)
+    assert page.index("fenced broker 3 is in the ISR") < page.index("<figure>")
+    assert "before: {&quot;fenced&quot;: [3]}" in page
