@@ -67,7 +67,9 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
         folder = Path(scratch)
         _environment(folder)
         master = master or local_master()
-        with told(f"Spark did not start on {master}"):
+        packages = (settings or {}).get("spark.jars.packages")
+        loading = f" with {packages} from Maven Central" if packages else ""
+        with told(f"Spark did not start on {master}{loading}"):
             spark = start(master, folder, settings or {})
         try:
             with told(f"Spark failed on {master}"):
@@ -96,7 +98,8 @@ def _reason(text: str) -> str:
         errors = [line for line in stack.splitlines() if line and not line[0].isspace()]
         lines = [line for line in errors if ":" in line] or lines
         return lines[-1]
-    return next((line for line in lines if _JAVA_ERROR.match(line)), lines[0] if lines else "")
+    found = next((line for line in lines if _JAVA_ERROR.match(line)), lines[0] if lines else "")
+    return found.removeprefix(": ")
 
 
 def _environment(folder: Path) -> None:

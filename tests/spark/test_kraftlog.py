@@ -72,9 +72,13 @@ def test_a_wrong_option_is_named(spark: Any, builder: LogBuilder, tmp_path: Path
 
 
 def test_a_stream_follows_a_growing_log(spark: Any, builder: LogBuilder, tmp_path: Path) -> None:
+    """Each time anew from its checkpoint; tests/unit/audit/test_following.py has all the ways."""
     log = builder.write(tmp_path)
     segment = log / f"{0:020d}.log"
     whole = builder.offset
+
+    def seen() -> list[int]:
+        return sorted(r["offset"] for r in spark.read.parquet(str(tmp_path / "rows")).collect())
 
     def catch_up() -> None:
         stream = spark.readStream.format("kraftlog").load(str(log))
@@ -93,9 +97,32 @@ def test_a_stream_follows_a_growing_log(spark: Any, builder: LogBuilder, tmp_pat
     data = b"".join(builder.batches)
     segment.write_bytes(data[:-10])  # the last batch is being written
     catch_up()
-    seen = sorted(r["offset"] for r in spark.read.parquet(str(tmp_path / "rows")).collect())
-    assert seen == list(range(builder.base_offsets[-1])) and len(seen) > whole
-    segment.write_bytes(data)
+    assert seen() == list(range(builder.base_offsets[-1])) and len(seen()) > whole
+
+    segment.write_bytes(data)  # now it is whole, and the log goes on in a new segment
+    rolled = len(builder.batches)
+    second = log / f"{builder.offset:020d}.log"
+    builder.snapshot()
+    long_log(builder, 1)
+    for name, content in builder.snapshots.items():
+        (log / name).write_bytes(content)
+    second.write_bytes(b"".join(builder.batches[rolled:]))
     catch_up()
-    seen = sorted(r["offset"] for r in spark.read.parquet(str(tmp_path / "rows")).collect())
-    assert seen == list(range(builder.offset))
+    assert seen() == list(range(builder.offset))
+
+    second.write_bytes(b"".join(builder.batches[rolled:-1]))
+    with pytest.raises(Exception, match="no longer has the batch .* the log was truncated there"):
+        catch_up()
+    assert seen() == list(range(builder.offset)), "nothing twice"
+
+
+def test_a_stream_reads_no_snapshots(spark: Any, builder: LogBuilder, tmp_path: Path) -> None:
+    stream = spark.readStream.format("kraftlog").option("snapshots", "true")
+    query = (
+        stream.load(str(builder.write(tmp_path)))
+        .writeStream.format("memory")
+        .queryName("none")
+        .trigger(availableNow=True)
+    )
+    with pytest.raises(Exception, match="option snapshots is for batch reads"):
+        query.start().awaitTermination()
