@@ -105,8 +105,12 @@ class Node:
         """
         try:
             await self._start()
-        except (BadLogDirectory, CorruptLog, OSError) as error:
+        except (BadLogDirectory, CorruptLog) as error:
             raise StartupRefused(str(error)) from error
+        except OSError as error:
+            # A file's name belongs to the message, the number of the error does not.
+            plain = error.strerror if error.filename is None else None
+            raise StartupRefused(plain or str(error)) from error
 
     async def stop(self) -> None:
         """Stop in order; harmless on a node that did not get far, and the second time."""

@@ -8,6 +8,7 @@ cluster of one needs differ from Kafka's defaults, and they are printed.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import sys
@@ -53,7 +54,13 @@ def run(directory: str, port: int | None, settings: Mapping[str, str]) -> int:
             place.remember(bound)
         report(place, node, config, begun)
 
-    return server.run(config, on_ready=ready)
+    try:
+        return server.run(config, on_ready=ready)
+    except StartupRefused as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
+            hint = "--port takes another, --port 0 a free one"
+            raise StartupRefused(f"{error} ({hint})") from error
+        raise
 
 
 def format_if_new(config: NodeConfig, cluster_id: str | None = None) -> None:

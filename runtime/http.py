@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import h11
 
+from runtime.listening import cannot_listen
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
 
@@ -49,7 +50,12 @@ class HttpServer:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address bound."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _HttpConnection(self), host or None, port)
+        try:
+            self._server = await loop.create_server(
+                lambda: _HttpConnection(self), host or None, port
+            )
+        except OSError as error:
+            raise cannot_listen(host, port, error) from error
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
         return str(bound_host), int(bound_port)
 

@@ -97,7 +97,7 @@ def down(directory: DirOption = DIR_DEFAULT) -> None:
     place = ClusterPlace(directory)
     try:
         if not control.down(place):
-            raise CommandFailed(f"no cluster is running in {place.root}")
+            raise CommandFailed(place.why_not_running())
     except control.RequestFailed as error:
         raise CommandFailed(str(error)) from None
     say("the cluster is down")

@@ -32,6 +32,8 @@ class Producer:
         self, client: Client, topic: str, codec: Codec, acks: int, partition: int | None
     ) -> None:
         self.sent = 0
+        self.created_partitions = 0
+        """Of the topic, where there was none before."""
         self._client = client
         self._topic = topic
         self._codec = codec
@@ -43,8 +45,11 @@ class Producer:
 
     async def start(self) -> None:
         """Find the topic, creating it where the cluster does that. Raises CommandFailed."""
+        (before,) = (await self._client.metadata([self._topic])).topics
         topic = await self._client.topic(self._topic, create=True)
         self._partitions = len(topic.partitions)
+        if before.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self.created_partitions = self._partitions
         if self._partition is not None and self._partition >= self._partitions:
             check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{self._partition}")
         if self._acks != 0:

@@ -59,6 +59,10 @@ def produce(
     async def work(client: Client) -> int:
         producer = Producer(client, topic, Codec[compression.name], _ACKS[acks], partition)
         await producer.start()
+        if producer.created_partitions:
+            count = producer.created_partitions
+            many = "partition" if count == 1 else "partitions"
+            say_error(f"there was no topic {topic}: it was created, with {count} {many}")
         total = None if file is None else file.stat().st_size
         with _input(file) as source, progress("producing", total) as ticker:
             batch: list[Line] = []

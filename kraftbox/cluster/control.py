@@ -87,7 +87,7 @@ def _connected(place: ClusterPlace) -> socket.socket:
             connection.connect(address)
     except OSError:
         connection.close()
-        raise NotRunning(f"no cluster is running in {place.root}") from None
+        raise NotRunning(place.why_not_running()) from None
     return connection
 
 

@@ -70,6 +70,13 @@ class ClusterPlace:
         """Whether a plain `kraftbox up` made it."""
         return (self.root / "server.properties").exists()
 
+    def why_not_running(self) -> str:
+        """What a command is told that found no supervisor."""
+        text = f"no cluster is running in {self.root}"
+        if self.is_single:
+            text += "; a single node that `kraftbox up` runs in the foreground has no supervisor"
+        return text
+
     def node_ids(self) -> list[int]:
         """The nodes that the directory knows. Raises StartupRefused."""
         if self.is_single:

@@ -19,6 +19,7 @@ from protocol.transport.memory import SHARED_BYTES, RequestMemory, SpareBuffers
 from protocol.transport.stats import ConnectionStats
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
+from runtime.listening import cannot_listen
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 
@@ -117,9 +118,12 @@ class Server:
 
     async def _listen(self, host: str, port: int) -> int:
         loop = asyncio.get_running_loop()
-        listening = await loop.create_server(
-            self._accept, host, port, backlog=self.limits.backlog, reuse_address=True
-        )
+        try:
+            listening = await loop.create_server(
+                self._accept, host, port, backlog=self.limits.backlog, reuse_address=True
+            )
+        except OSError as error:
+            raise cannot_listen(host, port, error) from error
         self._sockets.append(listening)
         return int(listening.sockets[0].getsockname()[1])
 

@@ -112,6 +112,27 @@ def test_groups(node: KraftboxNode) -> None:
     assert gone.returncode == 1
 
 
+def test_mistakes_of_newcomers(tmp_path: Path) -> None:
+    node = KraftboxNode(tmp_path / "up").start()
+    port = node.bootstrap.rpartition(":")[2]
+    second = kraftbox("up", "--dir", str(tmp_path / "other"), "--port", port)
+    assert second.returncode == 1
+    assert second.stderr == (
+        f"kraftbox: cannot listen on 127.0.0.1:{port}: Address already in use "
+        "(--port takes another, --port 0 a free one)\n"
+    )
+    for command in (["status"], ["down"], ["node", "kill", "1"]):
+        done = kraftbox(*command, "--dir", str(node.directory))
+        assert done.returncode == 1
+        assert "single node" in done.stderr and "in the foreground" in done.stderr
+    typo = kraftbox("produce", "ordrs", "--bootstrap-server", node.bootstrap, stdin="a\n")
+    assert typo.returncode == 0
+    assert typo.stderr == "kraftbox: there was no topic ordrs: it was created, with 1 partition\n"
+    again = kraftbox("produce", "ordrs", "--bootstrap-server", node.bootstrap, stdin="a\n")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert node.stop() == 0
+
+
 def test_up_resumes_its_directory_and_address_and_refuses_a_running_one(tmp_path: Path) -> None:
     node = KraftboxNode(tmp_path / "up").start()
     run(node, "produce", "kept", stdin="one\ntwo\n")
