@@ -196,13 +196,11 @@ def _supervise(options: argparse.Namespace, several: bool) -> int:
         sys.stderr.write(f"kraftbox: cannot use {options.dir}: {error.strerror}\n")
         return 1
     from kraftbox.cluster import start
-    from kraftbox.cluster.plan import Shape
+    from kraftbox.cluster.plan import AskedShape
 
     shape = None
     if several:
-        brokers = 1 if options.brokers is None else options.brokers
-        controllers = 1 if options.controllers is None else options.controllers
-        shape = Shape(controllers, brokers, options.combined, options.racks)
+        shape = AskedShape(options.controllers, options.brokers, options.combined, options.racks)
     asked = start.Options(options.port, dict(options.settings), shape, options.isolate)
     lifeline = 0 if options.lifeline else None
     return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)

@@ -82,6 +82,25 @@ class Shape(NamedTuple):
         return f"{kinds} (combined)" if self.combined else kinds
 
 
+class AskedShape(NamedTuple):
+    """What the options of a start say of the shape; None, False and () say nothing."""
+
+    controllers: int | None = None
+    brokers: int | None = None
+    combined: bool = False
+    racks: tuple[str, ...] = ()
+
+    def over(self, before: Shape | None) -> Shape:
+        """The shape that is meant, where there was `before` or nothing yet."""
+        known = before or Shape()
+        return Shape(
+            known.controllers if self.controllers is None else self.controllers,
+            known.brokers if self.brokers is None else self.brokers,
+            self.combined or known.combined,
+            self.racks or known.racks,
+        )
+
+
 class Member(NamedTuple):
     """One node: its roles, and the rack of a broker."""
 

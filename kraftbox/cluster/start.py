@@ -14,7 +14,7 @@ from kraftbox.cluster import control
 from kraftbox.cluster.addresses import Network
 from kraftbox.cluster.early import Early, start_fork_server, take
 from kraftbox.cluster.place import ClusterPlace, plan_cluster, port_is_free
-from kraftbox.cluster.plan import Member, NodePlan, Shape
+from kraftbox.cluster.plan import AskedShape, Member, NodePlan
 from kraftbox.cluster.router import Router
 from kraftbox.cluster.states import Cluster
 from kraftbox.cluster.supervisor import ForkServerProcess, Supervisor
@@ -33,7 +33,7 @@ class Options(NamedTuple):
 
     port: int | None
     settings: Mapping[str, str]
-    shape: Shape | None = None
+    shape: AskedShape | None = None
     isolate: bool = False
 
 
@@ -118,8 +118,10 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
         return _prepare_single(place, options, cluster_id)
     if place.is_single:
         raise StartupRefused(f"{place.root} holds a single node: give another --dir for a cluster")
+    remembered = place.remembered()
+    shape = (options.shape or AskedShape()).over(remembered.shape if remembered else None)
     known, plans = plan_cluster(
-        place, options.shape, options.port, options.settings, cluster_id, isolate=options.isolate
+        place, shape, options.port, options.settings, cluster_id, isolate=options.isolate
     )
     configs = [NodeConfig.parse(plan.properties) for plan in plans]
     for plan in plans:
@@ -153,12 +155,15 @@ def _prepare_single(place: ClusterPlace, options: Options, cluster_id: str) -> P
 
 
 def _text(what: str, configs: Sequence[NodeConfig]) -> str:
-    """What is told when it is ready: settings that are not Kafka's defaults, once for all."""
+    """What is told when it is ready: settings that are not Kafka's defaults, and what is odd about
+    the configuration, once for all."""
     lines = [f"{what} is ready after"]
     shown = list(dict.fromkeys(line for config in configs for line in differences(config)))
     if shown:
         lines.append("  not as in Kafka's defaults:")
         lines += [f"    {line}" for line in shown]
+    warnings = dict.fromkeys(warning for config in configs for warning in config.warnings)
+    lines += [f"  warning: {warning}" for warning in warnings]
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from kraftbox.cluster.place import ClusterPlace, plan_cluster
 from kraftbox.cluster.plan import (
+    AskedShape,
     Member,
     PlanRefused,
     Ports,
@@ -98,6 +99,14 @@ def test_client_ports():
 def test_impossible_shapes(shape):
     with pytest.raises(PlanRefused, match="must be from 1"):
         check_shape(shape)
+
+
+def test_what_is_not_asked_for_stays_as_it_was():
+    before = Shape(3, 2, combined=True, racks=("a", "b"))
+    assert AskedShape(brokers=4).over(before) == before._replace(brokers=4)
+    assert AskedShape().over(before) == before
+    assert AskedShape(controllers=3).over(None) == Shape(3, 1)
+    assert AskedShape(1, 1, False, ("c",)).over(before) == Shape(1, 1, True, ("c",))
 
 
 def test_only_brokers_can_be_added():
