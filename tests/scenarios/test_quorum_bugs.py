@@ -330,6 +330,7 @@ def test_a_resigned_leader_that_reaches_nobody_does_not_follow_itself() -> None:
     assert core.role is Role.RESIGNED
     core.step(m.Tick(), 6000)
     assert core.role is Role.PROSPECTIVE
+    assert core.active_leader_id is None  # it would send whoever asks to itself
     for voter_id in (2, 3):
         core.step(m.RequestFailed(voter_id, m.RequestKind.VOTE), 6001)
     assert core.role is Role.PROSPECTIVE

@@ -16,7 +16,6 @@ from metalog.quorum.core.roles import (
     Following,
     Leading,
     Progress,
-    Resigned,
     Role,
     RoleState,
     Unattached,
@@ -108,8 +107,10 @@ class Replica:
 
     @property
     def active_leader_id(self) -> int | None:
-        """Who leads now: as `leader_id`, but None once this node itself has resigned."""
-        return None if isinstance(self._state, Resigned) else self._leader_id
+        """Who leads now: as `leader_id`, but None once this node itself leads no more: resigned, or
+        asking for votes since."""
+        leads_no_more = self._leader_id == self.node.id and not self.is_leader
+        return None if leads_no_more else self._leader_id
 
     @property
     def voted(self) -> ReplicaKey | None:
