@@ -1,0 +1,168 @@
+"""What a fetch costs inside the broker: `python -m bench.fetch_path [--profile]`.
+
+The whole path but the socket, as `bench.produce_path` has it for Produce, for a consumer at the end
+of the log that has a session: its Fetch waits, a batch comes, the answer goes out. Prints
+microseconds of CPU per batch, the best of several rounds, with and without that consumer, so what it
+adds can be read; and what a Fetch costs that finds its data, as one that reads an old log does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import struct
+import tempfile
+from collections.abc import Awaitable, Callable
+
+import uvloop
+
+from bench.blast import record_batch, request_frame
+from bench.produce_path import feed, spent
+from bench.transport import NullTransport
+from broker.apis import fetch as fetch_api
+from broker.apis import produce as produce_api
+from protocol.api_keys import ApiKey
+from protocol.batch.header import parse_header
+from protocol.codec import encode
+from protocol.headers import RequestHeader, encode_request_header
+from protocol.messages.fetch import FetchRequest
+from protocol.transport.connection import ServerConnection
+from protocol.transport.dispatch import HandlerTable
+from protocol.transport.server import Server
+from runtime.clock import SystemClock
+from storage.files import RealFiles
+from tests.unit.broker.harness import Harness, topic_id
+
+VERSION = 17
+ROUNDS = 12
+TIMES = 1_000
+MAX_BYTES = 1 << 20
+
+
+class Fetching:
+    """One broker, a producer's connection and a consumer's."""
+
+    def __init__(self, folder: str, batch_bytes: int) -> None:
+        self.broker = Harness(files=RealFiles(), log_dir=folder, clock=SystemClock())
+        self.broker.create_topic(partitions=1)
+        table = HandlerTable()
+        produce_api.register(table, self.broker.context)
+        fetch_api.register(table, self.broker.context)
+        server = Server(table, clock=self.broker.clock, listener="BENCH")
+        self.producer, self.consumer = ServerConnection(server, 1), ServerConnection(server, 2)
+        for connection in (self.producer, self.consumer):
+            connection.connection_made(NullTransport())
+        self.produced = request_frame("t", 0, batch_bytes, -1)
+        self.per_batch = parse_header(record_batch(batch_bytes)).record_count
+        self.session_id = self.epoch = self.offset = 0
+        self.frames: list[bytes] = []
+
+    def begin_session(self) -> None:
+        """The consumer reads what there is, and has a session from then on."""
+        feed(self.consumer, self._fetch(max_wait_ms=0))
+        (self.session_id,) = [s.session_id for s in self.broker.context.sessions]
+
+    def _fetch(self, max_wait_ms: int) -> bytes:
+        wanted = FetchRequest.FetchPartition(
+            partition=0,
+            current_leader_epoch=0,
+            fetch_offset=self.offset,
+            partition_max_bytes=MAX_BYTES,
+        )
+        topic = FetchRequest.FetchTopic(topic_id=topic_id(1), partitions=[wanted])
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=50 * MAX_BYTES,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=[topic],
+        )
+        self.epoch += 1
+        header = RequestHeader(ApiKey.FETCH, VERSION, 0, "consumer-1")
+        body = encode_request_header(header) + encode(request, VERSION)
+        return struct.pack(">i", len(body)) + body
+
+    def prepare(self) -> None:
+        """The frames of a round, encoded before it is measured."""
+        self.frames = []
+        for _ in range(TIMES):
+            self.frames.append(self._fetch(max_wait_ms=500))
+            self.offset += self.per_batch
+
+    async def produce(self) -> None:
+        for _ in range(TIMES):
+            feed(self.producer, self.produced)
+            await asyncio.sleep(0)
+
+    async def tail(self) -> None:
+        """Each batch finds a Fetch that waits for it."""
+        for frame in self.frames:
+            feed(self.consumer, frame)
+            feed(self.producer, self.produced)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def read(self) -> None:
+        """Each Fetch finds more than it may have."""
+        for frame in self.frames:
+            feed(self.consumer, frame)
+
+
+async def best_of(
+    prepare: Callable[[], None], body: Callable[[], Awaitable[None]]
+) -> tuple[float, float]:
+    """(user, system) microseconds for each of `TIMES`."""
+    best = (float("inf"), float("inf"))
+    for _ in range(ROUNDS):
+        prepare()
+        before = spent()
+        await body()
+        after = spent()
+        best = min(best, (after[0] - before[0], after[1] - before[1]), key=sum)
+    return best[0] / TIMES * 1e6, best[1] / TIMES * 1e6
+
+
+async def measure(batch_bytes: int, *, with_consumer: bool) -> tuple[float, float]:
+    """What a batch costs, and with a consumer its Fetch."""
+    with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as folder:
+        one = Fetching(folder, batch_bytes)
+        if not with_consumer:
+            return await best_of(lambda: None, one.produce)
+        one.begin_session()
+        return await best_of(one.prepare, one.tail)
+
+
+async def profile(batch_bytes: int) -> None:
+    """Where the calls are, by time inside each function; the profile itself costs most of it."""
+    with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as folder:
+        one = Fetching(folder, batch_bytes)
+        one.begin_session()
+        one.prepare()
+        profiler = cProfile.Profile()
+        profiler.enable()
+        await one.tail()
+        profiler.disable()
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(45)
+
+
+async def main() -> None:
+    """See the module's description."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--profile", action="store_true")
+    if parser.parse_args().profile:
+        await profile(65_536)
+        return
+    for name, batch_bytes in (("a record of 100 B", 170), ("a batch of 64 KB", 65_536)):
+        for what, with_consumer in (("", False), (" and its Fetch at the tail", True)):
+            user, system = await measure(batch_bytes, with_consumer=with_consumer)
+            print(
+                f"{name + what:45s} {user:7.1f} us user {system:7.1f} us system "
+                f"{user + system:7.1f} us"
+            )
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
