@@ -208,9 +208,10 @@ class _Fetch:
     def start(self) -> Reply:
         """Reads once; answers or begins to wait."""
         self._due = self._with_news()
-        if any(self._is_cold(key, wanted) for key, wanted in self._due):
-            name = f"cold fetch of connection {self._context.connection.id}"
-            return self._broker.supervisor.spawn(name, self._start_cold(), fatal=False)
+        for key, wanted in self._due:
+            if self._is_cold(key, wanted):
+                name = f"cold fetch of connection {self._context.connection.id}"
+                return self._broker.supervisor.spawn(name, self._start_cold(), fatal=False)
         return self._read_and_answer()
 
     def _read_and_answer(self) -> FetchResponse | asyncio.Future[Body]:
@@ -233,7 +234,7 @@ class _Fetch:
     # --- data that is probably not in the page cache ------------------------------------------
 
     def _is_cold(self, key: PartitionKey, wanted: _Wanted) -> bool:
-        partition = self._local(key)
+        partition = self._broker.replicas.known(*key)
         if partition is None or not partition.is_readable:
             return False
         log, offset = partition.log, wanted.fetch_offset
@@ -397,6 +398,8 @@ class _Fetch:
         prefetched = self._prefetched.pop(key, None) if self._prefetched else None
         if prefetched is not None and prefetched[0] is partition:
             records = prefetched[1]
+        elif offset == log.log_end_offset:
+            records = b""
         else:
             records = log.read(
                 offset,

@@ -111,7 +111,7 @@ class FetchSession(Generic[Request]):
             cached = partitions.get(key)
             if cached is None:
                 partitions[key] = CachedPartition(request)
-            elif cached.request != request:
+            else:
                 cached.request = request
             if watch is not None:
                 watch.due[key] = None
