@@ -40,7 +40,8 @@ class ComposeTarget:
             self._take(found)
         if not self.bootstrap:
             raise TargetError(
-                f"{file}: no running container with KAFKA_NODE_ID and an address on this host"
+                f"{file}: no running container with KAFKA_NODE_ID and an address on this host; "
+                f"`docker-compose -f {file} up -d` starts them"
             )
 
     def _take(self, found: dict[str, Any]) -> None:

@@ -74,7 +74,8 @@ class Workload:
         self._clients: list[ClusterClient] = []
 
     async def prepare(self) -> None:
-        """Make the topic and wait until every partition has a leader. Raises ApiError, OSError."""
+        """Make the topic, once enough brokers have registered, and wait until every partition has a
+        leader. Raises ApiError, OSError."""
         load = self.load
         client = await ClusterClient.connect(self._bootstrap, "chaos-admin", PREPARE_MS_MAX)
         self._clients.append(client)
@@ -93,10 +94,7 @@ class Workload:
             ],
             timeout_ms=int(PREPARE_MS_MAX),
         )
-        answer = await client.request_any(request, PREPARE_MS_MAX)
-        code = ErrorCode(answer.topics[0].error_code)
-        if code is not ErrorCode.NONE:
-            raise ApiError(code, answer.topics[0].error_message)
+        await self._create(client, request)
         await self._leaders(client)
         self._topic = self.ledger.topic(
             Topic(
@@ -107,6 +105,19 @@ class Workload:
                 load.min_insync_replicas,
             )
         )
+
+    async def _create(self, client: ClusterClient, request: CreateTopicsRequest) -> None:
+        deadline = time.monotonic() + PREPARE_MS_MAX / 1000
+        while True:
+            answer = await client.request_any(request, PREPARE_MS_MAX)
+            code = ErrorCode(answer.topics[0].error_code)
+            if code is ErrorCode.NONE:
+                return
+            # Containers may have been started a moment ago.
+            too_few = code is ErrorCode.INVALID_REPLICATION_FACTOR
+            if not too_few or time.monotonic() > deadline:
+                raise ApiError(code, answer.topics[0].error_message)
+            await asyncio.sleep(PAUSE_S)
 
     async def _leaders(self, client: ClusterClient) -> None:
         deadline = time.monotonic() + PREPARE_MS_MAX / 1000

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from kraftbox.chaos.checks import judge, summary
 from kraftbox.chaos.faults import KINDS, Hit
@@ -13,6 +16,8 @@ from kraftbox.chaos.report import progress_line, timeline_rows, verdict_lines
 from kraftbox.chaos.run import Entry, Outcome, Progress
 from kraftbox.chaos.workload import Load, Workload
 from protocol.errors import ApiError, ErrorCode
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.transport.cluster import ClusterClient
 from protocol.transport.producer import NotProduced
 from runtime.history import Outcome as Fate
 from runtime.history import decode, encode
@@ -54,6 +59,32 @@ async def test_a_run_without_faults_is_clean() -> None:
     assert {send.producer_id for send in history.sends} != {-1}
     assert len({send.partition for send in history.sends}) == 3
     assert history.topics[0].topic_id != bytes(16)
+
+
+async def test_brokers_that_have_not_registered_yet_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask, refusals = ClusterClient.request_any, 2
+
+    async def request_any(self: ClusterClient, request: Any, *more: Any) -> Any:
+        nonlocal refusals
+        if isinstance(request, CreateTopicsRequest) and refusals:
+            refusals -= 1
+            too_few = CreateTopicsResponse.CreatableTopicResult(
+                name=request.topics[0].name, error_code=ErrorCode.INVALID_REPLICATION_FACTOR
+            )
+            return CreateTopicsResponse(topics=[too_few])
+        return await ask(self, request, *more)
+
+    monkeypatch.setattr(ClusterClient, "request_any", request_any)
+    async with running_node() as node:
+        host, _, port = node.client_addresses()[0].rpartition(":")
+        load = Load(partitions=3, replication_factor=1, min_insync_replicas=1)
+        workload = Workload([(host, int(port))], Ledger(), load, random.Random(1))
+        await workload.prepare()
+        await workload.close()
+    assert refusals == 0
+    assert workload.ledger.history.topics[0].partitions == 3
 
 
 def test_a_send_that_was_given_up_has_failed_only_if_that_is_certain() -> None:
