@@ -62,8 +62,10 @@ class MetaProperties:
         except (UnicodeDecodeError, PropertiesError) as error:
             raise ValueError(f"not a properties file: {error}") from None
         version = values.get("version")
+        if version is None:
+            raise ValueError("it has no version, so it is no node's meta.properties")
         if version != str(META_VERSION):
-            raise ValueError(f"version={version}, {META_VERSION} is known")
+            raise ValueError(f"version={version}: only version {META_VERSION} is known")
         cluster_id = values.get("cluster.id", "")
         if _CLUSTER_ID.fullmatch(cluster_id) is None:
             raise ValueError(f"cluster.id={cluster_id!r} is not a cluster id")

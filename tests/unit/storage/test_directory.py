@@ -46,7 +46,7 @@ def test_kafkas_own_file_is_read():
     ("line", "names"),
     [
         ("version=0", "version"),
-        ("version=", "version"),
+        ("version=", "version=: only version 1 is known"),
         ("cluster.id=", "cluster.id"),
         ("cluster.id=../../etc\\u0000", "cluster.id"),
         ("node.id=-1", "node.id"),
@@ -64,9 +64,15 @@ def test_values_that_make_no_sense_stop_the_start(files, line, names):
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"a=\\u12"])
-def test_files_that_are_no_properties_stop_the_start(files, content):
+def test_files_that_are_no_meta_properties_stop_the_start(files, content):
     files.write_atomic("/data/meta.properties", content)
     with pytest.raises(BadLogDirectory, match="meta.properties"):
+        folders.read_meta(files, "/data")
+
+
+def test_a_file_of_something_else_is_called_so(files):
+    files.write_atomic("/data/meta.properties", b"x\n")
+    with pytest.raises(BadLogDirectory, match="it has no version, so it is no node's"):
         folders.read_meta(files, "/data")
 
 

@@ -1,0 +1,47 @@
+"""The documents speak of what is there: every link and every path of the repository."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
+
+LINK = re.compile(r"\]\(([^)#\s]+)")
+QUOTED = re.compile(r"`([\w.*<>/-]+)`")
+NAMED_FOR_EXAMPLE = {"broker/apis/x.py", "controller/apis/x.py", "kraftbox/_root/"}
+
+
+def paths_in(text: str) -> list[str]:
+    """What is quoted and begins with a folder of this repository."""
+    return [one for one in QUOTED.findall(text) if "/" in one and one.split("/")[0] in FOLDERS]
+
+
+def is_there(path: str) -> bool:
+    pattern = re.sub(r"<\w+>", "*", path).rstrip("/")
+    return any(ROOT.glob(pattern))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_paths_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    links = [one for one in LINK.findall(text) if "://" not in one]
+    assert [one for one in links if not (document.parent / one).exists()] == []
+    quoted = set(paths_in(text)) - NAMED_FOR_EXAMPLE
+    assert sorted(one for one in quoted if not is_there(one)) == []
+
+
+def test_short_names_in_the_file_map_stand_beside_a_path_of_their_row() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "`" in line]
+    assert rows
+    for row in rows:
+        paths = paths_in(row)
+        folders = [ROOT / (one if one.endswith("/") else Path(one).parent) for one in paths]
+        short = [one for one in QUOTED.findall(row) if re.fullmatch(r"\w+\.py", one)]
+        lost = [one for one in short if not any((folder / one).exists() for folder in folders)]
+        assert not lost, row
