@@ -51,9 +51,9 @@ def verdict(summary: Mapping[str, Any]) -> str:
     """The last word of the audit."""
     counts = summary["findings"]
     if summary["promises_hold"]:
-        warned = f", with {counts['warning']} warnings" if counts["warning"] else ""
+        warned = f", warnings: {counts['warning']}" if counts["warning"] else ""
         return f"every promise holds{warned}"
-    return f"BROKEN: {counts['error']} findings say that a promise was broken"
+    return f"BROKEN: a promise was broken; findings that say so: {counts['error']}"
 
 
 def _head(summary: Mapping[str, Any], quorum: Mapping[str, Any]) -> Iterator[str]:

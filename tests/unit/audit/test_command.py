@@ -6,16 +6,29 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from audit.at import BadMoment, cluster_at, parse_moment
+from audit.job import run_here
 from audit.logs import UnreadableInput, find_logs
 from audit.package import shipped_files, write_package
+from audit.session import told
+from kraftbox.cli import audit as command
 from kraftbox.cli.main import main
 from protocol.batch.records import Record, build_batch
 from runtime.history import History, save
 from tests.support.audit_logs import LogBuilder
+
+WORKER_DIED = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+OSError: [Errno 5] Input/output error
+
+    at org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+"""
 
 
 def log_of(tmp_path: Path, cluster: str = "audited-cluster", node: int = 101) -> Path:
@@ -101,6 +114,72 @@ def test_what_cannot_be_done_is_said_before_spark_starts(
     given = [argument.format(tmp=tmp_path) for argument in arguments]
     assert main(["audit", str(log), *given]) == 2
     assert said in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command does the same audit in this process."""
+
+    def run(paths: list[Path], *_: object) -> dict[str, Any]:
+        return run_here(paths).data
+
+    monkeypatch.setattr(command, "_run", run)
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_0_when_every_promise_holds_and_1_when_one_is_broken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(log_of(tmp_path / "whole"))]) == 0
+    assert capsys.readouterr().out.endswith("\nevery promise holds\n")
+    builder = LogBuilder().begin()
+    builder.topic()
+    builder.fence(3)
+    broken = str(builder.write(tmp_path / "broken"))
+    assert main(["audit", broken]) == 1
+    assert capsys.readouterr().out.endswith(
+        "\nBROKEN: a promise was broken; findings that say so: 1\n"
+    )
+    assert main(["audit", broken, "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["findings"][0]["check"] == "fenced-in-isr"
+    assert main(["audit", broken, "--format", "html"]) == 1
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_0_with_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A torn end is what a crash leaves."""
+    log = log_of(tmp_path)
+    segment = log / f"{0:020d}.log"
+    segment.write_bytes(segment.read_bytes()[:-5])
+    assert main(["audit", str(log)]) == 0
+    assert capsys.readouterr().out.endswith("\nevery promise holds, warnings: 1\n")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_out_gets_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "made" / "report"
+    assert main(["audit", str(log_of(tmp_path)), "--out", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["audit.html", "audit.json", "audit.txt"]
+    assert capsys.readouterr().out == f"every promise holds\n{out / 'audit.txt'}\n"
+
+
+def test_spark_that_fails_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with 1: nothing is known about the promises."""
+
+    errors = pytest.importorskip("pyspark.errors", reason="pyspark is missing (docs/gaps.md)")
+
+    def run(*_: object) -> None:
+        with told("Spark failed on local[2]"):
+            raise errors.PySparkException(WORKER_DIED)
+
+    monkeypatch.setattr(command, "_run", run)
+    assert main(["audit", str(log_of(tmp_path))]) == 2
+    assert capsys.readouterr().err == (
+        "kraftbox: Spark failed on local[2]: OSError: [Errno 5] Input/output error\n"
+    )
 
 
 def test_two_clusters_at_once_are_refused(tmp_path: Path) -> None:

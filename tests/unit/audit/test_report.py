@@ -52,7 +52,7 @@ def test_an_empty_result_has_a_page(tmp_path: Path) -> None:
 def test_the_text_names_what_happened(result: dict[str, Any]) -> None:
     text = "\n".join(as_text(result))
     assert "WARNING leaderless" in text and "1 -> 2 epoch 1 isr (broker-fenced)" in text
-    assert text.endswith("every promise holds, with 1 warnings")
+    assert text.endswith("every promise holds, warnings: 1")
 
 
 def test_times() -> None:
