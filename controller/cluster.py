@@ -18,6 +18,7 @@ from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
 from controller.elections.triggers import NONE, BrokerShift, records_for_shift
 from metalog.image.features import (
+    CONTROLLER_REGISTRATION_LEVEL,
     CORDONED_DIRECTORIES_LEVEL,
     DIRECTORY_ASSIGNMENT_LEVEL,
     KRAFT_VERSION,
@@ -217,7 +218,18 @@ def _check_features(view: ControllerView, offered: dict[str, VersionRange]) -> N
 def decide_register_controller(
     view: ControllerView, request: ControllerRegistrationRequest
 ) -> Decision[None]:
-    """Register a controller's endpoints and features (KIP-919)."""
+    """Register a controller's endpoints and features (KIP-919).
+
+    Raises UNSUPPORTED_VERSION while the finalised metadata.version has no such record,
+    INVALID_REQUEST.
+    """
+    level = view.metadata_version
+    if level < CONTROLLER_REGISTRATION_LEVEL:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"metadata.version {level} has no registrations of controllers; "
+            f"{CONTROLLER_REGISTRATION_LEVEL} has",
+        )
     if request.zk_migration_ready:
         raise ApiError(ErrorCode.INVALID_REQUEST, "there is no migration from ZooKeeper")
     record = RegisterControllerRecord(

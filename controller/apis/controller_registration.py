@@ -3,7 +3,8 @@
 Behaviour: a controller process tells the active one where it listens and what it supports
 (KIP-919), so that clients of the controllers and feature updates know all of them.
 
-Errors: INVALID_REQUEST (a migration from ZooKeeper), NOT_CONTROLLER.
+Errors: UNSUPPORTED_VERSION (a metadata.version from before KIP-919), INVALID_REQUEST (a migration
+from ZooKeeper), NOT_CONTROLLER.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class _Decoder:
         emit = self.source.emit
         emit(f"{name} = new({self.source.constant('C', plan.cls)})")
         for f in plan.absent + plan.tagged:
-            self.set_default(f, plan, f"{name}.{f.name}")
+            self.set_default(f, f"{name}.{f.name}")
         emit(f"{name}.unknown_tags = None")
         for f in plan.plain:
             self.read_field(f, f"{name}.{f.name}")
@@ -136,7 +136,7 @@ class _Decoder:
             else:
                 emit(f"{name}.unknown_tags, pos = unknown_tags(buf, pos, end, tags)")
 
-    def set_default(self, f: PlannedField, plan: Plan, target: str) -> None:
+    def set_default(self, f: PlannedField, target: str) -> None:
         if f.default is not FRESH:
             literal = repr(f.default)
             self.source.emit(f"{target} = {literal}")
@@ -148,7 +148,7 @@ class _Decoder:
             self.source.emit(f"{target} = {name} = new({self.source.constant('C', f.struct.cls)})")
             inner = f.struct
             for g in inner.plain + inner.tagged + inner.absent:
-                self.set_default(g, inner, f"{name}.{g.name}")
+                self.set_default(g, f"{name}.{g.name}")
             self.source.emit(f"{name}.unknown_tags = None")
 
     def read_tags(self, plan: Plan, name: str) -> None:

@@ -221,7 +221,7 @@ def complete_join(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
         if member.joining is None and member.group_instance_id is None:
             remove(core, group, member, decision)
     if not group.members:
-        _become_empty(core, group, decision, now)
+        _become_empty(group, decision, now)
     elif group.elect_joined_leader():
         _begin_sync_phase(core, group, decision, now)
     else:
@@ -230,7 +230,7 @@ def complete_join(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
         core.set_group_timer(TimerKind.JOIN, group, now, group.rebalance_timeout_ms)
 
 
-def _become_empty(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
+def _become_empty(group: LiveGroup, decision: Decision, now: Now) -> None:
     group.begin_generation()
     group.transition(GroupEvent.ALL_LEFT, now.wall_ms)
     decision.records.append(GroupRecord(group.group_id, group.persisted()))

@@ -352,3 +352,11 @@ def test_a_controller_registers(cluster: Cluster) -> None:
     request.zk_migration_ready = True
     with pytest.raises(ApiError):
         cluster.run(lambda view: decide_register_controller(view, request))
+
+
+def test_no_controller_registers_before_the_metadata_version_has_such_records() -> None:
+    request = ControllerRegistrationRequest(controller_id=100, incarnation_id=b"c" * 16)
+    with pytest.raises(ApiError) as refusal:
+        decide_register_controller(Cluster(metadata_version=14).view(), request)
+    assert refusal.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert decide_register_controller(Cluster(metadata_version=15).view(), request).records
