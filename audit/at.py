@@ -55,11 +55,17 @@ def cluster_at(paths: Iterable[Path], text: str) -> dict[str, Any]:
     """
     offset, timestamp_ms = parse_moment(text)
     logs = find_logs(paths)
-    primary = choose_primary(logs, {log.name: log_end(log) for log in logs})
+    ends = {log.name: log_end(log) for log in logs}
+    primary = choose_primary(logs, ends)
+    end_offset = ends[primary.name].end_offset
+    if offset is not None and offset >= end_offset:
+        raise BadMoment(f"offset {offset} is not in {primary.path}, which ends at {end_offset - 1}")
     try:
         image = image_at(primary, offset, timestamp_ms)
     except (ReplayError, ProtocolError, ApiError) as error:
         raise UnreadableInput(f"{primary.path} does not replay up to {text}: {error}") from None
+    if timestamp_ms is not None and image.provenance.offset < 0:
+        raise BadMoment(f"{text} is before the first record of {primary.path}")
     return image_as_json(image)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kraftbox.cli.output import say, say_error, say_json
+from kraftbox.cli.output import JsonFlag, say, say_error, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,6 +57,7 @@ def audit(
         Path | None, typer.Option("--out", help="Folder for the reports and the tables.")
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TEXT,
+    as_json: JsonFlag = False,
     at: Annotated[
         str | None,
         typer.Option("--at", metavar="OFFSET|TIME", help="Print the cluster as it was then."),
@@ -92,6 +93,7 @@ def audit(
     The exit code is 0 when every promise holds, 1 when one is broken, 2 when the audit could not be
     done: the input cannot be read, Spark or Java is missing or fails, an option is wrong.
     """
+    form = Format.JSON if as_json else form
     if package is not None:
         _write_package(package, master)
         return
@@ -101,12 +103,10 @@ def audit(
         if at is not None:
             _time_travel(paths, at, form)
             return
-        settings = _settings(conf)
         tables = None if out is None or no_tables else out / "tables"
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-        if tables is not None:
-            settings |= _delta_settings(table_format, settings)
+        settings = _settings(conf, TableFormat.PARQUET if tables is None else table_format)
         result = _run(paths, history, data, tables, master, settings, min_isr, elections_max)
         if out is not None:
             _write(result, out)
@@ -134,16 +134,18 @@ def _possible() -> Iterator[None]:
         raise typer.Exit(IMPOSSIBLE) from None
 
 
-def _settings(pairs: list[str]) -> dict[str, str]:
+def _settings(pairs: list[str], tables: TableFormat) -> dict[str, str]:
+    """What Spark is told. Raises NoDelta if Delta is asked for in vain."""
     split = [pair.partition("=") for pair in pairs]
     for key, equals, _ in split:
         if not equals or not key.startswith("spark."):
             raise typer.BadParameter(f"{key!r} is not spark.KEY=VALUE", param_hint="--conf")
-    return {key: value for key, _, value in split}
+    given = {key: value for key, _, value in split}
+    return given | _delta_settings(tables, given)
 
 
 def _delta_settings(form: TableFormat, given: dict[str, str]) -> dict[str, str]:
-    """What Spark must be told for the tables. Raises NoDelta if Delta is asked for in vain."""
+    """What it must be told for the tables."""
     from audit import delta
 
     if form is TableFormat.PARQUET or (form is TableFormat.AUTO and not delta.installed()):
