@@ -2,8 +2,8 @@
 
 The whole path but the socket, as `bench.produce_path` has it for Produce, for a consumer at the end
 of the log that has a session: its Fetch waits, a batch comes, the answer goes out. Prints
-microseconds of CPU per batch, the best of several rounds, with and without that consumer, so what
-it adds can be read; and what a Fetch costs that finds its data, as one that reads an old log does.
+microseconds of CPU per batch, the best of several rounds, with and without that consumer: the
+difference is what it costs.
 """
 
 from __future__ import annotations
@@ -104,11 +104,6 @@ class Fetching:
             feed(self.producer, self.produced)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-
-    async def read(self) -> None:
-        """Each Fetch finds more than it may have."""
-        for frame in self.frames:
-            feed(self.consumer, frame)
 
 
 async def best_of(
