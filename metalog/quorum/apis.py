@@ -316,6 +316,8 @@ class QuorumApis:
     def _describe(
         self, version: int, topic: str, index: int
     ) -> DescribeQuorumResponse.PartitionData:
+        """Voters are named as the voter set has them: static ones have no directory, as in Kafka,
+        though those that fetch say theirs."""
         node = self._node
         leader_id, epoch = node.leader()
         partition = DescribeQuorumResponse.PartitionData(
@@ -332,8 +334,8 @@ class QuorumApis:
         partition.high_watermark = -1 if node.high_watermark is None else node.high_watermark
         replicas = dict(node.core.replicas)
         for voter in node.voters:
-            key, progress = _taken(replicas, voter.key)
-            partition.current_voters.append(self._replica_state(key, progress))
+            progress = _taken(replicas, voter.key)
+            partition.current_voters.append(self._replica_state(voter.key, progress))
         partition.observers = [
             self._replica_state(key, progress)
             for key, progress in sorted(replicas.items(), key=lambda item: item[0])
@@ -380,14 +382,10 @@ class QuorumApis:
         return self._node.endpoints if own and self._node.endpoints else voter.endpoints
 
 
-def _taken(
-    replicas: dict[ReplicaKey, Progress], voter: ReplicaKey
-) -> tuple[ReplicaKey, Progress | None]:
-    """A voter's progress, removed from `replicas`; its key with the directory it fetches from."""
-    for key in replicas:
-        if key.matches(voter):
-            return (key if key.directory_id != bytes(16) else voter), replicas.pop(key)
-    return voter, None
+def _taken(replicas: dict[ReplicaKey, Progress], voter: ReplicaKey) -> Progress | None:
+    """A voter's progress, removed from `replicas`."""
+    found = next((key for key in replicas if key.matches(voter)), None)
+    return None if found is None else replicas.pop(found)
 
 
 class _WaitingUpdate:

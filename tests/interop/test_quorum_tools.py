@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.ids import uuid_to_text
+from protocol.ids import ZERO_UUID, uuid_to_text
 from tests.kafka_jars import kafka_libs
 from tests.support.kafka_tools import KafkaTools
 from tests.support.quorum_cluster import CLUSTER_ID, HOST, ProcessCluster, process_cluster
@@ -75,9 +75,9 @@ def test_describe_replication(tools: KafkaTools, cluster: ProcessCluster) -> Non
             status = {node_id: row[-1] for node_id, row in rows.items()}
             wanted = {1: "Follower", 2: "Follower", 3: "Follower", 4: "Observer", leader: "Leader"}
             assert status == wanted
-            if cluster.dynamic:
-                for node in cluster.controllers:
-                    assert rows[node.id][1] == uuid_to_text(node.directory_id)
+            for node in cluster.controllers:
+                directory_id = node.directory_id if cluster.dynamic else ZERO_UUID
+                assert rows[node.id][1] == uuid_to_text(directory_id)
 
 
 def test_what_else_asks_controllers(tools: KafkaTools, cluster: ProcessCluster) -> None:

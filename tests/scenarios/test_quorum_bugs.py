@@ -187,6 +187,26 @@ def test_a_leader_that_sends_a_snapshot_in_pieces_is_not_missed() -> None:
     assert core.role is Role.PROSPECTIVE, "a piece that nobody waits for any more"
 
 
+def test_a_leader_that_resigned_is_nobodys_leader_when_it_stands_again() -> None:
+    """It keeps its own id on disk, but whoever asks must not be sent to it: it went on to say that
+    it led the epoch it had resigned from, as soon as it stood for election."""
+    core = core_of(1, 1, 2, 3)
+    epoch = win(core)
+    assert core.active_leader_id == 1
+    now_ms = 1002 + 2000 * 1.5
+    core.step(m.Tick(), now_ms)
+    core.step(m.Tick(), now_ms + 1000)
+    assert core.role is Role.PROSPECTIVE
+    assert (core.active_leader_id, core.leader_id) == (None, 1)
+    (reply,) = fetch(core, KEYS[2], 0, 0)
+    assert (reply.error, reply.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    asked = m.VoteAsked(7, KEYS[3], epoch, OffsetAndEpoch(9, epoch), pre_vote=True)
+    (vote,) = core.step(asked, now_ms + 1001)
+    assert (vote.granted, vote.leader_id) == (True, None)
+    (begun,) = core.step(m.EndEpochAsked(8, 3, epoch), now_ms + 1002)
+    assert (begun.error, begun.leader_id) == (ErrorCode.INVALID_REQUEST, None)
+
+
 def refused(core: QuorumCore, now_ms: float, *, leader_id: int = 2) -> None:
     failed = m.RequestFailed(leader_id, m.RequestKind.FETCH, awaited(core), refused=True)
     core.step(failed, now_ms)

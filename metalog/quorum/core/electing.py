@@ -104,7 +104,9 @@ class ElectingReplica(LeadingReplica):
                 self._persist()
                 self._look_for_leader()
         self._persist()
-        self._effects.append(ReplyVote(event.token, error, self._epoch, self._leader_id, granted))
+        self._effects.append(
+            ReplyVote(event.token, error, self._epoch, self.active_leader_id, granted)
+        )
 
     def _may_grant(self, event: VoteAsked) -> bool:
         own = (self._log.last_epoch, self._log.end_offset)
@@ -181,4 +183,4 @@ class ElectingReplica(LeadingReplica):
 
     def _reply_epoch(self, token: int, error: ErrorCode) -> None:
         self._persist()
-        self._effects.append(ReplyEpoch(token, error, self._epoch, self._leader_id))
+        self._effects.append(ReplyEpoch(token, error, self._epoch, self.active_leader_id))

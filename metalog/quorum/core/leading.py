@@ -131,7 +131,7 @@ class LeadingReplica(FollowingReplica):
                 event.token,
                 error,
                 self._epoch,
-                self._leader_id,
+                self.active_leader_id,
                 event.fetch_offset,
                 diverging,
                 snapshot,
