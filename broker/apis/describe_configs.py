@@ -14,19 +14,20 @@ a group that nobody configured has the defaults.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from broker.context import BrokerContext
 from metalog.image.values import ConfigResourceType
 from protocol.api_keys import ApiKey
+from protocol.config_entries import describe_configs
 from protocol.errors import ApiError, ErrorCode
 from protocol.log_levels import current_level
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.topic_name import topic_name_problem
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 from runtime.config.described import (
     DescribedKey,
-    chosen,
     describe_client_metrics,
     describe_cluster_default,
     describe_group,
@@ -38,40 +39,14 @@ from runtime.config.described import (
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 4
 
-_Result = DescribeConfigsResponse.DescribeConfigsResult
-_Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
-
 
 def register(table: HandlerTable, broker: BrokerContext) -> None:
     def handle(_context: RequestContext, request: DescribeConfigsRequest) -> Reply:
-        return DescribeConfigsResponse(
-            results=[_resource(broker, request, resource) for resource in request.resources]
-        )
+        return describe_configs(request, partial(_described, broker))
 
     table.register(
         ApiKey.DESCRIBE_CONFIGS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION
     )
-
-
-def _resource(
-    broker: BrokerContext,
-    request: DescribeConfigsRequest,
-    resource: DescribeConfigsRequest.DescribeConfigsResource,
-) -> DescribeConfigsResponse.DescribeConfigsResult:
-    result = _Result(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        error_message=None,
-    )
-    try:
-        described = _described(broker, resource.resource_type, resource.resource_name)
-    except ApiError as error:
-        result.error_code, result.error_message = error.code, error.text
-        return result
-    result.configs = [
-        _entry(request, each) for each in chosen(described, resource.configuration_keys)
-    ]
-    return result
 
 
 def _described(broker: BrokerContext, resource_type: int, name: str) -> list[DescribedKey]:
@@ -132,29 +107,3 @@ def _require_own_id(broker: BrokerContext, name: str) -> None:
             ErrorCode.INVALID_REQUEST,
             f"Broker {broker.node_id} describes itself or the default (empty name), not {name!r}",
         )
-
-
-def _entry(
-    request: DescribeConfigsRequest, described: DescribedKey
-) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
-    value = described.value
-    key = value.key
-    entry = _Entry(
-        name=key.name,
-        value=value.value,
-        read_only=described.read_only,
-        config_source=value.source,
-        is_sensitive=key.sensitive,
-        config_type=key.type,
-        documentation=key.doc if request.include_documentation else None,
-    )
-    if request.include_synonyms:
-        entry.synonyms = [
-            DescribeConfigsResponse.DescribeConfigsSynonym(
-                name=synonym.name,
-                value=synonym.value,
-                source=synonym.source,
-            )
-            for synonym in value.synonyms
-        ]
-    return entry
