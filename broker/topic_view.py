@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from broker.metadata_cache import MetadataCache
 from metalog.image.values import (
     NO_LEADER,
@@ -22,6 +21,7 @@ from metalog.image.values import (
     PartitionImage,
     TopicImage,
 )
+from protocol.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from protocol.codec import encode
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.context import BrokerContext
 from protocol.api_keys import ApiKey
+from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

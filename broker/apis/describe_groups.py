@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.authorized_operations import Operation
 from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.group.admin import describe_error
 from protocol.api_keys import ApiKey
+from protocol.authorized_operations import Operation
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.authorized_operations import TOPIC_OPERATIONS
 from broker.context import BrokerContext
 from broker.topic_view import Reachable
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.api_keys import ApiKey
+from protocol.authorized_operations import TOPIC_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.auto_topics_driver import TopicCreator
 from broker.context import BrokerContext
 from broker.topic_view import FLEXIBLE_SINCE, TopicBlobs, encode_topic, split_response
 from metalog.image.values import TopicImage
 from protocol.api_keys import ApiKey
+from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.metadata import MetadataRequest, MetadataResponse

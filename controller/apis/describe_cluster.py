@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from controller.driver import Controller
 from protocol.api_keys import ApiKey
+from protocol.authorized_operations import CLUSTER_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
@@ -23,9 +24,6 @@ MAX_VERSION = 2
 
 BROKERS = 1
 CONTROLLERS = 2
-
-# CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
-ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
@@ -49,7 +47,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
                         )
                     )
         if request.include_cluster_authorized_operations:
-            response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
         return response
 
     table.register(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest

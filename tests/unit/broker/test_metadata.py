@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.topic_view import Reachable, encode_topic, split_response, topic_view
 from protocol.api_keys import ApiKey
+from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
 from protocol.headers import decode_request_header, response_header_bytes
