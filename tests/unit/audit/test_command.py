@@ -99,6 +99,7 @@ def test_a_file_that_cannot_be_opened_ends_with_2(
         (["--conf", "executor.memory=1g"], "is not spark.KEY=VALUE"),
         (["--min-isr", "0"], "be greater than or equal to 1"),
         (["--format", "pdf"], "'pdf' is not one of 'text', 'json', 'html'"),
+        (["--table-format", "delta", "--out", "{tmp}/out"], "delta-spark, which is not installed"),
         (["--table-format", "csv"], "'csv' is not one of 'auto', 'parquet', 'delta'"),
     ],
 )
@@ -113,6 +114,7 @@ def test_what_cannot_be_done_is_said_before_spark_starts(
         raise AssertionError("Spark starts")
 
     monkeypatch.setattr("audit.session.session", spark_starts)
+    monkeypatch.setattr("audit.delta._version", lambda name: None)
     (tmp_path / "empty.kbxh").touch()
     save(tmp_path / "whole.kbxh", History())
     log = log_of(tmp_path)
