@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = ("unit", "property", "golden", "scenarios", "sim", "badinput")
 LAST = ("interop", "e2e", "compose")
-PARTS = {"sim": 2}
-"""Groups that run in several processes: those that compute all the time and wait for nothing."""
+PARTS = {"unit": 2, "property": 2, "sim": 2}
+"""Groups that run in several processes: those that compute all the time and measure nothing."""
 IN_ORDER = ["-p", "no:randomly"]
 """For the groups of LAST: their tests share clusters and containers, and what takes minutes of real
 processes must fail the same way twice. The others run in a random order, whose seed is printed."""
