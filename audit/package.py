@@ -9,7 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("audit", "protocol", "metalog/image")
 FILES = ("metalog/__init__.py",)
-LEFT_OUT = ("protocol/transport/", "protocol/messages/", "protocol/log_levels.py")
+LEFT_OUT = (
+    "protocol/transport/",
+    "protocol/messages/",
+    "protocol/authorized_operations.py",
+    "protocol/config_entries.py",
+    "protocol/log_levels.py",
+)
 """What only nodes need."""
 _FIRST_DAY_OF_ZIP = (1980, 1, 1, 0, 0, 0)
 
