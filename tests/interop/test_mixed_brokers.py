@@ -316,6 +316,7 @@ def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
             shut_down_in_good_order(mixed, 6, 4)
 
 
+@pytest.mark.soak
 def test_our_broker_under_kafkas_controllers(tmp_path: Path) -> None:
     """Node 1 is Kafka's controller and a broker, 2 is Kafka's broker, 3 is ours."""
     with ProcessCluster(tmp_path, controllers=1, brokers=2, settings=SETTINGS) as cluster:
