@@ -180,7 +180,7 @@ class Promises:
             self._scan(where, one.log)
             truth.had[node_id] = max(truth.had.get(node_id, 0), end)
         elif end < old[3]:
-            cut_off = getattr(one, "truncations_below_high_watermark", 0)
+            cut_off = one.counters.truncations_below_high_watermark
             require(not cut_off, f"P17: {where} was cut to {end}, below its high watermark")
             self._scan(where, one.log)
             truth.had[node_id] = end
