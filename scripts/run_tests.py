@@ -51,7 +51,7 @@ def run(group: str, marker: str) -> Result:
     started = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", marker, f"tests/{group}"]
     if group in LAST:
-        command += IN_ORDER
+        command += [*IN_ORDER, "--durations=12"]
     parts = PARTS.get(group, 1)
     options = [["--shard", f"{part + 1}/{parts}"] for part in range(parts)] if parts > 1 else [[]]
     processes = [
