@@ -98,6 +98,18 @@ class Replicated:
         rows = [line for line in text.splitlines() if "Partition: " in line]
         return [dict(re.findall(r"(\w[\w ]*): ([^\t]*)", row)) for row in rows]
 
+    def shows(self, topic: str, *rows: dict[str, str]) -> None:
+        """Waits until kafka-topics --describe has these cells: each run may ask another broker, and
+        one hears of a change a moment after another."""
+
+        def seen() -> bool:
+            found = self.described(topic)
+            return len(found) == len(rows) and all(
+                wanted.items() <= row.items() for wanted, row in zip(rows, found, strict=True)
+            )
+
+        self.wait_for(seen, f"{topic} is shown as {rows}")
+
     def wait_for(self, holds: Callable[[], Any], what: str) -> None:
         until(what, holds, WAIT_S)
 
@@ -174,10 +186,11 @@ def test_a_reassignment_with_throttle_from_execute_to_verify(replicated: Replica
     r.wait_for(is_done, "both partitions are where they should be")
     assert "Clearing broker-level throttles on brokers 1,2,3" in verified
     assert "Clearing topic-level throttles on topic moved" in verified
-    assert [(p["Replicas"], sorted(p["Isr"].split(","))) for p in r.described("moved")] == [
-        ("3,1", ["1", "3"]),
-        ("2,3", ["2", "3"]),
-    ]
+    r.shows("moved", {"Replicas": "3,1"}, {"Replicas": "2,3"})
+    r.wait_for(
+        lambda: [r.partition("moved", index)[2] for index in (0, 1)] == [[1, 3], [2, 3]],
+        "the new replicas are in sync",
+    )
     data = [r.cluster.directory / f"node-{node}" / "data" for node in (1, 2, 3)]
     r.wait_for(
         lambda: (
@@ -186,8 +199,10 @@ def test_a_reassignment_with_throttle_from_execute_to_verify(replicated: Replica
         ),
         "who is no replica any more has deleted its log (KAFKA-13972)",
     )
-    configs = r.tool("TopicCommand", "--describe", "--topic", "moved")
-    assert "throttled" not in configs
+    r.wait_for(
+        lambda: "throttled" not in r.tool("TopicCommand", "--describe", "--topic", "moved"),
+        "no topic-level throttles, as the broker asked has heard",
+    )
     assert sorted(r.consumed("moved", 2, RECORDS)) == sorted(
         str(n).encode() for n in range(RECORDS)
     )
@@ -207,16 +222,15 @@ def test_a_reassignment_to_a_dead_broker_is_listed_and_cancelled(replicated: Rep
     assert "stuck-0: replicas: 3,2,1. adding: 3. removing: 1." in listed
     verified = r.tool("reassign.ReassignPartitionsCommand", "--verify", *plan)
     assert "Reassignment of partition stuck-0 is still in progress." in verified
-    (shown,) = r.described("stuck")
-    assert (shown["Replicas"], shown["Isr"]) == ("3,2,1", "1,2")
-    assert (shown["Adding Replicas"], shown["Removing Replicas"]) == ("3", "1")
+    on_its_way = {"Replicas": "3,2,1", "Isr": "1,2", "Adding Replicas": "3"}
+    r.shows("stuck", {**on_its_way, "Removing Replicas": "1"})
     # a replica that is still on its way is not missed
     assert r.described("stuck", "--under-replicated-partitions") == []
     # else it would take throttles off the dead broker, too, and wait for it
     cancel = ("--cancel", *plan, "--preserve-throttles")
     cancelled = r.tool("reassign.ReassignPartitionsCommand", *cancel)
     assert "Successfully cancelled partition reassignment for: stuck-0" in cancelled
-    assert [p["Replicas"] for p in r.described("stuck")] == ["2,1"]
+    r.shows("stuck", {"Replicas": "2,1"})
     assert "No partition reassignments found." in r.tool(
         "reassign.ReassignPartitionsCommand", "--list"
     )
@@ -226,7 +240,7 @@ def test_preferred_leaders_are_elected(replicated: Replicated) -> None:
     r = replicated
     r.create("preferred", "2:1", "2:3", "1:2")
     r.cluster.command("node", "stop", "2")
-    assert [p["Leader"] for p in r.described("preferred")] == ["1", "3", "1"]
+    r.shows("preferred", *({"Leader": leader} for leader in ("1", "3", "1")))
     r.produce("preferred", 3, RECORDS)
     r.cluster.command("node", "start", "2")
     r.wait_for(
@@ -237,7 +251,7 @@ def test_preferred_leaders_are_elected(replicated: Replicated) -> None:
         "LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions"
     )
     assert "preferred-0" in printed and "preferred-1" in printed
-    assert [p["Leader"] for p in r.described("preferred")] == ["2", "2", "1"]
+    r.shows("preferred", *({"Leader": leader} for leader in ("2", "2", "1")))
     one = ("--topic", "preferred", "--partition", "0")
     printed = r.tool("LeaderElectionCommand", "--election-type", "preferred", *one)
     assert "Valid replica already elected for partitions preferred-0" in printed
@@ -262,7 +276,7 @@ def test_an_unclean_election_on_request(replicated: Replicated) -> None:
     one = ("--topic", "unclean", "--partition", "0")
     printed = r.tool("LeaderElectionCommand", "--election-type", "unclean", *one)
     assert "Successfully completed leader election (UNCLEAN) for partitions unclean-0" in printed
-    assert [(p["Leader"], p["Isr"]) for p in r.described("unclean")] == [("2", "2")]
+    r.shows("unclean", {"Leader": "2", "Isr": "2"})
     r.cluster.command("node", "start", "1")
     r.wait_for(lambda: r.partition("unclean")[2] == [1, 2], "broker 1 follows")
 
