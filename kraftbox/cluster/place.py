@@ -24,12 +24,12 @@ from kraftbox.cluster import early
 from kraftbox.cluster.addresses import Network, choose_network
 from kraftbox.cluster.plan import (
     HOST,
+    AskedShape,
     Member,
     NodePlan,
     PlanRefused,
     Ports,
     Remembered,
-    Shape,
     check_change,
     check_settings,
     check_shape,
@@ -203,7 +203,7 @@ def choose_ports(
 
 def plan_cluster(
     place: ClusterPlace,
-    shape: Shape | None,
+    asked: AskedShape,
     port: int | None,
     settings: Mapping[str, str],
     cluster_id: str,
@@ -212,12 +212,12 @@ def plan_cluster(
 ) -> tuple[Remembered, list[NodePlan]]:
     """What to start: the options of this start over what the directory remembers.
 
-    `shape` None resumes. `cluster_id` is for a new one; so is `isolate`, which gives it a network
-    of its own. Raises StartupRefused.
+    `cluster_id` is for a new one; so is `isolate`, which gives it a network of its own. Raises
+    StartupRefused.
     """
     known = place.remembered()
     try:
-        wanted = shape or (known.shape if known else Shape())
+        wanted = asked.over(known.shape if known else None)
         check_shape(wanted)
         check_settings(settings)
         if known is not None:

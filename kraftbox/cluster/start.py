@@ -118,10 +118,9 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
         return _prepare_single(place, options, cluster_id)
     if place.is_single:
         raise StartupRefused(f"{place.root} holds a single node: give another --dir for a cluster")
-    remembered = place.remembered()
-    shape = (options.shape or AskedShape()).over(remembered.shape if remembered else None)
+    asked = options.shape or AskedShape()
     known, plans = plan_cluster(
-        place, shape, options.port, options.settings, cluster_id, isolate=options.isolate
+        place, asked, options.port, options.settings, cluster_id, isolate=options.isolate
     )
     configs = [NodeConfig.parse(plan.properties) for plan in plans]
     for plan in plans:

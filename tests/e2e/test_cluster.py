@@ -18,7 +18,7 @@ import pytest
 from kraftbox.cluster import control
 from kraftbox.cluster.early import start_fork_server
 from kraftbox.cluster.place import ClusterPlace, plan_cluster
-from kraftbox.cluster.plan import Shape
+from kraftbox.cluster.plan import AskedShape
 from kraftbox.cluster.supervisor import ForkServerProcess
 from tests.support.cluster import KraftboxCluster
 from tests.support.waiting import until
@@ -213,7 +213,7 @@ def test_nodes_start_again_and_again_from_a_process_with_threads(
 ) -> None:
     """The process that asks for nodes never forks itself, so its threads do no harm."""
     place = ClusterPlace(tmp_path)
-    known, plans = plan_cluster(place, Shape(1, 1, combined=True), 0, {}, "thread-test")
+    known, plans = plan_cluster(place, AskedShape(1, 1, combined=True), 0, {}, "thread-test")
     place.prepare_nodes(plans)
     done = threading.Event()
     lock = threading.Lock()

@@ -148,9 +148,9 @@ def place(tmp_path):
 
 
 def test_addresses_and_settings_are_kept(place):
-    first, _ = plan_cluster(place, Shape(3, 2), 0, {"num.partitions": "3"}, "cluster-1")
+    first, _ = plan_cluster(place, AskedShape(3, 2), 0, {"num.partitions": "3"}, "cluster-1")
     place.keep(first)
-    again, plans = plan_cluster(place, None, None, {}, "cluster-2")
+    again, plans = plan_cluster(place, AskedShape(), None, {}, "cluster-2")
     assert again == first
     assert plans[0].properties["num.partitions"] == "3"
     numbers = [port for ports in first.ports.values() for port in ports if port]
@@ -159,19 +159,19 @@ def test_addresses_and_settings_are_kept(place):
 
 
 def test_an_added_broker_leaves_the_others_where_they_are(place):
-    first, _ = plan_cluster(place, Shape(1, 2), 0, {}, "c")
+    first, _ = plan_cluster(place, AskedShape(1, 2), 0, {}, "c")
     place.keep(first)
-    more, _ = plan_cluster(place, Shape(1, 3), None, {}, "c")
+    more, _ = plan_cluster(place, AskedShape(1, 3), None, {}, "c")
     assert {n: more.ports[n].client for n in (1, 2)} == {n: first.ports[n].client for n in (1, 2)}
     assert more.ports[3].client not in (0, *(p.client for p in first.ports.values()))
 
 
 def test_a_refused_plan_is_a_refused_start(place):
     with pytest.raises(StartupRefused, match="--controllers"):
-        plan_cluster(place, Shape(0, 1), 0, {}, "c")
+        plan_cluster(place, AskedShape(0, 1), 0, {}, "c")
     place.properties.write_text("brokers=1\n")
     with pytest.raises(StartupRefused, match="damaged"):
-        plan_cluster(place, None, 0, {}, "c")
+        plan_cluster(place, AskedShape(), 0, {}, "c")
 
 
 def test_a_member_without_a_role_has_none():
