@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from audit.batches import Batch, walk
 from audit.comparison import plan_comparisons
-from audit.data.client_history import acknowledged
-from audit.data.files import find_replicas
 from audit.data.plan import plan_partitions
+from audit.inputs import Inputs
 from audit.interval import Interval, plan_intervals, with_shards
-from audit.logs import MetadataLog, UnreadableInput, find_logs
+from audit.logs import MetadataLog
 from audit.merge import Ends, Merged
 from audit.sink import ELECTION, Event, Sink
 from audit.work import Work, WorkOptions, perform
@@ -79,23 +78,18 @@ def choose_primary(logs: Sequence[MetadataLog], ends: dict[str, Ends]) -> Metada
 
 
 def run(
-    paths: Iterable[Path],
+    inputs: Inputs,
     spark: Any,
     *,
-    history: Iterable[Path] = (),
-    data: Iterable[Path] = (),
     tables: Path | None = None,
     progress: Progress | None = None,
     min_isr: int = 1,
     elections_max: int = DEFAULT_ELECTIONS_MAX,
 ) -> Result:
-    """Audit the metadata logs at or below `paths` on a session of `audit.session`.
+    """Audit what `audit.inputs` found on a session of `audit.session`.
 
-    history: files of what clients saw (docs/chaos.md). data: log directories of brokers, to compare
-    replicas; brokers' directories among `paths` are found by themselves. tables: where the tables
-    are written. min_isr: `min.insync.replicas` where the metadata log does not say it.
-
-    Raises UnreadableInput for what cannot be read.
+    tables: where the tables are written. min_isr: `min.insync.replicas` where the metadata log does
+    not say it. Raises UnreadableInput for what cannot be read.
     """
 
     def execute(plan: Sequence[Work], options: WorkOptions) -> Iterator[Event]:
@@ -104,7 +98,7 @@ def run(
 
     width = spark.sparkContext.defaultParallelism
     options = WorkOptions(history=tables is not None, min_isr=min_isr, elections_max=elections_max)
-    result = _audit(list(paths), list(history), list(data), execute, width, options)
+    result = _audit(inputs, execute, width, options)
     if tables is not None:
         from audit.tables import write_tables
 
@@ -113,10 +107,8 @@ def run(
 
 
 def run_here(
-    paths: Iterable[Path],
+    inputs: Inputs,
     *,
-    history: Iterable[Path] = (),
-    data: Iterable[Path] = (),
     min_isr: int = 1,
     elections_max: int = DEFAULT_ELECTIONS_MAX,
 ) -> Result:
@@ -131,41 +123,12 @@ def run_here(
             yield from sink.rows()
 
     options = WorkOptions(min_isr=min_isr, elections_max=elections_max)
-    return _audit(list(paths), list(history), list(data), execute, 1, options)
+    return _audit(inputs, execute, 1, options)
 
 
-def check_inputs(paths: Sequence[Path], history: Sequence[Path], data: Sequence[Path]) -> None:
-    """Whether they can be audited; for whoever wants to know before Spark is started.
-
-    Raises UnreadableInput, OSError.
-    """
-    find_logs(paths)
-    for path in data:
-        if not find_replicas([path]):
-            raise UnreadableInput(
-                f"no replicas at or below {path}: --data takes log directories of brokers, which "
-                "hold meta.properties and a folder for each partition"
-            )
-    for path in history:
-        acknowledged(path)
-    if history and not find_replicas([*data, *paths]):
-        raise UnreadableInput(
-            "a history is judged against the brokers' logs: name their log directories"
-        )
-
-
-def _audit(
-    paths: list[Path],
-    history: list[Path],
-    data: list[Path],
-    execute: Execute,
-    width: int,
-    options: WorkOptions,
-) -> Result:
-    check_inputs(paths, history, data)
-    logs = _named(find_logs(paths))
-    data_paths = [*data, *paths]
-    has_data = bool(find_replicas(data_paths))
+def _audit(inputs: Inputs, execute: Execute, width: int, options: WorkOptions) -> Result:
+    logs = _named(inputs.logs)
+    has_data = bool(inputs.replicas)
     ends = {log.name: log_end(log) for log in logs}
     primary = choose_primary(logs, ends)
     others = [log for log in logs if log is not primary]
@@ -183,7 +146,7 @@ def _audit(
         )
     result = merged.result(options.elections_max)
     if has_data:
-        partitions = plan_partitions(data_paths, history, result)
+        partitions = plan_partitions(inputs.replicas, inputs.sent, result)
         merged.add(execute(partitions, options._replace(history=False)))
         result = merged.result(options.elections_max)
     return Result(result)
@@ -203,7 +166,7 @@ def _cut_short(plan: Sequence[Work], merged: Merged, share: int, elections_max: 
     ]
 
 
-def _named(logs: list[MetadataLog]) -> list[MetadataLog]:
+def _named(logs: Sequence[MetadataLog]) -> list[MetadataLog]:
     """Logs with one name each: two copies of one node are told apart by their paths."""
     names = [log.name for log in logs]
     return [log._replace(node_id=None) if names.count(log.name) > 1 else log for log in logs]
@@ -258,8 +221,8 @@ def _watched(spark: Any, tasks: int, progress: Progress | None) -> Iterator[None
         watcher.join()
 
 
-def timed(spark: Any, paths: Iterable[Path], **more: Any) -> tuple[Result, float]:
+def timed(spark: Any, inputs: Inputs, **more: Any) -> tuple[Result, float]:
     """`run` and the seconds it took."""
     begun = time.monotonic()
-    result = run(paths, spark, **more)
+    result = run(inputs, spark, **more)
     return result, time.monotonic() - begun

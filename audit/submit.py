@@ -29,6 +29,7 @@ def submitted(options: argparse.Namespace) -> int:
     from pyspark.sql import SparkSession
 
     from audit.datasource import KraftAudit, KraftLog
+    from audit.inputs import read_inputs
     from audit.logs import UnreadableInput
 
     spark = SparkSession.builder.appName("kraftbox audit").getOrCreate()
@@ -36,10 +37,8 @@ def submitted(options: argparse.Namespace) -> int:
     spark.dataSource.register(KraftAudit)
     try:
         result = job.run(
-            options.paths,
+            read_inputs(options.paths, history=options.history, data=options.data),
             spark,
-            history=options.history,
-            data=options.data,
             tables=None if options.no_tables else options.out / "tables",
             min_isr=options.min_isr,
         )

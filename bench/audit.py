@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from audit import job
+from audit.inputs import read_inputs
 from audit.logs import read_listing
 from audit.session import session
 from bench.audit_log import Size, write_log
@@ -117,7 +118,7 @@ def measure(spark: Any, log: Path, cores: int) -> dict[str, Any]:
     root = os.getpid()
     before = processor_seconds(root)
     with watched_memory(root) as peaks:
-        result, wall_s = job.timed(spark, [log])
+        result, wall_s = job.timed(spark, read_inputs([log]))
     cpu_s = processor_seconds(root) - before
     summary = result.data["summary"]
     assert summary["promises_hold"], result.findings[:3]
@@ -220,7 +221,7 @@ def run(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
         begun = time.monotonic()
         with session(f"local[{options.cores}]") as spark:
             tell("starting Spark and its workers")
-            job.run([logs["small"]], spark)
+            job.run(read_inputs([logs["small"]]), spark)
             cold_s = time.monotonic() - begun
             for name, log in logs.items():
                 tell(f"auditing the {name} log")

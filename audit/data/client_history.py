@@ -5,7 +5,7 @@ The audit reads the file by itself: what it judges must not be read by the code 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,16 +29,17 @@ class Sent(NamedTuple):
     offset: int
 
 
-def acknowledged(path: Path) -> Mapping[tuple[str, int], list[Sent]]:
+def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[Sent]]:
     """(topic, partition) to its acknowledged sends with an offset. Raises UnreadableInput."""
-    body = _body(path)
-    topics = [row[0] for row in body.get("topics", ())]
     found: dict[tuple[str, int], list[Sent]] = {}
-    for row in body.get("sends", ()):
-        process, topic, partition, value, _, _, outcome, offset, order = row[:9]
-        if outcome == OK and offset >= 0:
-            key = (topics[topic], partition)
-            found.setdefault(key, []).append(Sent(process, order, value, offset))
+    for path in histories:
+        body = _body(path)
+        topics = [row[0] for row in body.get("topics", ())]
+        for row in body.get("sends", ()):
+            process, topic, partition, value, _, _, outcome, offset, order = row[:9]
+            if outcome == OK and offset >= 0:
+                key = (topics[topic], partition)
+                found.setdefault(key, []).append(Sent(process, order, value, offset))
     return found
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from audit.data.client_history import Sent, acknowledged
-from audit.data.files import ReplicaFiles, find_replicas
+from audit.data.client_history import Sent
+from audit.data.files import ReplicaFiles
 from audit.data.partition import PartitionWork
 
 
 def plan_partitions(
-    paths: Iterable[Path], histories: Iterable[Path], result: Mapping[str, Any]
+    found: Iterable[ReplicaFiles],
+    sent: Mapping[tuple[str, int], Sequence[Sent]],
+    result: Mapping[str, Any],
 ) -> list[PartitionWork]:
-    """One piece of work per partition that has replicas below `paths`.
-
-    `result` is that of the metadata audit. Raises UnreadableInput.
-    """
+    """One piece of work per partition that has replicas. `result` is that of the metadata audit."""
     replicas: dict[tuple[str, int], list[ReplicaFiles]] = {}
-    for replica in find_replicas(paths):
+    for replica in found:
         replicas.setdefault((replica.topic, replica.partition), []).append(replica)
-    sent: dict[tuple[str, int], list[Sent]] = {}
-    for path in histories:
-        for key, sends in acknowledged(path).items():
-            sent.setdefault(key, []).extend(sends)
     known = {(p["topic"], p["partition"]): p for p in result["partitions"]}
     whole = not result["elections_left_out"] and not result["leadership_left_out"]
     epochs = _leader_epochs(result) if whole else {}

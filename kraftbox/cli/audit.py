@@ -170,15 +170,14 @@ def _run(
     elections_max: int,
 ) -> dict[str, Any]:
     from audit import job
+    from audit.inputs import read_inputs
     from audit.session import session
 
-    job.check_inputs(paths, history, data)  # said before Spark starts
+    inputs = read_inputs(paths, history=history, data=data)  # what is wrong is said before Spark
     with _shown() as show, session(master, settings) as spark:
         result = job.run(
-            paths,
+            inputs,
             spark,
-            history=history,
-            data=data,
             tables=tables,
             progress=show,
             min_isr=min_isr,

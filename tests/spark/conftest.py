@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from audit import job
+from audit.inputs import read_inputs
 from audit.java import NoJava
 from audit.session import NoSpark, session, spark_available
 from tests.spark.story import RECORDED
@@ -59,4 +60,4 @@ def audited_story(
 ) -> tuple[job.Result, Path]:
     """The audit of the story, and the folder of its tables."""
     tables = tmp_path_factory.mktemp("tables")
-    return job.run([story], spark, tables=tables), tables
+    return job.run(read_inputs([story]), spark, tables=tables), tables

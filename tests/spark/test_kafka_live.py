@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from audit import job
+from audit.inputs import read_inputs
 from tests.kafka_jars import kafka_libs
 from tests.spark.story import check_elections, check_findings, check_rows
 from tests.support.kafka_story import CONTROLLERS, Story, collect, dumped
@@ -29,7 +30,7 @@ def test_a_kafka_cluster_is_audited_right(spark: Any, tmp_path: Path) -> None:
     kept = tmp_path / "story"
     collect(story, kept)
     truth = json.loads((kept / "truth.json").read_text())
-    result = job.run([kept], spark).data
+    result = job.run(read_inputs([kept]), spark).data
     check_elections(result, truth)
     check_findings(result, truth)
     for controller in CONTROLLERS:
@@ -39,6 +40,6 @@ def test_a_kafka_cluster_is_audited_right(spark: Any, tmp_path: Path) -> None:
         files = {path.name: dumped(path) for path in sorted(log.iterdir())}
         assert check_rows(ordered, {"dumped": files}) > 100
     # The brokers' own logs, after all those kills: what is below the high watermark is equal.
-    whole = job.run([tmp_path / "cluster"], spark).data
+    whole = job.run(read_inputs([tmp_path / "cluster"]), spark).data
     assert [f for f in whole["findings"] if f["severity"] == "error"] == []
     assert whole["data"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from audit.inputs import read_inputs
 from audit.job import Result, run_here
 from tests.spark.story import check_elections, check_findings, check_rows
 
@@ -65,7 +66,7 @@ def test_without_spark_the_document_is_the_same(
     audited_story: tuple[Result, Path], story: Path
 ) -> None:
     """What tests of a cluster end with runs in their own process."""
-    assert run_here([story]).data == audited_story[0].data
+    assert run_here(read_inputs([story])).data == audited_story[0].data
 
 
 def test_the_tables(spark: Any, audited_story: tuple[Result, Path]) -> None:

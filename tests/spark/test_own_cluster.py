@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from audit import job
+from audit.inputs import read_inputs
 from tests.support.cluster import KraftboxCluster
 
 SEED = 7
@@ -43,7 +44,7 @@ def audited(
     spark: Any, run: tuple[Path, Path, dict[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     directory, history, report = run
-    return job.run([directory], spark, history=[history]).data, report
+    return job.run(read_inputs([directory], history=[history]), spark).data, report
 
 
 def test_every_promise_holds(audited: tuple[dict[str, Any], dict[str, Any]]) -> None:

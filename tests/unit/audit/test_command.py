@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from audit.at import BadMoment, cluster_at, parse_moment
+from audit.inputs import read_inputs
 from audit.job import run_here
 from audit.logs import UnreadableInput, find_logs
 from audit.package import shipped_files, write_package
@@ -128,7 +129,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command does the same audit in this process."""
 
     def run(paths: list[Path], *_: object) -> dict[str, Any]:
-        return run_here(paths).data
+        return run_here(read_inputs(paths)).data
 
     monkeypatch.setattr(command, "_run", run)
 

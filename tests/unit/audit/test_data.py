@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from audit.data.client_history import acknowledged
 from audit.data.files import find_replicas
 from audit.data.partition import PartitionWork, audit_partition
 from audit.data.plan import plan_partitions
@@ -80,7 +81,7 @@ class Brokers:
                 sends=self.sends,
             ),
         )
-        return plan_partitions([self.folder], [history], self.result)
+        return plan_partitions(find_replicas([self.folder]), acknowledged([history]), self.result)
 
     def found(self) -> list[str]:
         sink = Sink()
@@ -188,4 +189,4 @@ def test_a_broken_history_is_refused(brokers: Brokers) -> None:
     data[9] ^= 1
     history.write_bytes(bytes(data))
     with pytest.raises(UnreadableInput, match="its CRC does not fit"):
-        plan_partitions([brokers.folder], [history], brokers.result)
+        acknowledged([history])

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from audit.batches import Batch, split, walk
+from audit.inputs import read_inputs
 from audit.job import run_here
 from audit.merge import series
 from audit.report.html import as_html
@@ -107,8 +108,8 @@ def test_elections_in_a_burst_are_all_listed(tmp_path: Path) -> None:
     for leader in (2, 3, 1) * 10:
         builder.add(builder.change(leader=leader))
     log = builder.write(tmp_path)
-    assert len(run_here([log], elections_max=30).elections) == 30
-    few = run_here([log], elections_max=10)
+    assert len(run_here(read_inputs([log]), elections_max=30).elections) == 30
+    few = run_here(read_inputs([log]), elections_max=10)
     assert 0 < len(few.elections) <= 10
     assert few.data["elections_left_out"] == 30 - len(few.elections)
     assert few.data["summary"]["elections"] == {"isr": 20, "preferred": 10}
