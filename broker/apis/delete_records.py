@@ -68,7 +68,7 @@ def delete_records(
     def mark(slot: _Result, error: ErrorCode) -> None:
         slot.data.error_code = error
 
-    wait = DeleteRecordsWait(mark, answer)
+    wait = DeleteRecordsWait(mark, answer, future.cancel)
     for topic in request.topics:
         answered = DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(answered)

@@ -272,7 +272,8 @@ class _Fetch:
         self._arriving = False
         if self._bytes:
             self._reads = []
-        wait = FetchWait(self._bytes_min - self._bytes, self._ready)
+        assert self._future is not None
+        wait = FetchWait(self._bytes_min - self._bytes, self._ready, self._future.cancel)
         self._wait = wait
         self._register(wait)
         self._broker.waits.hold(wait, self._deadline_ms, self._context.connection)

@@ -306,7 +306,7 @@ class _Produce:
             if not future.done():
                 future.set_result(self._finished())
 
-        wait = ProduceWait(self._fail, answer)
+        wait = ProduceWait(self._fail, answer, future.cancel)
         all_replicas = request.acks == ALL_REPLICAS
         for partition, result, end_offset, unflushed in self._unfinished:
             if all_replicas and partition.wait_for_commit(end_offset, wait, result):

@@ -22,7 +22,8 @@ class Peer(Protocol):
     @property
     def id(self) -> int: ...
 
-    def add_close_callback(self, callback: Callable[[], None], /) -> None: ...
+    def add_close_callback(self, callback: Callable[[], None], /) -> None:
+        """Calls `callback` when the connection is gone; at once if it is already."""
 
 
 class WaitsDriver:
@@ -43,15 +44,19 @@ class WaitsDriver:
         return self._loop.create_future()
 
     def hold(self, wait: Wait, deadline_ms: float, peer: Peer | None) -> None:
-        """Puts `wait` into the purgatory until `deadline_ms` or the end of `peer`."""
+        """Puts `wait` into the purgatory until `deadline_ms` or the end of `peer`.
+
+        A request that was in a worker's hands may come here after its connection has gone: then
+        the wait is dropped before this returns.
+        """
         if peer is None:
             self.purgatory.add(wait, deadline_ms)
         else:
+            self.purgatory.add(wait, deadline_ms, peer.id)
             if peer.id not in self._peers:
                 self._peers.add(peer.id)
                 peer.add_close_callback(lambda: self._peer_closed(peer.id))
-            self.purgatory.add(wait, deadline_ms, peer.id)
-        if deadline_ms < self._timer_due_ms:
+        if wait.waiting and deadline_ms < self._timer_due_ms:
             self._arm()
 
     def soon(self, finish: Callable[[], None]) -> None:

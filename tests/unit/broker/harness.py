@@ -95,7 +95,10 @@ class Peer:
         self.muted_ms.append(wait_ms)
 
     def add_close_callback(self, fn: Callable[[], None]) -> None:
-        self.callbacks.append(fn)
+        if self.closed is not None:
+            fn()
+        else:
+            self.callbacks.append(fn)
 
     def remove_close_callback(self, fn: Callable[[], None]) -> None:
         self.callbacks.remove(fn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -278,7 +279,26 @@ async def test_a_closed_connection_takes_its_waits_with_it() -> None:
     assert len(h.waits.purgatory) == 0
     fill(h, batch(b"a"))
     await settle()
-    assert not waiting.done()
+    assert waiting.cancelled(), "whoever awaits the answer ends, too"
+
+
+async def test_a_cold_fetch_whose_connection_goes_meanwhile_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It reads in a worker first; its wait begins when nobody is there to be answered."""
+    h = Harness()
+    h.create_topic()
+    fill(h, batch(b"a"))
+    monkeypatch.setattr(type(h.partition().log), "is_recent", lambda log, offset: False)
+    peer = Peer(9)
+    waiting = h.fetch(0, max_wait_ms=2**31 - 1, min_bytes=1000, peer=peer)
+    assert isinstance(waiting, asyncio.Task), "it is read in a worker"
+    peer.close("gone")
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    assert (len(h.waits.purgatory), h.waits.purgatory.next_deadline_ms()) == (0, None)
+    assert len(h.supervisor) == 0
+    assert not any(h.partition()._fetch_waits)
 
 
 async def test_any_error_answers_at_once() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from broker.replication.late_append_driver import WALKED_ON_LOOP_RECORDS_MAX
 from protocol.batch.header import iter_batches
@@ -118,3 +121,40 @@ async def test_acks_zero_closes_when_a_late_append_fails() -> None:
         await settle()
     await settle()
     assert good.closed is None
+
+
+async def test_a_connection_that_goes_before_the_append_leaves_no_wait_behind() -> None:
+    """Its wait for the ISR would begin when nobody is there, and last for its timeout: 24 days."""
+    h = compacted(replicas=[NODE, OTHER])
+    peer = Peer(9)
+    waiting = h.produce(heavy(), timeout_ms=2**31 - 1, peer=peer)
+    peer.close("gone")
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    assert h.partition().log.log_end_offset == COUNT, "it was accepted"
+    assert (len(h.waits.purgatory), h.waits.purgatory.next_deadline_ms()) == (0, None)
+    await settle()
+    assert len(h.supervisor) == 0
+
+
+async def test_a_connection_that_goes_while_a_late_append_waits_ends_its_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    h = compacted(replicas=[NODE, OTHER])
+    peer = Peer(9)
+    hold, held = h.waits.hold, asyncio.Event()
+
+    def hold_and_tell(*wait: Any) -> None:
+        hold(*wait)
+        held.set()
+
+    monkeypatch.setattr(h.waits, "hold", hold_and_tell)
+    waiting = h.produce(heavy(), timeout_ms=2**31 - 1, peer=peer)
+    await held.wait()
+    assert len(h.waits.purgatory) == 1
+    peer.close("gone")
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    assert len(h.waits.purgatory) == 0
+    await settle()
+    assert len(h.supervisor) == 0
