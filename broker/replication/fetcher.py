@@ -280,7 +280,8 @@ class Fetcher:
             replica_state=FetchRequest.ReplicaState(
                 replica_id=self._node_id, replica_epoch=broker_epoch
             ),
-            max_wait_ms=self.settings.wait_max_ms,
+            # Those that are not named yet hear of nothing meanwhile.
+            max_wait_ms=0 if self._changed else self.settings.wait_max_ms,
             min_bytes=self.settings.min_bytes,
             max_bytes=self.settings.response_max_bytes,
             session_id=self._session_id,

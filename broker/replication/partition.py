@@ -32,7 +32,7 @@ from broker.replication.isr import (
 )
 from broker.replication.remote_replica import NEVER_MS, FetchTimes, RemoteReplica, laggards
 from broker.replication.waits import CommitWaiter
-from broker.replication.watched import Watched
+from broker.replication.watched import Watch, Watched
 from protocol.batch.validate import AppendRules
 from protocol.errors import ApiError, ErrorCode
 from runtime.errors import InvariantViolated
@@ -505,6 +505,14 @@ class Partition(Watched):
         self._high_watermark_moved(high_watermark)
 
     # --- followers' fetches -------------------------------------------------------------------
+
+    def unwatch(self, watch: Watch) -> None:
+        """A session ends, or covers this partition no longer. Whoever rested by its time had read
+        to the end until its last fetch: nobody could say so after the next append."""
+        super().unwatch(watch)
+        for remote in self.remote.values():
+            if remote.resting is watch:
+                remote.wake()
 
     def follower_fetched(
         self,

@@ -7,7 +7,9 @@ read and calculation does no harm, and a follower that is always one fetch behin
 
 A follower that has read a partition to its end goes on fetching in its session without naming it.
 Then the session's time is its time (`resting`), and nothing has to be written down until the next
-append: thousands of idle partitions cost nothing per fetch.
+append: thousands of idle partitions cost nothing per fetch. When the session ends, or goes on
+without the partition, its time is written down as well: the follower's next session needs several
+requests to name thousands of partitions, and an append may come before that.
 """
 
 from __future__ import annotations

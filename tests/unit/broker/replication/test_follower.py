@@ -16,6 +16,8 @@ from protocol.metadata.remove_topic_record import RemoveTopicRecord
 from tests.unit.broker.harness import settle
 from tests.unit.broker.replication.replicas import SETTINGS, TOPIC, Cluster
 
+WAIT_MS = 500
+
 
 async def test_records_reach_followers_and_the_high_watermark_follows() -> None:
     c = Cluster()
@@ -371,7 +373,7 @@ async def test_a_deleted_topic_is_fetched_no_longer() -> None:
 
 async def test_many_partitions_are_named_in_several_requests() -> None:
     c = Cluster(2)
-    fetcher = Fetcher(1, 2, SETTINGS)
+    fetcher = Fetcher(1, 2, SETTINGS._replace(wait_max_ms=WAIT_MS))
     c[2].fetchers[1] = fetcher
     many = NAMED_MAX + 20
     for broker in c.brokers.values():
@@ -380,10 +382,13 @@ async def test_many_partitions_are_named_in_several_requests() -> None:
     assert first is not None
     assert len(first.topics[0].partitions) == NAMED_MAX
     assert c.request(2, 1) is None  # no session yet
+    assert first.max_wait_ms == 0, "nobody hears of the others while it waits"
     c.take(2, 1, c.serve(1, first))
     second = c.request(2, 1)
     assert second is not None
     assert len(second.topics[0].partitions) == 20
+    assert second.max_wait_ms == WAIT_MS
+    second.max_wait_ms = 0
     c.take(2, 1, c.serve(1, second))
     assert all(remote.log_end == 0 for p in c[1].replicas for remote in p.remote.values())
 

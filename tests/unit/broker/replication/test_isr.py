@@ -6,13 +6,15 @@ from __future__ import annotations
 import pytest
 
 from broker.replication.alter_partition import AlterPartitionManager
+from broker.replication.fetcher import NAMED_MAX, Fetcher
 from broker.replication.isr import IsrProposal, Member, PartitionStateNow
 from broker.replication.remote_replica import LocalLogStats, RemoteReplica, laggards
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
-from tests.unit.broker.replication.replicas import TOPIC, Cluster
+from tests.unit.broker.harness import batch
+from tests.unit.broker.replication.replicas import SETTINGS, TOPIC, Cluster
 
 LAG_MS = 30_000.0
 
@@ -112,6 +114,85 @@ async def test_a_follower_that_rests_is_in_sync_by_its_sessions_fetches() -> Non
     assert expire(c) is None
     c.clock.advance(LAG_MS)
     assert expire(c) == {1}
+
+
+async def _rested(partitions: int = 1) -> Cluster:
+    """Broker 2 has read all partitions to their end, and has rested for twice the lag time."""
+    c = Cluster(2)
+    c[2].fetchers[1] = Fetcher(1, 2, SETTINGS)
+    for broker in c.brokers.values():
+        broker.create_topic(partitions=partitions, replicas=[1, 2], leader=1)
+    c.fetch(2, times=2 + partitions // NAMED_MAX)
+    for _ in range(8):
+        c.clock.advance(LAG_MS / 4)
+        c.fetch(2)
+    return c
+
+
+async def test_a_session_that_is_renewed_piece_by_piece_puts_nobody_out() -> None:
+    """A batch comes before the new session's requests have named all partitions."""
+    c = await _rested(NAMED_MAX + 20)
+    c[2].fetchers[1].lost(c.clock.monotonic_ms())
+    c.clock.advance(1_000.0)
+    c.fetch(2)
+    named = {key[1] for session in c[1].context.sessions for key in session.partitions}
+    late = next(p for p in c[1].replicas if p.index not in named)
+    waiting = c[1].produce(batch(b"a"), index=late.index)
+    assert late.remote[2].caught_up_ms == c.clock.monotonic_ms() - 1_000.0
+    assert all(not p.expire_isr(c.clock.monotonic_ms(), LAG_MS) for p in c[1].replicas)
+    c.fetch(2, times=3)
+    assert waiting.done()
+
+
+async def test_a_session_that_is_evicted_puts_nobody_out() -> None:
+    c = await _rested()
+    (session,) = c[1].context.sessions
+    c[1].context.sessions.forget(session.session_id)
+    c.clock.advance(1_000.0)
+    c[1].append(b"a")
+    assert expire(c) is None
+    c.clock.advance(LAG_MS)
+    assert expire(c) == {1}, "its last fetch is older than the lag time"
+
+
+async def test_a_partition_that_leaves_its_session_is_judged_by_its_last_fetch_there() -> None:
+    """It pauses (an error, a flush): from then on the session's fetches say nothing of it."""
+    c = await _rested(2)
+    c.clock.advance(1_000.0)
+    c[2].fetchers[1].retry_later(c[2].partition(), c.clock.monotonic_ms())
+    request = c.request(2, 1)
+    assert request is not None and request.forgotten_topics_data
+    c.take(2, 1, c.serve(1, request))
+    c.clock.advance(1_000.0)
+    ages_ms = []
+    for index in (0, 1):
+        c[1].produce(batch(b"a"), index=index)
+        caught_up_ms = c[1].partition(index=index).remote[2].caught_up_ms
+        ages_ms.append(c.clock.monotonic_ms() - caught_up_ms)
+    assert ages_ms == [2_000.0, 1_000.0], "the request that left it out is not one of its fetches"
+    assert expire(c) is None
+
+
+async def test_a_follower_that_moves_to_another_session_has_the_times_of_both() -> None:
+    """Its process lost the id of the first session, which ends later, when it is evicted."""
+    c = await _rested()
+    (first,) = c[1].context.sessions
+    fetcher = c[2].fetchers[1] = Fetcher(1, 2, SETTINGS)
+    fetcher.follow(c[2].partition())
+    c.clock.advance(1_000.0)
+    c.fetch(2)
+    for _ in range(8):
+        c.clock.advance(LAG_MS / 4)
+        c.fetch(2)
+    assert len(c[1].context.sessions) == 2
+    c[1].context.sessions.forget(first.session_id)
+    c.clock.advance(LAG_MS / 4)
+    c.fetch(2)
+    c.clock.advance(1_000.0)
+    c[1].append(b"a")
+    remote = c[1].partition().remote[2]
+    assert remote.caught_up_ms == c.clock.monotonic_ms() - 1_000.0
+    assert expire(c) is None
 
 
 def test_nobody_but_replicas_is_judged() -> None:
