@@ -12,7 +12,15 @@ States (`TRANSITIONS` has every arrow):
 - RUNNING: unfenced at least once. A later fencing by the controller (missed heartbeats) does not
   leave this state: the broker asks again with each heartbeat.
 - PENDING_CONTROLLED_SHUTDOWN: leaderships are being moved away.
-- SHUTTING_DOWN: the controller let us go, or the time for asking has run out.
+- SHUTTING_DOWN: the controller let us go, the time for asking has run out, or the registration is
+  not this process's any more.
+
+A registration is lost when another process registers with the same id (it may, once this one was
+silent for a session) or when UnregisterBroker removes it. The metadata log says so: an image that
+holds everything up to the own registration, and does not show it. An image from before says nothing
+(it may show an earlier life of this id). A heartbeat that is answered STALE_BROKER_EPOCH says it
+too, and often first, but not who has the id now. Either way this process leads nothing from then
+on: whoever is registered may be leading the same partitions.
 
 The numbers are those of the `brokerstate` metric.
 """
@@ -22,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
@@ -47,6 +55,8 @@ TRANSITIONS: Final = frozenset(
         (BrokerState.STARTING, BrokerState.SHUTTING_DOWN),
         (BrokerState.RECOVERY, BrokerState.RUNNING),
         (BrokerState.RECOVERY, BrokerState.PENDING_CONTROLLED_SHUTDOWN),
+        (BrokerState.RECOVERY, BrokerState.SHUTTING_DOWN),
+        (BrokerState.RUNNING, BrokerState.SHUTTING_DOWN),
         (BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN),
         (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN),
     }
@@ -60,6 +70,13 @@ _HOPELESS: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
+
+
+class Registration(NamedTuple):
+    """A process's claim to a broker id."""
+
+    incarnation_id: bytes
+    epoch: int
 
 
 # --- events -----------------------------------------------------------------------------------
@@ -107,10 +124,12 @@ class ContactLost:
 
 @dataclass(frozen=True, slots=True)
 class MetadataReplayed:
-    """The image is now at `offset` and (`registered_epoch`) shows this broker with that epoch."""
+    """The image is now at `offset` and (`registered_epoch`) shows this process with that epoch;
+    `other` is another process that it shows under this broker's id."""
 
     offset: int
     registered_epoch: int | None
+    other: Registration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +201,30 @@ class GiveUp:
     error: ErrorCode
 
 
-Effect = Register | Heartbeat | BecameReady | FencingChanged | MayStop | GiveUp
+@dataclass(frozen=True, slots=True)
+class LeadNothing:
+    """The registration is lost: stop leading and following, at once and for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationGone:
+    """The registration is lost: stop the process. `other` has the id now; None: the image shows
+    nobody, or (`in_image` False) does not say yet."""
+
+    other: Registration | None
+    in_image: bool
+
+
+Effect = (
+    Register
+    | Heartbeat
+    | BecameReady
+    | FencingChanged
+    | MayStop
+    | GiveUp
+    | LeadNothing
+    | RegistrationGone
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +251,9 @@ class BrokerLifecycle:
         self.fenced = True
         self._registered_epoch: int | None = None  # as the metadata image shows it
         self._registration_replayed = False
+        self._other: Registration | None = None
+        self._was_in_image = False
+        self._refused_until_ms: float | None = None  # when a stale epoch ends this process
         self._in_flight = False
         self._urgent = False  # something happened during a request that the next one must tell
         self._due_ms: float | None = None
@@ -226,14 +271,10 @@ class BrokerLifecycle:
         """When `TimerFired` is due, None when an answer or the image must come first."""
         if self.state is BrokerState.SHUTTING_DOWN:
             return None
-        due_ms = None if self._in_flight else self._due_ms
-        if self._shutdown_deadline_ms is None:
-            return due_ms
-        return (
-            self._shutdown_deadline_ms
-            if due_ms is None
-            else min(due_ms, self._shutdown_deadline_ms)
-        )
+        waits = self._in_flight or self._refused_until_ms is not None
+        due_ms = None if waits else self._due_ms
+        deadlines = (due_ms, self._shutdown_deadline_ms, self._refused_until_ms)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def step(self, event: Event, now_ms: float) -> list[Effect]:
         """Applies one event at `now_ms` (monotonic)."""
@@ -244,16 +285,15 @@ class BrokerLifecycle:
                 self._registration_deadline_ms = now_ms + self._times.registration_ms
                 self._due_ms = now_ms
             case Registered():
-                self._registered(event.broker_epoch, now_ms)
+                self._registered(event.broker_epoch, now_ms, effects)
             case RegistrationFailed():
                 self._registration_failed(event.error, now_ms, effects)
             case HeartbeatAnswered():
                 self._heartbeat_answered(event, now_ms, effects)
             case HeartbeatFailed():
-                self._request_ended()
-                self._retry_later(now_ms)
+                self._heartbeat_failed(event.error, now_ms, effects)
             case MetadataReplayed():
-                self._metadata_replayed(event, now_ms)
+                self._metadata_replayed(event, now_ms, effects)
             case ShutdownRequested():
                 self._shutdown_requested(event.deadline_ms, now_ms, effects)
             case ContactLost() | TimerFired():
@@ -267,7 +307,7 @@ class BrokerLifecycle:
 
     # --- what each event does -----------------------------------------------------------------
 
-    def _registered(self, broker_epoch: int, now_ms: float) -> None:
+    def _registered(self, broker_epoch: int, now_ms: float, effects: list[Effect]) -> None:
         self._request_ended()
         if self.state is not BrokerState.STARTING:
             return  # shut down meanwhile
@@ -277,7 +317,7 @@ class BrokerLifecycle:
         # The first heartbeat goes out when the registration comes back through the metadata log,
         # and at the latest after one interval, or the session would lapse on a slow replay.
         self._due_ms = now_ms + self._times.heartbeat_ms
-        self._check_registration_replayed(now_ms)
+        self._check_registration(now_ms, effects)
 
     def _registration_failed(
         self, error: ErrorCode | None, now_ms: float, effects: list[Effect]
@@ -315,24 +355,46 @@ class BrokerLifecycle:
             self._fenced_polls = 0
             self._due_ms = now_ms + self._times.heartbeat_ms
 
+    def _heartbeat_failed(
+        self, error: ErrorCode | None, now_ms: float, effects: list[Effect]
+    ) -> None:
+        self._request_ended()
+        if error is not ErrorCode.STALE_BROKER_EPOCH or self.state is BrokerState.SHUTTING_DOWN:
+            self._retry_later(now_ms)
+        elif self._refused_until_ms is None:
+            # The image will say soon who has the id; no further heartbeat could say more.
+            self._refused_until_ms = now_ms + self._times.heartbeat_ms
+            effects.append(LeadNothing())
+
+    def _registration_lost(
+        self, other: Registration | None, in_image: bool, effects: list[Effect]
+    ) -> None:
+        if self.state not in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            self._enter(BrokerState.SHUTTING_DOWN)
+            effects += (LeadNothing(), RegistrationGone(other, in_image))
+
     def _maybe_hurry(self, event: ContactLost | TimerFired, now_ms: float) -> None:
         """A sign of life over a new connection, at once: the controller may have seen the old one
         close and count the milliseconds. Once per connection; failures wait as ever."""
         if isinstance(event, ContactLost) and self.broker_epoch >= 0:
             self._hurry(now_ms)
 
-    def _metadata_replayed(self, event: MetadataReplayed, now_ms: float) -> None:
+    def _metadata_replayed(
+        self, event: MetadataReplayed, now_ms: float, effects: list[Effect]
+    ) -> None:
         self.metadata_offset = max(self.metadata_offset, event.offset)
         self._registered_epoch = event.registered_epoch
-        self._check_registration_replayed(now_ms)
+        self._other = event.other
+        self._check_registration(now_ms, effects)
 
-    def _check_registration_replayed(self, now_ms: float) -> None:
+    def _check_registration(self, now_ms: float, effects: list[Effect]) -> None:
         # The image may be ahead of the answer to the registration, or behind it.
-        if (
-            not self._registration_replayed
-            and self.broker_epoch >= 0
-            and self._registered_epoch == self.broker_epoch
-        ):
+        if self._registered_epoch is None:
+            if self._was_in_image or 0 <= self.broker_epoch <= self.metadata_offset:
+                self._registration_lost(self._other, True, effects)
+            return
+        self._was_in_image = True
+        if not self._registration_replayed and 0 <= self.broker_epoch == self._registered_epoch:
             self._registration_replayed = True
             self._hurry(now_ms)
 
@@ -348,6 +410,9 @@ class BrokerLifecycle:
     # --- sending and pacing -------------------------------------------------------------------
 
     def _maybe_finish(self, now_ms: float, effects: list[Effect]) -> None:
+        refused_ms = self._refused_until_ms
+        if refused_ms is not None and now_ms >= refused_ms:
+            self._registration_lost(None, False, effects)
         deadline_ms = self._shutdown_deadline_ms
         if deadline_ms is not None and now_ms >= deadline_ms:
             self._finish(False, effects)
@@ -359,6 +424,8 @@ class BrokerLifecycle:
 
     def _maybe_send(self, now_ms: float, effects: list[Effect]) -> None:
         if self._in_flight or self._due_ms is None or now_ms < self._due_ms:
+            return
+        if self._refused_until_ms is not None:
             return
         if self.state is BrokerState.STARTING:
             effects.append(Register())

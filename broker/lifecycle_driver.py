@@ -24,17 +24,21 @@ from broker.lifecycle import (
     Heartbeat,
     HeartbeatAnswered,
     HeartbeatFailed,
+    LeadNothing,
     MayStop,
     MetadataReplayed,
     Register,
     Registered,
+    Registration,
     RegistrationFailed,
+    RegistrationGone,
     ShutdownRequested,
     Started,
     TimerFired,
 )
 from metalog.image.values import BrokerImage
 from protocol.errors import ApiError, ErrorCode
+from protocol.ids import uuid_to_text
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from runtime.clock import Clock
@@ -47,6 +51,10 @@ REGISTRATION_TIMEOUT_MS: Final = 10_000.0
 _log = get_logger("broker.lifecycle")
 
 
+class RegistrationLost(Exception):
+    """The broker's id is not this process's any more; the text says whose it is."""
+
+
 class LifecycleDriver:
     """Runs one `BrokerLifecycle`."""
 
@@ -55,16 +63,21 @@ class LifecycleDriver:
         lifecycle: BrokerLifecycle,
         *,
         node_id: int,
+        incarnation_id: bytes,
         registration: Callable[[], BrokerRegistrationRequest],
+        lead_nothing: Callable[[], None],
         channel: ControllerChannel,
         supervisor: Supervisor,
         clock: Clock,
         heartbeat_timeout_ms: float,
     ) -> None:
-        """`registration` builds the request anew for each try."""
+        """`registration` builds the request anew for each try; `lead_nothing` gives up all
+        partitions at once."""
         self.lifecycle = lifecycle
         self._node_id = node_id
+        self._incarnation_id = incarnation_id
         self._registration = registration
+        self._lead_nothing = lead_nothing
         self._channel = channel
         self._supervisor = supervisor
         self._clock = clock
@@ -83,10 +96,16 @@ class LifecycleDriver:
         self._tell(Started())
 
     def metadata_replayed(self, offset: int, registered: BrokerImage | None) -> None:
-        """The image has moved on; `registered` is this process's registration in it, if any."""
-        if registered is not None and not registered.fenced and not self.listed.done():
-            self.listed.set_result(None)
-        self._tell(MetadataReplayed(offset, None if registered is None else registered.epoch))
+        """The image has moved on; `registered` is who has this broker's id in it."""
+        if registered is None:
+            self._tell(MetadataReplayed(offset, None))
+        elif registered.incarnation_id != self._incarnation_id:
+            other = Registration(registered.incarnation_id, registered.epoch)
+            self._tell(MetadataReplayed(offset, None, other))
+        else:
+            if not registered.fenced and not self.listed.done():
+                self.listed.set_result(None)
+            self._tell(MetadataReplayed(offset, registered.epoch))
 
     def contact_lost(self) -> None:
         """The connection that carries the heartbeats broke off."""
@@ -140,6 +159,10 @@ class LifecycleDriver:
                 if not effect.granted:
                     _log.warning("controlled shutdown was not granted in time")
                 self._finish(effect.granted)
+            case LeadNothing():
+                self._lead_nothing()
+            case RegistrationGone():
+                self._registration_gone(effect)
             case GiveUp():
                 self._set_ready(
                     StartupRefused(
@@ -148,6 +171,36 @@ class LifecycleDriver:
                     )
                 )
                 self._finish(False)
+
+    def _registration_gone(self, gone: RegistrationGone) -> None:
+        why = self._whose(gone)
+        _log.error("the registration is lost, the node stops", why=why)
+        if self.ready.done():
+            self._supervisor.report("broker registration", RegistrationLost(why))
+        self._set_ready(StartupRefused(why))
+        self._finish(False)
+
+    def _whose(self, gone: RegistrationGone) -> str:
+        broker, other = f"broker {self._node_id}", gone.other
+        ours = (
+            f"this process (incarnation {uuid_to_text(self._incarnation_id)}, "
+            f"broker epoch {self.lifecycle.broker_epoch})"
+        )
+        if other is not None:
+            return (
+                f"another process is registered as {broker} (incarnation "
+                f"{uuid_to_text(other.incarnation_id)}, broker epoch {other.epoch}); {ours} is "
+                "not any more"
+            )
+        if gone.in_image:
+            return (
+                f"the registration of {broker} was removed (UnregisterBroker); {ours} registers "
+                "anew when it is started again"
+            )
+        return (
+            f"the controller knows {broker} under another registration or none; {ours} is not "
+            "registered any more"
+        )
 
     def _set_ready(self, refused: StartupRefused | None) -> None:
         if self.ready.done():

@@ -332,7 +332,10 @@ class BrokerServer:
             self._enforcer.publish(image.client_quotas)
         registered = image.cluster.brokers.get(self.config.node_id)
         ours = registered is not None and registered.incarnation_id == self._incarnation_id
-        if self._caught_up:
+        if self._caught_up and not ours:
+            # Whoever has the id now may lead the same partitions. Why is the lifecycle's to say.
+            self.replicas.lead_nothing()
+        elif self._caught_up:
             self.replicas.reconfigure(changed)
             self.replicas.apply(delta, image)
         elif ours:
@@ -340,9 +343,7 @@ class BrokerServer:
         if self.replication is not None:
             self.replication.published(delta, self.settings.effective_node)
         if self._driver is not None:
-            self._driver.metadata_replayed(
-                image.provenance.offset, registered if registered and ours else None
-            )
+            self._driver.metadata_replayed(image.provenance.offset, registered)
 
     def _follow(self, effective: NodeConfig) -> None:
         """Dynamic values have changed, which topics' settings do not carry to where they count."""
@@ -397,7 +398,9 @@ class BrokerServer:
         self._driver = LifecycleDriver(
             self.lifecycle,
             node_id=self.config.node_id,
+            incarnation_id=self._incarnation_id,
             registration=self._registration,
+            lead_nothing=self.replicas.lead_nothing,
             channel=self._heartbeats,
             supervisor=self._supervisor,
             clock=self._clock,

@@ -6,6 +6,9 @@ slices, always by the newest image, never by the one that put them there. Until 
 partition is simply not led here yet and clients ask again; one that leads no longer commits nothing
 meanwhile, because its followers have left.
 
+A broker that has lost its registration leads and follows nothing any more (`lead_nothing`): later
+images speak of another process with its id.
+
 A disk error takes the partition offline and is reported once to `on_storage_failure`, which stops
 the node: there is one log directory, so there is nothing left to serve from.
 """
@@ -134,6 +137,7 @@ class ReplicaManager:
         self.retired_counters = PartitionCounters()
         """What replicas that are gone had counted."""
         self._backlog = Backlog()
+        self._leads_nothing = False
         self._at_once = AT_ONCE_MAX
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
@@ -370,11 +374,20 @@ class ReplicaManager:
         Must not be called with an image older than this broker's logs: a topic that was deleted
         and made again would be taken for the old one, and the new one's log for a leftover.
         """
+        if self._leads_nothing:
+            return
         self._at_once = AT_ONCE_MAX
         for topic_id, change in delta.topics.items():
             self._apply_topic(topic_id, change)
         if self._backlog:
             self._schedule()
+
+    def lead_nothing(self) -> None:
+        """Gives up every role at once and for good; the logs stay as they are."""
+        self._leads_nothing = True
+        self._backlog = Backlog()
+        for partition in self:
+            self._retire(partition)
 
     def set_strays_aside(self, image: MetadataImage) -> list[str]:
         """Renames logs of partitions that `image` does not give to this broker; returns names.

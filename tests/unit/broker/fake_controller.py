@@ -41,6 +41,7 @@ class FakeController:
         self.registrations: list[BrokerRegistrationRequest] = []
         self.heartbeats: list[BrokerHeartbeatRequest] = []
         self.registration_errors: list[ErrorCode] = []
+        self.heartbeat_errors: list[ErrorCode] = []
         self.envelope_errors: list[ErrorCode] = []
         self.envelopes = 0
         self.grant_shutdown = True
@@ -122,6 +123,8 @@ class FakeController:
         self, _context: RequestContext, request: BrokerHeartbeatRequest
     ) -> BrokerHeartbeatResponse:
         self.heartbeats.append(request)
+        if self.heartbeat_errors:
+            return BrokerHeartbeatResponse(error_code=self.heartbeat_errors.pop(0))
         if request.want_shut_down:
             return BrokerHeartbeatResponse(
                 is_caught_up=True, is_fenced=True, should_shut_down=self.grant_shutdown

@@ -17,12 +17,15 @@ from broker.lifecycle import (
     Heartbeat,
     HeartbeatAnswered,
     HeartbeatFailed,
+    LeadNothing,
     LifecycleTimes,
     MayStop,
     MetadataReplayed,
     Register,
     Registered,
+    Registration,
     RegistrationFailed,
+    RegistrationGone,
     ShutdownRequested,
     Started,
     TimerFired,
@@ -54,7 +57,7 @@ def test_from_start_to_ready_in_two_requests() -> None:
     lifecycle = new()
     assert run(lifecycle, Started()) == [Register()]
     assert run(lifecycle, Registered(5)) == []
-    assert run(lifecycle, MetadataReplayed(8, None)) == []
+    assert run(lifecycle, MetadataReplayed(4, None)) == []
     assert run(lifecycle, MetadataReplayed(9, 5)) == [Heartbeat(5, 9, False, False)]
     assert not lifecycle.ready
     assert run(lifecycle, UNFENCED) == [FencingChanged(False), BecameReady()]
@@ -213,3 +216,107 @@ def test_every_other_transition_is_refused() -> None:
             else:
                 with pytest.raises(InvariantViolated):
                     lifecycle._enter(after)
+
+
+# --- the registration is lost ---------------------------------------------------------------------
+
+TWIN = Registration(b"another process ", 12)
+STALE = HeartbeatFailed(ErrorCode.STALE_BROKER_EPOCH)
+
+
+def assert_over(lifecycle: BrokerLifecycle) -> None:
+    assert lifecycle.state is BrokerState.SHUTTING_DOWN
+    assert lifecycle.next_deadline_ms() is None
+    assert run(lifecycle, TimerFired(), ContactLost(), MetadataReplayed(99, None), STALE) == []
+
+
+@pytest.mark.parametrize("other", [TWIN, None], ids=["another process", "unregistered"])
+def test_an_image_without_this_process_after_one_with_it_ends_it(
+    other: Registration | None,
+) -> None:
+    """P16: whoever is registered under the id now may lead the same partitions."""
+    lifecycle = running()
+    lost = run(lifecycle, MetadataReplayed(12, None, other))
+    assert lost == [LeadNothing(), RegistrationGone(other, True)]
+    assert_over(lifecycle)
+
+
+def test_earlier_lives_of_the_id_in_the_log_say_nothing() -> None:
+    """A start replays the whole log: others had this id, and it was unregistered now and then."""
+    lifecycle = new()
+    old = (
+        MetadataReplayed(1, None, Registration(b"a life before", 1)),
+        MetadataReplayed(2, None),
+        MetadataReplayed(3, None, Registration(b"the last life", 3)),
+    )
+    assert run(lifecycle, Started(), *old) == [Register()]
+    assert run(lifecycle, Registered(5), *old) == []
+    assert run(lifecycle, MetadataReplayed(4, None, Registration(b"the last life", 3))) == []
+    assert run(lifecycle, MetadataReplayed(5, 5)) == [Heartbeat(5, 5, False, False)]
+
+
+@pytest.mark.parametrize("answer_first", [True, False])
+def test_a_snapshot_may_lead_past_the_own_registration_to_its_end(answer_first: bool) -> None:
+    lifecycle = new()
+    events: tuple[Event, ...] = (Registered(5), MetadataReplayed(20, None, TWIN))
+    run(lifecycle, Started())
+    lost = run(lifecycle, *(events if answer_first else events[::-1]))
+    assert lost == [LeadNothing(), RegistrationGone(TWIN, True)]
+    assert_over(lifecycle)
+
+
+def test_a_registration_that_was_seen_and_is_gone_before_it_was_answered_ends_the_start() -> None:
+    lifecycle = new()
+    run(lifecycle, Started(), MetadataReplayed(9, 5))
+    lost = run(lifecycle, MetadataReplayed(12, None, TWIN))
+    assert lost == [LeadNothing(), RegistrationGone(TWIN, True)]
+    assert run(lifecycle, Registered(5)) == []
+    assert_over(lifecycle)
+
+
+def test_the_same_process_under_another_epoch_has_lost_nothing() -> None:
+    """Its first registration was accepted, its answer lost with that controller."""
+    lifecycle = new()
+    run(lifecycle, Started(), MetadataReplayed(4, 4), RegistrationFailed(None))
+    assert run(lifecycle, Registered(9), MetadataReplayed(8, 4)) == []
+    assert run(lifecycle, MetadataReplayed(9, 9)) == [Heartbeat(9, 9, False, False)]
+
+
+def test_a_stale_epoch_ends_leading_at_once_and_the_process_when_the_image_says_who() -> None:
+    lifecycle = running()
+    run(lifecycle, TimerFired(), now_ms=2000)
+    assert run(lifecycle, STALE, now_ms=2001) == [LeadNothing()]
+    # It is nobody any more: what else happens makes it neither ask again nor spin.
+    assert run(lifecycle, ContactLost(), TimerFired(), now_ms=2002) == []
+    assert lifecycle.next_deadline_ms() == 4001
+    assert run(lifecycle, MetadataReplayed(10, 5), now_ms=2003) == []
+    lost = run(lifecycle, MetadataReplayed(12, None, TWIN), now_ms=2004)
+    assert lost == [LeadNothing(), RegistrationGone(TWIN, True)]
+    assert_over(lifecycle)
+
+
+def test_a_stale_epoch_that_no_image_explains_ends_the_process_after_one_interval() -> None:
+    lifecycle = running()
+    run(lifecycle, TimerFired(), now_ms=2000)
+    run(lifecycle, STALE, now_ms=2001)
+    assert run(lifecycle, TimerFired(), now_ms=4000) == []
+    lost = run(lifecycle, TimerFired(), now_ms=4001)
+    assert lost == [LeadNothing(), RegistrationGone(None, False)]
+    assert_over(lifecycle)
+
+
+def test_a_stale_epoch_ends_a_farewell_without_waiting_for_its_deadline() -> None:
+    lifecycle = running()
+    run(lifecycle, ShutdownRequested(30_000), now_ms=0)
+    assert run(lifecycle, STALE, now_ms=1) == [LeadNothing()]
+    assert lifecycle.next_deadline_ms() == 2001
+    assert run(lifecycle, TimerFired(), now_ms=2001)[-1] == RegistrationGone(None, False)
+    assert_over(lifecycle)
+
+
+@pytest.mark.parametrize("error", [None, *(set(ErrorCode) - {ErrorCode.STALE_BROKER_EPOCH})])
+def test_no_other_answer_to_a_heartbeat_ends_anything(error: ErrorCode | None) -> None:
+    lifecycle = running()
+    run(lifecycle, TimerFired(), now_ms=2000)
+    assert run(lifecycle, HeartbeatFailed(error), now_ms=2001) == []
+    assert run(lifecycle, TimerFired(), now_ms=2051) == [Heartbeat(5, 9, False, False)]

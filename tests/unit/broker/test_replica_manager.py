@@ -354,3 +354,41 @@ async def test_the_first_image_and_the_changes_after_it_give_the_same_partitions
         )
 
     assert states(h) == states(whole)
+
+
+async def test_a_broker_that_lost_its_registration_leads_and_follows_nothing_for_good() -> None:
+    """P16: later images speak of another process with its id."""
+    h = Harness()
+    h.create_topic("led", replicas=[NODE, OTHER], number=1)
+    h.create_topic("followed", replicas=[NODE, OTHER], leader=OTHER, number=2)
+    waiting = h.produce(batch(b"a"), topic="led")
+    fetching = h.fetch(1, topic="led", max_wait_ms=1000)
+    resigned: list[int | None] = []
+    h.replicas.add_leadership_listener("led", _Resignations(resigned))
+    h.replicas.on_backlog(lambda: None)
+    h.create_topic("late", number=3)
+    h.replicas.lead_nothing()
+    assert resigned == [None]
+    answer = (await waiting).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    refused = (await fetching).responses[0].partitions[0]
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    h.change(number=1, leader=NODE, isr=[NODE])
+    h.delete_topic(number=2)
+    h.advance()
+    for topic in ("led", "late"):
+        assert h.produce(batch(b"b"), topic=topic).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert h.fetch(0, topic=topic).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert h.logs.get("followed", 0) is not None, "the logs stay as they are"
+    assert not any(partition.is_readable for partition in h.replicas)
+
+
+class _Resignations:
+    def __init__(self, resigned: list[int | None]) -> None:
+        self.resigned_epochs = resigned
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        return
+
+    def resigned(self, partition: int, leader_epoch: int | None) -> None:
+        self.resigned_epochs.append(leader_epoch)

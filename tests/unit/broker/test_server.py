@@ -14,7 +14,7 @@ from broker.server import BrokerServer
 from metalog.loader import MetadataLoader
 from protocol.batch.records import read_records
 from protocol.errors import ErrorCode
-from protocol.ids import DirectoryId
+from protocol.ids import DirectoryId, uuid_to_text
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
@@ -23,6 +23,9 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
+from protocol.metadata.register_broker_record import RegisterBrokerRecord
+from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
+from protocol.metadata.unregister_broker_record import UnregisterBrokerRecord
 from protocol.transport.client import Connection
 from runtime.clock import SystemClock
 from runtime.config import NodeConfig
@@ -371,3 +374,75 @@ async def test_metrics_carry_the_names_of_the_dashboards(world: World) -> None:
         assert f"{line}\n" in text.replace(".0\n", "\n"), line
     await connection.close()
     await broker.stop()
+
+
+# --- the registration is lost ---------------------------------------------------------------------
+
+
+async def _leading(world: World, **props: str) -> tuple[BrokerServer, Connection, bytes]:
+    broker = world.broker(**props)
+    await broker.start()
+    connection = await world.connect(broker)
+    await connection.request(create("t"))
+    tid = await topic_id_of(connection, "t")
+    assert await _produced(connection, tid) == ErrorCode.NONE
+    return broker, connection, tid
+
+
+async def _produced(connection: Connection, tid: bytes) -> int:
+    topic = (await connection.request(produce(tid, batch(b"a")))).responses[0]
+    return cast(int, topic.partition_responses[0].error_code)
+
+
+async def _assert_lost(world: World, broker: BrokerServer, *said: str) -> None:
+    await until(lambda: bool(world.failures))
+    (failure,) = world.failures
+    for words in said:
+        assert words in failure
+    world.failures.clear()
+    heartbeats = len(world.controller.heartbeats)
+    await broker.stop()
+    assert len(world.controller.heartbeats) == heartbeats, "nobody to take leave of"
+
+
+async def test_a_broker_whose_id_another_process_has_registered_leads_nothing_and_stops(
+    world: World,
+) -> None:
+    """P16: it was paused or cut off for a session; the other leads its partitions now."""
+    broker, connection, tid = await _leading(world)
+    epoch = world.controller.broker_epoch
+    twin = RegisterBrokerRecord(broker_id=1, incarnation_id=b"the other proces", broker_epoch=90)
+    world.controller.replay(twin)
+    # What comes after speaks of the other process, though it has the same id.
+    world.controller.replay(UnfenceBrokerRecord(id=1, epoch=90))
+    assert not any(partition.is_leader for partition in broker.replicas), "with the image itself"
+    assert await _produced(connection, tid) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    data = (await connection.request(fetch(tid, 0))).responses[0].partitions[0]
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await connection.close()
+    twins = uuid_to_text(twin.incarnation_id)
+    ours = uuid_to_text(bytes(15) + b"i")
+    await _assert_lost(world, broker, f"{twins}, broker epoch 90", f"{ours}, broker epoch {epoch}")
+
+
+async def test_a_broker_that_was_unregistered_leads_nothing_and_stops(world: World) -> None:
+    """Kafka's goes on as a process that no client is told of."""
+    broker, connection, tid = await _leading(world)
+    epoch = world.controller.broker_epoch
+    world.controller.replay(UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch))
+    assert await _produced(connection, tid) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await connection.close()
+    await _assert_lost(world, broker, "the registration of broker 1 was removed")
+
+
+async def test_a_controller_that_knows_another_epoch_ends_a_broker_without_an_image(
+    world: World,
+) -> None:
+    """The metadata log may not reach it any more, or late."""
+    broker, connection, tid = await _leading(world, broker_heartbeat_interval_ms="50")
+    world.controller.heartbeat_errors.append(ErrorCode.STALE_BROKER_EPOCH)
+    await until(lambda: not world.controller.heartbeat_errors)
+    await until(lambda: not any(partition.is_leader for partition in broker.replicas))
+    assert await _produced(connection, tid) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await connection.close()
+    await _assert_lost(world, broker, "under another registration or none")
