@@ -123,6 +123,11 @@ class ContactLost:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerMoved:
+    """A leader of the controllers is known that was not known before."""
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataReplayed:
     """The image is now at `offset` and (`registered_epoch`) shows this process with that epoch;
     `other` is another process that it shows under this broker's id."""
@@ -151,6 +156,7 @@ Event = (
     | HeartbeatAnswered
     | HeartbeatFailed
     | ContactLost
+    | ControllerMoved
     | MetadataReplayed
     | ShutdownRequested
     | TimerFired
@@ -296,8 +302,8 @@ class BrokerLifecycle:
                 self._metadata_replayed(event, now_ms, effects)
             case ShutdownRequested():
                 self._shutdown_requested(event.deadline_ms, now_ms, effects)
-            case ContactLost() | TimerFired():
-                self._maybe_hurry(event, now_ms)
+            case ContactLost() | ControllerMoved():
+                self._contact_changed(event, now_ms)
         if self._urgent and not self._in_flight:
             self._urgent = False
             self._due_ms = now_ms
@@ -373,10 +379,10 @@ class BrokerLifecycle:
             self._enter(BrokerState.SHUTTING_DOWN)
             effects += (LeadNothing(), RegistrationGone(other, in_image))
 
-    def _maybe_hurry(self, event: ContactLost | TimerFired, now_ms: float) -> None:
-        """A sign of life over a new connection, at once: the controller may have seen the old one
-        close and count the milliseconds. Once per connection; failures wait as ever."""
-        if isinstance(event, ContactLost) and self.broker_epoch >= 0:
+    def _contact_changed(self, event: ContactLost | ControllerMoved, now_ms: float) -> None:
+        """Speak at once: the controller may have seen the old connection close, or have taken over,
+        and count the milliseconds. Once per connection and leader; failures wait as ever."""
+        if isinstance(event, ControllerMoved) or self.broker_epoch >= 0:
             self._hurry(now_ms)
 
     def _metadata_replayed(

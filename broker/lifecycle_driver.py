@@ -17,6 +17,7 @@ from broker.lifecycle import (
     BecameReady,
     BrokerLifecycle,
     ContactLost,
+    ControllerMoved,
     Effect,
     Event,
     FencingChanged,
@@ -110,6 +111,10 @@ class LifecycleDriver:
     def contact_lost(self) -> None:
         """The connection that carries the heartbeats broke off."""
         self._tell(ContactLost())
+
+    def controller_moved(self) -> None:
+        """A new leader of the controllers is known."""
+        self._tell(ControllerMoved())
 
     def request_shutdown(self, timeout_ms: float) -> None:
         """Begin the farewell; `may_stop` is done when it is over."""

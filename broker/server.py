@@ -260,6 +260,9 @@ class BrokerServer:
             self.replication.controller_moved()
         if self._heartbeats is not None:
             self._heartbeats.controller_moved()
+        if self._driver is not None and self._controller_endpoint() is not None:
+            # The new one has heard of nobody yet.
+            self._driver.controller_moved()
 
     # --- start, step by step ------------------------------------------------------------------
 

@@ -101,6 +101,18 @@ class _Early(NamedTuple):
     fail: Callable[[ApiError], Any] | None
 
 
+class _HeartbeatConnection(NamedTuple):
+    """Called when the connection closes. A value, so that a connection knows each broker once,
+    however often its heartbeats move between two of them."""
+
+    closed: Callable[[int, Connection], None]
+    broker_id: int
+    connection: Connection
+
+    def __call__(self) -> None:
+        self.closed(self.broker_id, self.connection)
+
+
 class _Upkeep:
     """A decision that is made again every interval, and at once while it says there is more."""
 
@@ -161,6 +173,9 @@ class Controller:
         self._claim: tuple[int, int] | None = None
         self._pending: deque[_Append] = deque()
         self._early: list[_Early] = []
+        # What was seen between the election and the end of catching up.
+        self._early_contacts: dict[int, Callable[[], None]] = {}
+        self._gone: set[int] = set()
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._gave_grace = False
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -313,8 +328,17 @@ class Controller:
         metadata_offset: int,
         connection: Connection | None = None,
     ) -> None:
-        """A broker's sign of life: soft state, kept by the active controller only."""
+        """A broker's sign of life: soft state, kept by the active controller only, and by one that
+        is about to be."""
         if not self.is_active:
+            if self.is_leading and broker_id in self.committed_image.cluster.brokers:
+                self._early_contacts[broker_id] = partial(
+                    self.touch,
+                    broker_id,
+                    epoch=epoch,
+                    metadata_offset=metadata_offset,
+                    connection=connection,
+                )
             return
         is_new = self.heartbeats.touch(
             broker_id,
@@ -324,7 +348,8 @@ class Controller:
             connection=connection,
         )
         if is_new and connection is not None and self.settings.connection_loss_fence_ms:
-            connection.add_close_callback(partial(self._connection_closed, broker_id, connection))
+            closed = _HeartbeatConnection(self._connection_closed, broker_id, connection)
+            connection.add_close_callback(closed)
 
     def _connection_closed(self, broker_id: int, connection: Connection) -> None:
         if (
@@ -332,10 +357,14 @@ class Controller:
             and connection.closed_by_peer
             and self.heartbeats.connection_lost(broker_id, connection, self._clock.monotonic_ms())
         ):
-            if self._expiry_timer is not None:
-                self._expiry_timer.cancel()
-                self._expiry_timer = None
-            self._arm_expiry()
+            self._rearm_expiry()
+
+    def voter_gone(self, node_id: int) -> None:
+        """Nobody listens on a voter's port any more: its process has ended, whatever it ran."""
+        if not self.is_active:
+            self._gone.add(node_id)
+        elif self.heartbeats.process_gone(node_id, self._clock.monotonic_ms()):
+            self._rearm_expiry()
 
     def begin_shutdown(self, broker_id: int) -> None:
         """The broker may leave once the others know everything that is in the log now."""
@@ -506,7 +535,7 @@ class Controller:
         _log.info(
             "Became the active controller", epoch=epoch, next_offset=self._quorum.log_end_offset
         )
-        self.heartbeats.reset(self._working.cluster.brokers.values(), self._clock.monotonic_ms())
+        self._take_contacts(self._working)
         if self._replayer.in_transaction:
             self._try_append([AbortTransactionRecord(reason="a new controller took over")])
         if self._working is not None and self._working.metadata_version is None:
@@ -519,7 +548,20 @@ class Controller:
         for operation in early:
             _submit_early(operation)
 
+    def _take_contacts(self, image: MetadataImage) -> None:
+        """Every broker's time begins now; some have spoken already, some will not."""
+        now_ms = self._clock.monotonic_ms()
+        self.heartbeats.reset(image.cluster.brokers.values(), now_ms)
+        contacts, self._early_contacts = self._early_contacts, {}
+        for touch in contacts.values():
+            touch()
+        gone, self._gone = self._gone, set()
+        for node_id in sorted(gone):
+            self.heartbeats.process_gone(node_id, now_ms)
+
     def _resign(self) -> None:
+        self._early_contacts.clear()
+        self._gone.clear()
         if self.is_active or self._early:
             self.stats.lost_leadership += 1
         self._claim = None
@@ -559,6 +601,12 @@ class Controller:
         wait_ms = max(deadline_ms - self._clock.monotonic_ms(), 0.0)
         loop = asyncio.get_running_loop()
         self._expiry_timer = loop.call_at(loop.time() + wait_ms / 1000.0, self._expire)
+
+    def _rearm_expiry(self) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
+        self._arm_expiry()
 
     def _expire(self) -> None:
         """Fence who is overdue now; all of them by one look at the clock, however long that takes.

@@ -4,6 +4,13 @@ None of this is in the metadata log. A new active controller starts with every u
 counted as heard of just now, so that a change of controllers fences nobody; a broker that is gone
 is fenced one session timeout later.
 
+Where connection-loss fencing is on, a broker that died together with the controller before is not
+given all of that. Nobody saw its connection close, but there are two other signs. A voter's port
+that refuses the new leader shows that its process has ended, and the broker in it (a node with both
+roles has one id): that counts as a closed connection (`process_gone`). And who has not spoken at
+all within a first patience counts as lost: a live broker looks for a new leader within the quorum's
+fetch timeout, and speaks up as soon as it has found it.
+
 Where `kraftbox.broker.connection.loss.fence.ms` is set, a broker's silence may end sooner: when its
 peer closes the connection that carried its last heartbeat, and no other carries one within that
 time. What counts is the heartbeat, not the connection: a port scanner keeps nobody alive.
@@ -19,17 +26,20 @@ from metalog.image.values import BrokerImage
 
 
 class Patience(NamedTuple):
-    """How long a broker may be silent; `connection_loss_ms` 0: a lost connection says nothing."""
+    """How long a broker may be silent; `connection_loss_ms` 0: a lost connection says nothing;
+    `first_ms` is for who has not spoken since this controller took over, 0: the whole session."""
 
     session_timeout_ms: float
     connection_loss_ms: float = 0
+    first_ms: float = 0
 
 
 @dataclass(slots=True)
 class Contact:
     """One broker's last sign of life. `metadata_offset` is how far its image had come, -1 if not
     known; `shutdown_offset` the log offset at which its controlled shutdown began, if it did.
-    `connection` carried the last heartbeat; `lost_ms` is when its peer closed it."""
+    `connection` carried the last heartbeat; `lost_ms` is when its peer closed it. `spoken` is False
+    until its first heartbeat to a controller that has taken over."""
 
     epoch: int
     last_contact_ms: float
@@ -38,10 +48,13 @@ class Contact:
     shutdown_offset: int | None = None
     connection: object | None = None
     lost_ms: float | None = None
+    spoken: bool = True
 
     def expires_ms(self, patience: Patience) -> float:
         """When the broker is to be fenced if it stays silent."""
         session_ends_ms = self.last_contact_ms + patience.session_timeout_ms
+        if patience.first_ms and not self.spoken:
+            session_ends_ms = min(session_ends_ms, self.last_contact_ms + patience.first_ms)
         if self.lost_ms is None or not patience.connection_loss_ms:
             return session_ends_ms
         return min(session_ends_ms, self.lost_ms + patience.connection_loss_ms)
@@ -120,6 +133,8 @@ class Heartbeats:
         """Start over, as a controller that has just become active."""
         self._contacts.clear()
         self.follow(brokers, monotonic_ms)
+        for contact in self._contacts.values():
+            contact.spoken = False
 
     def follow(self, brokers: Iterable[BrokerImage], monotonic_ms: float) -> None:
         """Take over registrations and fenced flags from the image; forget who is gone.
@@ -156,6 +171,7 @@ class Heartbeats:
         is_new = contact.connection is not connection
         contact.connection = connection
         contact.lost_ms = None
+        contact.spoken = True
         contact.last_contact_ms = max(contact.last_contact_ms, monotonic_ms)
         contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
         return is_new
@@ -166,6 +182,15 @@ class Heartbeats:
         if contact is None or contact.connection is not connection:
             return False
         contact.connection = None
+        contact.lost_ms = monotonic_ms
+        return True
+
+    def process_gone(self, broker_id: int, monotonic_ms: float) -> bool:
+        """Nobody listens where the node's process did; True when its broker has not spoken since
+        the takeover. One that has is judged by its own connection."""
+        contact = self._contacts.get(broker_id)
+        if contact is None or contact.spoken or contact.lost_ms is not None:
+            return False
         contact.lost_ms = monotonic_ms
         return True
 

@@ -162,6 +162,7 @@ class ControllerServer:
         self._counts: ImageCounts | None = None
         self._unregister_metrics = metrics.register(self.collect)
         quorum.register(self.controller)
+        quorum.watch_gone(self.controller.voter_gone)
 
     # --- life ---------------------------------------------------------------------------------
 

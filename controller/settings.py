@@ -31,6 +31,7 @@ class ControllerSettings:
     unclean_election: bool
     max_idle_interval_ms: int
     connection_loss_fence_ms: int
+    quorum_fetch_timeout_ms: int
     rebalance: bool
     rebalance_interval_ms: int
     unclean_election_interval_ms: int
@@ -39,7 +40,13 @@ class ControllerSettings:
     @property
     def patience(self) -> Patience:
         """How long brokers may be silent."""
-        return Patience(self.session_timeout_ms, self.connection_loss_fence_ms)
+        loss_ms = self.connection_loss_fence_ms
+        if not loss_ms:
+            return Patience(self.session_timeout_ms)
+        # A live broker misses a leader that hangs as late as within the fetch timeout, finds the
+        # next one, and has then as long to speak over a new connection as at any other loss.
+        first_ms = self.quorum_fetch_timeout_ms + loss_ms
+        return Patience(self.session_timeout_ms, loss_ms, first_ms)
 
     @classmethod
     def of(
@@ -64,6 +71,7 @@ class ControllerSettings:
             unclean_election=config["unclean.leader.election.enable"],
             max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
             connection_loss_fence_ms=config["kraftbox.broker.connection.loss.fence.ms"],
+            quorum_fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
             rebalance=config["auto.leader.rebalance.enable"],
             rebalance_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
             unclean_election_interval_ms=config["unclean.leader.election.interval.ms"],

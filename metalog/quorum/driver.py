@@ -137,6 +137,7 @@ class QuorumNode:
         self._fetch_watchers: dict[Callable[[], None], None] = {}
         self._early_listeners: list[QuorumListener] = []
         self._leader_watchers: list[Callable[[], None]] = []
+        self._gone_watchers: list[Callable[[int], None]] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._farewells: set[asyncio.Task[Any]] = set()
         self._epoch_start_offset = 0
@@ -273,6 +274,11 @@ class QuorumNode:
     def watch_leader(self, callback: Callable[[], None]) -> None:
         """Call back at once whenever `leader()` changes, for as long as this node runs."""
         self._leader_watchers.append(callback)
+
+    def watch_gone(self, callback: Callable[[int], None]) -> None:
+        """Call back with the id of each voter that this node, as leader, could not tell of its
+        epoch because nobody listens on the voter's port; again whenever it is tried again."""
+        self._gone_watchers.append(callback)
 
     def register(self, listener: QuorumListener) -> None:
         """Feed a listener from the first offset (or the latest snapshot) on."""
@@ -595,7 +601,11 @@ class QuorumNode:
                 kind=failed.kind.value,
                 why=str(error),
             )
-            self._step(failed._replace(refused=isinstance(error, ConnectionRefusedError)))
+            failed = failed._replace(refused=isinstance(error, ConnectionRefusedError))
+            self._step(failed)
+            if failed.refused and failed.kind is RequestKind.BEGIN_EPOCH and self.is_leader:
+                for callback in self._gone_watchers:
+                    callback(failed.node_id)
 
     def _address(self, node_id: int) -> Endpoint:
         endpoint = self.endpoint_of(node_id)

@@ -60,7 +60,9 @@ DOCS: dict[str, str] = {
     "closed, without the usual least size.",
     "kraftbox.broker.connection.loss.fence.ms": "On a controller: a broker whose heartbeat "
     "connection its peer closes is fenced after this time, unless another carries a heartbeat "
-    "before; 0 leaves it to broker.session.timeout.ms.",
+    "before; after a change of controllers, one that has not spoken to the new one within "
+    "controller.quorum.fetch.timeout.ms and this time. 0 leaves it to broker.session.timeout.ms, "
+    "which is better for brokers of Apache Kafka: they do not speak up when a connection breaks.",
     "kraftbox.connection.max.inflight": "Requests of one connection that may wait for their reply "
     "before the socket is no longer read.",
     "kraftbox.fault.acks": "`leader` plants a bug: acks=all is answered as soon as the leader has "

@@ -10,6 +10,7 @@ from broker.lifecycle import (
     BrokerLifecycle,
     BrokerState,
     ContactLost,
+    ControllerMoved,
     Effect,
     Event,
     FencingChanged,
@@ -216,6 +217,24 @@ def test_every_other_transition_is_refused() -> None:
             else:
                 with pytest.raises(InvariantViolated):
                     lifecycle._enter(after)
+
+
+def test_a_new_controller_is_spoken_to_at_once() -> None:
+    """It has taken over and has heard of nobody yet."""
+    lifecycle = running()
+    assert lifecycle.next_deadline_ms() == 2000
+    assert run(lifecycle, ControllerMoved(), now_ms=100) == [Heartbeat(5, 9, False, False)]
+    # The request in flight was to the one before: it fails, and the next one goes out at once.
+    assert run(lifecycle, ControllerMoved(), now_ms=200) == []
+    assert run(lifecycle, HeartbeatFailed(None), now_ms=201) == [Heartbeat(5, 9, False, False)]
+    assert run(lifecycle, UNFENCED, now_ms=202) == []
+    assert lifecycle.next_deadline_ms() == 2202
+
+
+def test_a_registration_that_pauses_is_sent_to_a_new_controller_at_once() -> None:
+    lifecycle = new()
+    run(lifecycle, Started(), RegistrationFailed(None))
+    assert run(lifecycle, ControllerMoved(), now_ms=1) == [Register()]
 
 
 # --- the registration is lost ---------------------------------------------------------------------

@@ -376,6 +376,19 @@ async def test_metrics_carry_the_names_of_the_dashboards(world: World) -> None:
     await broker.stop()
 
 
+async def test_a_broker_speaks_to_a_new_controller_at_once(world: World) -> None:
+    broker = world.broker(broker_heartbeat_interval_ms="1000000")
+    await broker.start()
+    before = len(world.controller.heartbeats)
+    broker.controller_moved()
+    await until(lambda: len(world.controller.heartbeats) > before)
+    address, world.controller.address = world.controller.address, None
+    broker.controller_moved()
+    world.controller.address = address
+    await broker.stop()
+    assert len(world.controller.heartbeats) == before + 2, "nobody is asked while none is known"
+
+
 # --- the registration is lost ---------------------------------------------------------------------
 
 

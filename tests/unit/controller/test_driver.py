@@ -548,6 +548,133 @@ class TestConnectionLoss:
         run_in_virtual_time(main)
 
 
+class TestATakeover:
+    """Who died with the controller before is not given the whole session; the others are."""
+
+    FENCE = {
+        "kraftbox_broker_connection_loss_fence_ms": "100",
+        "controller_quorum_fetch_timeout_ms": "1000",
+    }
+
+    async def world(self, **properties: str) -> World:
+        """Brokers 1 and 2 are unfenced; another controller has led since."""
+        world = World(commit_at_once=True, **(properties or self.FENCE))
+        world.lead()
+        for broker_id in (1, 2):
+            epoch = await world.register(broker_id)
+            await heartbeat(world, broker_id, epoch, FakeConnection())
+        world.quorum.follow(7, 2)
+        return world
+
+    def brokers(self, world: World) -> dict[int, Any]:
+        return dict(world.controller.view().image.cluster.brokers)
+
+    def fenced(self, world: World) -> list[int]:
+        return [broker_id for broker_id, b in sorted(self.brokers(world).items()) if b.fenced]
+
+    def test_who_stays_silent_is_fenced_after_the_first_patience(self) -> None:
+        async def main() -> None:
+            world = await self.world()
+            world.lead(3)
+            await asyncio.sleep(1.09)
+            await heartbeat(world, 2, self.brokers(world)[2].epoch, FakeConnection())
+            assert self.fenced(world) == []
+            await asyncio.sleep(0.02)
+            assert self.fenced(world) == [1]
+            await asyncio.sleep(5)
+            assert self.fenced(world) == [1], "who has spoken has a session"
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_without_the_setting_everybody_has_a_session(self) -> None:
+        async def main() -> None:
+            world = await self.world(controller_quorum_fetch_timeout_ms="1000")
+            world.lead(3)
+            world.controller.voter_gone(1)
+            await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 - 0.1)
+            assert self.fenced(world) == []
+            await asyncio.sleep(0.2)
+            assert self.fenced(world) == [1, 2]
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    @pytest.mark.parametrize("early", [True, False])
+    def test_a_voter_whose_port_is_closed_takes_its_broker_with_it(self, early: bool) -> None:
+        """The refusal may come before this controller has caught up with its log."""
+
+        async def main() -> None:
+            world = await self.world()
+            if early:
+                world.quorum._leader = (100, 3)
+                world.controller.voter_gone(1)
+            world.lead(3)
+            if not early:
+                world.controller.voter_gone(1)
+            world.controller.voter_gone(9)
+            await asyncio.sleep(0.099)
+            assert self.fenced(world) == []
+            await asyncio.sleep(0.002)
+            assert self.fenced(world) == [1]
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_who_spoke_before_this_controller_had_caught_up_has_spoken(self) -> None:
+        async def main() -> None:
+            world = await self.world()
+            epochs = {broker.id: broker.epoch for broker in self.committed(world)}
+            world.quorum._leader = (100, 3)
+            connections = {broker_id: FakeConnection() for broker_id in (1, 2, 77)}
+            for broker_id, connection in connections.items():
+                world.controller.touch(
+                    broker_id,
+                    epoch=epochs.get(broker_id, 0),
+                    metadata_offset=0,
+                    connection=connection,  # type: ignore[arg-type]
+                )
+            assert len(world.controller._early_contacts) == 2, "nobody else is remembered"
+            world.lead(3)
+            await asyncio.sleep(2)
+            assert self.fenced(world) == []
+            connections[1].end()
+            await asyncio.sleep(0.2)
+            assert self.fenced(world) == [1], "its connection is known"
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def committed(self, world: World) -> list[Any]:
+        return list(world.controller.committed_image.cluster.brokers.values())
+
+    def test_what_was_seen_before_an_election_that_came_to_nothing_is_forgotten(self) -> None:
+        async def main() -> None:
+            world = await self.world()
+            world.quorum._leader = (100, 3)
+            world.controller.voter_gone(1)
+            world.quorum.follow(7, 4)
+            world.lead(5)
+            await asyncio.sleep(0.5)
+            assert self.fenced(world) == []
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_heartbeats_that_move_between_two_connections_leave_one_callback_on_each(self) -> None:
+        async def main() -> None:
+            world = await self.world()
+            world.lead(3)
+            connections = FakeConnection(), FakeConnection()
+            epoch = self.brokers(world)[1].epoch
+            for turn in range(10):
+                await heartbeat(world, 1, epoch, connections[turn % 2])
+            assert [len(dict.fromkeys(one.callbacks)) for one in connections] == [1, 1]
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+
 class TestAStall:
     """The controller's process stands still: what brokers sent meanwhile has not been read."""
 

@@ -131,3 +131,46 @@ def test_a_new_registration_forgets_the_lost_connection() -> None:
     heartbeats.connection_lost(1, "first", 11.0)
     heartbeats.follow([broker(1, epoch=2)], 12.0)
     assert heartbeats.next_expiry_ms(IMPATIENT) == 112.0
+
+
+TAKING_OVER = Patience(TIMEOUT_MS, connection_loss_ms=10.0, first_ms=40.0)
+
+
+def test_who_has_not_spoken_since_the_takeover_has_the_first_patience_and_no_more() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1), broker(2)], 1000.0)
+    assert heartbeats.next_expiry_ms(TAKING_OVER) == 1040.0
+    assert heartbeats.next_expiry_ms(PATIENCE) == 1100.0, "where it is off: the whole session"
+    heartbeats.touch(2, epoch=1, metadata_offset=0, monotonic_ms=1039.0)
+    assert heartbeats.expired(1040.0, TAKING_OVER) == {1}
+    heartbeats.follow([broker(1, fenced=True), broker(2)], 1040.0)
+    assert heartbeats.next_expiry_ms(TAKING_OVER) == 1139.0, "who has spoken has its session"
+
+
+def test_the_first_patience_is_never_longer_than_the_session() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1)], 1000.0)
+    assert heartbeats.next_expiry_ms(Patience(TIMEOUT_MS, 10.0, 2 * TIMEOUT_MS)) == 1100.0
+
+
+def test_a_registration_after_the_takeover_is_a_sign_of_life() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1), broker(2)], 1000.0)
+    heartbeats.follow([broker(1, epoch=2), broker(2)], 1010.0)
+    assert heartbeats.expired(1040.0, TAKING_OVER) == {2}
+    assert heartbeats.expired(1109.0, TAKING_OVER) == {2}
+    assert heartbeats.expired(1110.0, TAKING_OVER) == {1, 2}
+
+
+def test_a_process_that_has_ended_counts_as_a_closed_connection() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1), broker(2)], 1000.0)
+    assert heartbeats.process_gone(1, 1005.0)
+    assert not heartbeats.process_gone(1, 1008.0), "the first sight counts"
+    assert not heartbeats.process_gone(3, 1005.0), "a controller, no broker"
+    assert heartbeats.expired(1014.9, TAKING_OVER) == frozenset()
+    assert heartbeats.expired(1015.0, TAKING_OVER) == {1}
+    # It lives: perhaps only the controller in it was late to listen.
+    heartbeats.touch(1, epoch=1, metadata_offset=0, monotonic_ms=1014.0)
+    assert heartbeats.expired(1030.0, TAKING_OVER) == frozenset()
+    assert not heartbeats.process_gone(1, 1031.0), "who has spoken is judged by its connection"
