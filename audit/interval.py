@@ -415,9 +415,10 @@ class IntervalAudit:
         leaders: dict[str, int] = {}
         preferred: dict[str, int] = {}
         replicas: dict[str, int] = {}
-        under = 0
+        under = stopped = 0
         for partition in self.world.each_partition():
             shape = partition.shape.key
+            stopped += partition.shape.leaderless and self.world.went_in_order(shape)
             leaders[str(shape.leader)] = leaders.get(str(shape.leader), 0) + 1
             if shape.replicas:
                 first = str(shape.replicas[0])
@@ -429,6 +430,7 @@ class IntervalAudit:
             "partitions": len(self.world.partitions),
             "topics": len(self.world.topics) if self._speaks else 0,
             "leaderless": leaders.get(str(NO_LEADER), 0),
+            "leaderless_stopped": stopped,
             "under_min_isr": under,
             "leaders": leaders,
             "preferred": preferred,

@@ -188,6 +188,14 @@ class World:
     def fenced_ids(self) -> set[int]:
         return {broker.id for broker in self.brokers.values() if broker.fenced}
 
+    def went_in_order(self, shape: ShapeKey) -> bool:
+        """Whether a leaderless partition waits only for brokers that took their leave: all that may
+        lead it, the last members of its ISR (or, with an empty one, its last known leaders), are in
+        a controlled shutdown or were when they were fenced."""
+        last = shape.isr or shape.last_known or shape.elr
+        brokers = [self.brokers.get(broker_id) for broker_id in last]
+        return bool(last) and all(broker is not None and broker.shutting_down for broker in brokers)
+
     def each_partition(self) -> Iterator[Partition]:
         yield from self.partitions.values()
 

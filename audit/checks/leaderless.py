@@ -1,4 +1,8 @@
-"""How long partitions had no leader, and which have none at the end."""
+"""How long partitions had no leader, and how many have none at the end.
+
+Where all brokers that may lead a partition took their leave by a controlled shutdown, that is what
+a clean stop leaves: a fact. Where one of them was lost, its data may be, too: a warning.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,15 @@ class Leaderless(TotalsCheck):
     def on_totals(self, totals: Totals) -> Iterable[Complaint]:
         for one in totals.leaderless:
             yield one.complaint("had no leader")
-        left = totals.end.get("leaderless", 0)
+        stopped = totals.end.get("leaderless_stopped", 0)
+        if stopped:
+            yield Complaint(
+                f"{stopped} partitions have no leader where the log ends: their last replicas "
+                "were stopped in good order",
+                after={"leaderless": stopped},
+                offset=totals.end_offset,
+            )
+        left = totals.end.get("leaderless", 0) - stopped
         if left:
             yield Complaint(
                 f"{left} partitions have no leader where the log ends",

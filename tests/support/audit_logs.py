@@ -145,6 +145,14 @@ class LogBuilder:
         """As Kafka: the changes first, then the fencing, in one batch."""
         return self.add(*changes, self.fenced_record(broker))
 
+    def leave(self, broker: int, *changes: Any) -> int:
+        """A controlled shutdown: it hands over, and is fenced in a batch of its own."""
+        leaving = BrokerRegistrationChangeRecord(
+            broker_id=broker, broker_epoch=self.epoch_of(broker), in_controlled_shutdown=1
+        )
+        self.add(leaving, *changes)
+        return self.fence(broker)
+
     def topic(self, replicas: Sequence[int] = (1, 2, 3), **more: Any) -> int:
         return self.add(TopicRecord(name="t", topic_id=TOPIC_ID), self.partition(replicas, **more))
 

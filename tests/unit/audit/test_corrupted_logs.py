@@ -9,7 +9,12 @@ import pytest
 
 from metalog.image.snapshot import image_to_records
 from protocol.batch.header import write_crc
-from protocol.metadata import FenceBrokerRecord, PartitionRecord, TopicRecord
+from protocol.metadata import (
+    FenceBrokerRecord,
+    PartitionRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
 from tests.support.audit_logs import TOPIC_ID, LogBuilder, audited, broken
 
 
@@ -83,6 +88,66 @@ def test_the_last_member_of_a_leaderless_partition_may_be_fenced_without_elr(
     result = audited(builder.write(tmp_path))
     assert broken(result) == ["leaderless"]  # a warning: it has no leader where the log ends
     assert result["summary"]["promises_hold"]
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize("elr", [False, True])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_leader_that_went_with_a_controlled_shutdown_is_no_warning(
+    tmp_path: Path, elr: bool, in_order: bool, snapshot: bool
+) -> None:
+    """The end of every clean stop, also where only a snapshot says so; `in_order` False: the last
+    one was lost."""
+    builder = LogBuilder().begin(elr=elr)
+    builder.topic()
+    builder.leave(2, builder.change(isr=[1, 3]))
+    builder.leave(3, builder.change(isr=[1]))
+    left: dict[str, Any] = {"isr": [], "last_known_elr": [1]} if elr else {}
+    if in_order:
+        builder.leave(1, builder.change(leader=-1, **left))
+    else:
+        builder.fence(1, builder.change(leader=-1, **left))
+    if snapshot:
+        builder.snapshot()
+        builder.add(builder.fenced_record(2))
+    result = audited(builder.write(tmp_path))
+    assert result["summary"]["partitions_leaderless"] == 1
+    assert result["summary"]["findings"]["warning"] == (not in_order)
+    said = [f for f in result["findings"] if f["check"] == "leaderless"]
+    ends = [f for f in said if "where the log ends" in f["message"]]
+    assert [f["severity"] for f in ends] == ["info" if in_order else "warning"]
+    assert ("stopped in good order" in ends[0]["message"]) is in_order
+
+
+def test_a_partition_that_needs_a_lost_broker_beside_a_stopped_one_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    builder = LogBuilder().begin(elr=False)
+    builder.topic()
+    builder.fence(2, builder.change(isr=[1, 3]))
+    builder.leave(1, builder.change(leader=3, isr=[3]))
+    builder.fence(3, builder.change(leader=-1))
+    result = audited(builder.write(tmp_path))
+    assert broken(result) == ["leaderless"]
+
+
+def test_of_several_that_may_lead_all_must_have_been_stopped_in_order(tmp_path: Path) -> None:
+    builder = LogBuilder().begin()
+    builder.topic(eligible_leader_replicas=[])
+    builder.fence(3, builder.change(isr=[1, 2]))
+    builder.fence(2, builder.change(isr=[1], eligible_leader_replicas=[2]))
+    builder.leave(1, builder.change(leader=-1, isr=[], eligible_leader_replicas=[2, 1]))
+    assert broken(audited(builder.write(tmp_path))) == ["leaderless"]
+
+
+def test_a_stopped_broker_that_was_unregistered_is_a_warning(tmp_path: Path) -> None:
+    builder = LogBuilder().begin(elr=False)
+    builder.topic()
+    builder.leave(2, builder.change(isr=[1, 3]))
+    builder.leave(3, builder.change(isr=[1]))
+    builder.leave(1, builder.change(leader=-1))
+    builder.add(UnregisterBrokerRecord(broker_id=1, broker_epoch=builder.epoch_of(1)))
+    assert broken(audited(builder.write(tmp_path))) == ["leaderless"]
 
 
 def test_an_elr_that_was_not_cleared(tmp_path: Path) -> None:
