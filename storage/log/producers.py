@@ -12,14 +12,15 @@ The answer to a repeated batch that is older than the five remembered ones is
 DUPLICATE_SEQUENCE_NUMBER (the producer's client takes it for a success), where Kafka says
 OUT_OF_ORDER_SEQUENCE_NUMBER, which the client takes for a loss. It is that here too for sequences
 below the first one that the log has of the producer, who may begin anywhere when the log knows
-nothing of it: those may have been lost, and calling them a success would hide it.
+nothing of it: those may have been lost, and calling them a success would hide it. And it is that
+for a batch that shares sequence numbers with a remembered one without being it.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -75,6 +76,12 @@ class Remembered(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+    def overlaps(self, header: BatchHeader) -> bool:
+        """Whether a batch of the same epoch has a sequence number of this one."""
+        ahead = (header.base_sequence - self.first_sequence) & _SEQUENCE_MASK
+        behind = (self.first_sequence - header.base_sequence) & _SEQUENCE_MASK
+        return ahead <= self.offset_delta or behind <= header.last_offset_delta
 
 
 class EndMarker(NamedTuple):
@@ -235,7 +242,12 @@ class ProducerStates:
             return
         if origin is Origin.CLIENT and state.epoch != NO_PRODUCER_EPOCH:
             _check_sequence(
-                state.producer_id, state.epoch, state.last_sequence, header, state.began_at
+                state.producer_id,
+                state.epoch,
+                state.last_sequence,
+                header,
+                state.began_at,
+                state.batches,
             )
         if state.txn_first_offset is not None and not header.is_transactional:
             raise ApiError(
@@ -413,7 +425,12 @@ def _read_entry(data: bytes, pos: int) -> ProducerState:
 
 
 def _check_sequence(
-    producer_id: int, epoch: int, last_sequence: int, header: BatchHeader, began_at: int = 0
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    header: BatchHeader,
+    began_at: int = 0,
+    remembered: Iterable[Remembered] = (),
 ) -> None:
     first = header.base_sequence
     if header.producer_epoch != epoch:
@@ -425,7 +442,9 @@ def _check_sequence(
         return
     behind = (expected - first) & _SEQUENCE_MASK
     known = (expected - began_at) & _SEQUENCE_MASK if began_at else _HALF_OF_SEQUENCES - 1
-    if last_sequence != NO_SEQUENCE and header.record_count <= behind <= known:
+    written = last_sequence != NO_SEQUENCE and header.record_count <= behind <= known
+    # The caller has looked for the batch itself: one that overlaps a known one is another.
+    if written and not any(batch.overlaps(header) for batch in remembered):
         raise ApiError(
             ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
             f"Producer {producer_id} repeats sequence {first}; {expected} is next",

@@ -104,12 +104,33 @@ def test_what_lies_before_the_first_known_sequence_is_no_duplicate(log):
     assert log.send(1, epoch=1) == 12
 
 
-def test_a_batch_that_overlaps_what_is_known_is_out_of_order(log):
+@pytest.mark.parametrize(
+    ("sequence", "count"),
+    [(6, 4), (6, 2), (2, 6), (0, 8), (7, 1), (6, 1), (4, 3), (4, 1), (2, 4), (4, 5)],
+)
+def test_a_batch_that_overlaps_a_known_one_and_is_not_it_is_out_of_order(log, sequence, count):
+    """T1: an acknowledged batch has the same first and the same last sequence. Any other one holds
+    other records, and a producer would take a duplicate's answer for a success."""
     log.send(0, 4)
     log.send(4, 4)
-    assert log.refused(6, 4) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert log.refused(6, 1) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert log.refused(sequence, count) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.send(4, 4) == -5
     assert log.send(8) == 8
+
+
+def test_a_batch_that_begins_before_the_known_ones_and_ends_in_one_is_out_of_order(log):
+    for at in range(7):
+        log.send(at * 2, 2)
+    assert log.refused(2, 4) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.refused(0, 4) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+def test_a_batch_that_overlaps_a_known_one_across_the_wrap_is_out_of_order(log):
+    log.send(MAX - 1, 4)
+    assert log.refused(0, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.refused(MAX, 1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.send(MAX - 1, 4) == -1
+    assert log.send(2) == 4
 
 
 def test_sequences_wrap(log):
