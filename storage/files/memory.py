@@ -48,6 +48,8 @@ class MemoryFile:
         return position
 
     def pread(self, size_bytes: int, position: int) -> bytes:
+        if position < 0:
+            raise OSError(errno.EINVAL, "a position below 0", self.path)
         return bytes(memoryview(self._inode.content)[position : position + size_bytes])
 
     def pwrite(self, data: Buffer, position: int) -> None:

@@ -42,7 +42,8 @@ class Segment:
     """The batches from `base_offset` up to the next segment's base offset."""
 
     __slots__ = (
-        "_config", "_files", "_first_timestamp_ms", "_indexes_ready", "_log", "_max_timestamp",
+        "_config", "_files", "_first_timestamp_ms", "_indexes_proven", "_indexes_ready", "_log",
+        "_max_timestamp",
         "_since_index_bytes", "_size", "_suffix", "base_offset", "created_ms", "index_full",
         "offset_index", "prefix", "time_index", "txn_index",
     )  # fmt: skip
@@ -69,6 +70,8 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
         self._indexes_ready = False
+        # Made here from the batches, or compared with them: what reads badly is not their fault.
+        self._indexes_proven = False
         self.index_full = False
         """Whether an open index has no room for more entries."""
         limit = config.segment_index_bytes
@@ -95,7 +98,7 @@ class Segment:
         segment.offset_index.create()
         segment.time_index.create()
         segment.txn_index.reset()
-        segment._indexes_ready = True
+        segment._indexes_ready = segment._indexes_proven = True
         segment._max_timestamp = (NO_TIMESTAMP, base_offset)
         return segment
 
@@ -149,7 +152,7 @@ class Segment:
         if self._log is not None:
             self._log.close()
             self._log = None
-        self._indexes_ready = self.index_full = False
+        self._indexes_ready = self._indexes_proven = self.index_full = False
 
     def discard_handles(self) -> None:
         """Close all files without writing anything: the segment is about to go."""
@@ -159,7 +162,7 @@ class Segment:
         if self._log is not None:
             self._log.close()
             self._log = None
-        self._indexes_ready = self.index_full = False
+        self._indexes_ready = self._indexes_proven = self.index_full = False
 
     def paths(self) -> list[str]:
         """The segment's files that exist, the .log last: without it the rest are orphans."""
@@ -229,9 +232,7 @@ class Segment:
     def max_timestamp(self) -> tuple[int, int]:
         """(highest timestamp, last offset of the first batch that has it); (-1, base) if none."""
         if self._max_timestamp is None:
-            self.ensure_indexes()
-            best = self.time_index.last()
-            _, position = self.offset_index.lookup(best[1])
+            best, position = self._time_entry(self.time_index.last)
             for header, _ in BatchScan(self.log, position, self.size_bytes):
                 # An offset that no index can hold belongs to damage that nobody has read yet.
                 if header.max_timestamp > best[0] and self.fits_relative(header.last_offset):
@@ -268,14 +269,66 @@ class Segment:
         Raises CorruptLog when the file stops making sense before that.
         """
         self.ensure_indexes()
-        _, position = self.offset_index.lookup(offset)
-        scan = BatchScan(self.log, position, self.size_bytes)
+        found, problem = self._search(offset)
+        if problem is not None and self._indexes_mislead(offset):
+            found, problem = self._search(offset)
+        if problem is not None:
+            raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} {problem}")
+        return found
+
+    def _search(self, offset: int) -> tuple[tuple[BatchHeader, int] | None, str | None]:
+        """What `find` returns, and why that may be wrong.
+
+        A batch that begins above the offset where the index sent us, or no batch at all, is the
+        mark of a damaged index: its entries never lie above the offset that was looked up.
+        """
+        _, start = self.offset_index.lookup(offset)
+        if start < 0:
+            return None, f"at {start}, where its index points"
+        scan = BatchScan(self.log, start, self.size_bytes)
         for header, at in scan:
             if header.last_offset >= offset:
-                return header, at
+                if at == start and start and header.base_offset > offset:
+                    return None, f"at {at}: offset {offset} is not where its index points"
+                return (header, at), None
         if scan.problem is not None:
-            raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} at {scan.position}: {scan.problem}")
-        return None
+            return None, f"at {scan.position}: {scan.problem}"
+        if scan.position == start and start:
+            return None, f"ends at {self.size_bytes}, its index points to {start}"
+        return None, None
+
+    def _indexes_mislead(self, offset: int) -> bool:
+        """Look for `offset` without the indexes: where the batches can be read up to there, it was
+        the indexes that were wrong, and they are made anew. Asked once per opening."""
+        if self._indexes_proven:
+            return False
+        self._indexes_proven = True
+        scan = BatchScan(self.log, 0, self.size_bytes)
+        for header, _ in scan:
+            if header.last_offset >= offset:
+                break
+        if scan.problem is None:
+            self.rebuild(check_crc=False)
+        return scan.problem is None
+
+    def _time_entry(self, lookup: Callable[[], tuple[int, int]]) -> tuple[tuple[int, int], int]:
+        """The entry of the time index that `lookup` finds, and where the batch is that it tells of;
+        (-1, base offset) and 0 if there is no such batch."""
+        self.ensure_indexes()
+        entry = lookup()
+        position = self._position_of(entry)
+        if position is None and self._indexes_mislead(entry[1]):
+            entry = lookup()
+            position = self._position_of(entry)
+        return (entry, position) if position is not None else ((NO_TIMESTAMP, self.base_offset), 0)
+
+    def _position_of(self, entry: tuple[int, int]) -> int | None:
+        """Where the batch with this timestamp and offset begins; None: it has another timestamp."""
+        timestamp_ms, offset = entry
+        if timestamp_ms < 0:
+            return 0
+        found, _ = self._search(offset)
+        return found[1] if found is not None and found[0].max_timestamp == timestamp_ms else None
 
     def find_last_batch(self) -> BatchHeader | None:
         """The last whole batch. Raises CorruptLog when bytes follow that are none, when the index
@@ -300,9 +353,12 @@ class Segment:
         self, timestamp_ms: int, start_offset: int
     ) -> Iterator[tuple[BatchHeader, int]]:
         """Batches with a record of this time or later and an offset not below `start_offset`."""
-        self.ensure_indexes()
-        _, offset = self.time_index.lookup(timestamp_ms)
-        _, position = self.offset_index.lookup(max(offset, start_offset))
+        (_, offset), position = self._time_entry(lambda: self.time_index.lookup(timestamp_ms))
+        if offset < start_offset:
+            found = self.find(start_offset)
+            if found is None:
+                return
+            position = found[1]
         for header, at in BatchScan(self.log, position, self.size_bytes):
             if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
                 yield header, at
@@ -350,7 +406,7 @@ class Segment:
         self.time_index.close_file()
         self.offset_index.create()
         self.time_index.create()
-        self._indexes_ready = True
+        self._indexes_ready = self._indexes_proven = True
         self.index_full = False
         self._since_index_bytes = 0
         self._max_timestamp = (NO_TIMESTAMP, self.base_offset)

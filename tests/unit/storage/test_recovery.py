@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from protocol.batch.control import build_end_txn_marker
@@ -122,14 +124,17 @@ def test_segments_below_the_recovery_point_are_not_read():
     assert again.recovery_report.recovered_segments == 1
 
 
-def test_segments_behind_a_cut_go():
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_segments_behind_a_cut_go(policy):
+    """In a compacted log, too, where no later look at the offsets would tell the hole from a legal
+    one."""
     files = MemoryFiles()
     log = a_log(files)
     bases = [segment.base_offset for segment in log.segments]
     path = f"{DIRECTORY}/{bases[1]:020d}.log"
     file = files.open(path)
     file.truncate(file.size() - 1)
-    again = make_log(files, **SMALL)
+    again = make_log(files, cleanup_policy=policy, **SMALL)
     assert [s.base_offset for s in again.segments] == bases[:2]
     assert again.log_end_offset < bases[2]
     assert again.snapshots.offsets == []
@@ -159,6 +164,28 @@ def test_a_clean_marker_does_not_hide_a_broken_tail():
     again = make_log(files, clean=True, recovery_point=9, **SMALL)
     assert facts(again) == facts(log)
     assert not again.recovery_report.clean
+
+
+async def test_a_segment_closed_below_a_checkpoint_that_is_too_high_loses_nothing():
+    """T2, F20: recovery does not read closed segments below the checkpoint. After a truncation it
+    is too high until it is written again, so what lies there must be on the disk at the roll."""
+    backing = MemoryFiles()
+    files = LossyFiles(backing)
+    log = make_log(files)
+    fill(log, 10)
+    await log.flush()
+    log.checkpointed_recovery_point = 10
+    log.truncate_to(4)
+    await log.flush()
+    for at in range(3):
+        append(log, batch(tag=f"after-{at}"), 1)
+    log.roll()
+    files.fsync_dir(DIRECTORY)  # a disk may be early with a name
+    files.crash()
+    again = make_log(LossyFiles(backing), recovery_point=10)
+    assert [s.base_offset for s in again.segments] == [0, 7]
+    assert [offset for offset, _ in contents(again)] == list(range(again.log_end_offset))
+    assert again.log_end_offset == 7
 
 
 # Indexes -------------------------------------------------------------------------------------
@@ -204,6 +231,80 @@ def test_a_damaged_index_is_rebuilt_when_it_is_needed(suffix, damage):
     assert facts(again) == before
     for offset in range(20):
         assert again.offset_for_timestamp(T0 + offset) == (T0 + offset, offset, offset // 4)
+
+
+TIMES = [T0 + at + 5 * (at % 7 == 0) for at in range(24)]
+"""Mostly rising, as producers' clocks are."""
+
+
+def a_log_of_one_segment(files):
+    """Closed cleanly; returns the size of each of its batches."""
+    log = make_log(files, index_interval_bytes=200)
+    for at, timestamp in enumerate(TIMES):
+        append(log, batch(2, size=40, timestamp=timestamp, tag=f"{at}-"))
+    size = log.size_bytes // len(TIMES)
+    log.close()
+    return size
+
+
+def read_everything(log):
+    """What readers get, from every offset and every time on."""
+    highest = log.max_timestamp()
+    first = {at: contents(log, at)[:1] for at in range(log.log_end_offset)}
+    bounded = {at: contents(log, end=at) for at in range(log.log_end_offset)}
+    by_time = {time: log.offset_for_timestamp(time) for time in range(T0 - 1, T0 + 30)}
+    return first, bounded, by_time, highest
+
+
+@pytest.mark.parametrize("entry", [0, 1, 3, -1])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "later batch", "middle of a batch", "end", "behind the end", "negative", "lower offset",
+        "higher offset",
+    ],
+)  # fmt: skip
+def test_an_offset_index_that_points_elsewhere_makes_no_reader_skip_a_record(entry, damage):
+    """P6: an entry is a hint; where it cannot be true, the batches are asked instead."""
+    files = MemoryFiles()
+    size = a_log_of_one_segment(files)
+    entries = list(struct.iter_unpack(">ii", files.read(FIRST + ".index")))
+    offset, position = entries[entry]
+    offset, position = {
+        "later batch": (offset, min(position + 2 * size, size * (len(TIMES) - 1))),
+        "middle of a batch": (offset, position + 7),
+        "end": (offset, size * len(TIMES)),
+        "behind the end": (offset, size * len(TIMES) + 1000),
+        "negative": (offset, -position),
+        "lower offset": (offset - 3, position),
+        "higher offset": (offset + 1, position),
+    }[damage]
+    expected = read_everything(make_log(files, clean=True, index_interval_bytes=200))
+    at = entry % len(entries) * 8
+    files.open(FIRST + ".index").pwrite(struct.pack(">ii", offset, position), at)
+    assert read_everything(make_log(files, clean=True, index_interval_bytes=200)) == expected
+
+
+@pytest.mark.parametrize("entry", [0, 1, 2, -1])
+@pytest.mark.parametrize(
+    "damage", ["later offset", "behind the end", "lower time", "higher time", "before the segment"]
+)
+def test_a_time_index_that_points_elsewhere_makes_no_question_by_time_skip_a_record(entry, damage):
+    files = MemoryFiles()
+    a_log_of_one_segment(files)
+    entries = list(struct.iter_unpack(">qi", files.read(FIRST + ".timeindex")))
+    timestamp, offset = entries[entry]
+    timestamp, offset = {
+        "later offset": (timestamp, offset + 6),
+        "behind the end": (timestamp, 1000),
+        "lower time": (timestamp - 3, offset),
+        "higher time": (timestamp + 2, offset),
+        "before the segment": (timestamp, -5),
+    }[damage]
+    expected = read_everything(make_log(files, clean=True, index_interval_bytes=200))
+    at = entry % len(entries) * 12
+    files.open(FIRST + ".timeindex").pwrite(struct.pack(">qi", timestamp, offset), at)
+    assert read_everything(make_log(files, clean=True, index_interval_bytes=200)) == expected
 
 
 def test_a_preallocated_index_of_zeros_is_rebuilt():
