@@ -64,8 +64,9 @@ class LeadingReplica(FollowingReplica):
             self._send_begin_epoch(state)
 
     def _heard_from(self, state: Leading, key: ReplicaKey) -> None:
-        """A voter fetched: the leader is not cut off from it."""
-        if not self.voters.is_voter(key):
+        """A voter fetched: the leader is not cut off from it. Its own key, whoever sends that, says
+        nothing."""
+        if key.matches(self.node) or not self.voters.is_voter(key):
             return
         state.begin_pending.discard(key.id)
         if state.check_deadline_ms is None:

@@ -183,6 +183,46 @@ def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
     assert core.leader_id == 1
 
 
+WIPED = ReplicaKey(4, b"?" * 16)
+"""Voter 4 after a new disk: not that voter any more (M15)."""
+
+
+@pytest.mark.parametrize(
+    ("fetching", "stays"),
+    [
+        ([KEYS[2], KEYS[3]], True),
+        ([KEYS[2]], False),
+        ([KEYS[2], KEYS[1]], False),
+        ([KEYS[2], ReplicaKey(9, b"o" * 16), ReplicaKey(-1)], False),
+        ([KEYS[2], WIPED], False),
+    ],
+)
+def test_a_leader_of_five_needs_two_other_voters_to_stay(
+    fetching: list[ReplicaKey], stays: bool
+) -> None:
+    """M17: it counts each voter once, itself, and nobody else; no later than 1.5 x the fetch
+    timeout after the last majority it resigns."""
+    core = make(1, (0, 1, 2, 3, 4))
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1000)
+    for pre_vote in (True, False):
+        for other in (2, 3):
+            core.step(m.VoteAnswered(other, core.epoch, None, True, pre_vote=pre_vote), 1000)
+    assert core.role is Role.LEADER
+    for now_ms in range(1500, 4000, 500):
+        for key in fetching:
+            core.step(m.FetchAsked(7, key, 1, 0, 0), now_ms)
+        core.step(m.Tick(), now_ms)
+        assert core.role is Role.LEADER
+    core.step(m.Tick(), 4000)
+    assert core.role is (Role.LEADER if stays else Role.RESIGNED)
+    if stays:
+        core.step(m.Tick(), 3500 + 2999)
+        assert core.role is Role.LEADER
+        core.step(m.Tick(), 3500 + 3000)
+        assert core.role is Role.RESIGNED
+
+
 def test_a_restarted_leader_does_not_vote_or_lead_in_its_epoch() -> None:
     core = make(1, (1, 2, 3), state=QuorumState(3, leader_id=1))
     core.step(m.Start(), 0)
