@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from metalog.quorum.batches import read_batches
-from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
+from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.messages import BeginEpochAsked, OffsetAndEpoch, QuorumState, VoteAsked
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.driver import NotLeader
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLogConfig
@@ -21,7 +23,7 @@ from protocol.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
 from storage.files import File, LossyFiles, MemoryFiles
-from tests.support.quorum_nodes import RunningQuorum
+from tests.support.quorum_nodes import RunningQuorum, make_config
 
 FOLDER = f"/data/{DIRECTORY_NAME}"
 
@@ -203,6 +205,96 @@ async def test_a_snapshot_by_time_needs_something_new() -> None:
         clock.advance(5000)
         assert not q.node.snapshot_due(q.loader.image)
         assert await q.node.create_snapshot(q.loader.image) is None
+
+
+# --- what leaves the node only when the disk has it ---------------------------------------------
+
+
+class HeldFiles(MemoryFiles):
+    """Work in a worker waits for the gate, then fails if the disk is to be broken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.broken = False
+        self.waiting = 0
+
+    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        self.waiting += 1
+        await self.gate.wait()
+        if self.broken:
+            raise OSError(5, "Input/output error")
+        return work(*args)
+
+
+def one_of_three() -> QuorumConfig:
+    """Node 1 of three static voters; nobody listens where the others are."""
+    others = VoterSet(
+        Voter(ReplicaKey(node_id), (("CONTROLLER", Endpoint("127.0.0.1", 1)),))
+        for node_id in (1, 2, 3)
+    )
+    return make_config("/data", voters=others)
+
+
+CANDIDATE = ReplicaKey(2)
+
+
+def vote_asked(token: int, epoch: int = 5) -> VoteAsked:
+    return VoteAsked(token, CANDIDATE, epoch, OffsetAndEpoch(0, 0))
+
+
+async def test_a_vote_leaves_the_node_only_when_quorum_state_is_on_disk() -> None:
+    """M3: and nothing that was decided after it overtakes it."""
+    files = HeldFiles()
+    path = f"{FOLDER}/quorum-state"
+    answers: list[tuple[Any, QuorumState | None]] = []
+    async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
+
+        def answered(reply: Any) -> None:
+            answers.append((reply, read_quorum_state(files, path)))
+
+        q.node.ask(vote_asked, answered)
+        q.node.ask(lambda token: vote_asked(token)._replace(candidate=ReplicaKey(3)), answered)
+        await q.until(lambda: files.waiting > 0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not answers
+        assert read_quorum_state(files, path) != QuorumState(5, None, CANDIDATE)
+        files.gate.set()
+        await q.until(lambda: len(answers) == 2)
+    voted = QuorumState(5, None, CANDIDATE)
+    assert [(reply.granted, state) for reply, state in answers] == [(True, voted), (False, voted)]
+
+
+async def test_a_new_epoch_leaves_the_node_only_when_quorum_state_is_on_disk() -> None:
+    """M2, M3: a node that told of an epoch may not come back below it."""
+    files = HeldFiles()
+    answers: list[Any] = []
+    async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
+        q.node.ask(lambda token: BeginEpochAsked(token, 3, 7, voter=ReplicaKey(1)), answers.append)
+        await q.until(lambda: files.waiting > 0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not answers
+        files.gate.set()
+        await q.until(lambda: bool(answers))
+        assert read_quorum_state(files, f"{FOLDER}/quorum-state") == QuorumState(7, 3, None)
+
+
+async def test_a_vote_that_the_disk_refuses_never_leaves_the_node() -> None:
+    """M3, F19: what stops the node is that, not another vote."""
+    files = HeldFiles()
+    files.broken = True
+    answers: list[Any] = []
+    async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
+        q.node.ask(vote_asked, answers.append)
+        files.gate.set()
+        await q.until(lambda: bool(q.failures))
+        q.node.ask(lambda token: vote_asked(token, 6), answers.append)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not answers
+        assert [name for name, _ in q.failures] == ["persist quorum-state"]
 
 
 async def test_a_corrupt_quorum_state_refuses_the_start() -> None:

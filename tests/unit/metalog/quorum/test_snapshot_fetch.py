@@ -11,7 +11,8 @@ from metalog.quorum.core.voters import Endpoint
 from metalog.quorum.log import MetadataLog, MetadataLogConfig
 from metalog.quorum.snapshot_driver import SnapshotFetcher
 from metalog.quorum.snapshots import SnapshotReader, snapshot_parts
-from protocol.errors import ApiError, ErrorCode
+from protocol.batch.header import CRC_START, iter_batches
+from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from protocol.metadata import TopicRecord
 from runtime.clock import ManualClock
@@ -116,3 +117,37 @@ async def test_one_that_is_gone_is_not_gone_on_with() -> None:
     await follower.fetch()
     assert leader.positions[0] == 0
     assert follower.loaded() == [f"c{i}" for i in range(9)]
+
+
+def covered(data: bytes) -> list[int]:
+    """Every fortieth byte; of each batch only those that its CRC covers."""
+    return [
+        at
+        for header, begin in iter_batches(data)
+        for at in range(begin + CRC_START, begin + header.size_bytes, 40)
+    ]
+
+
+@pytest.mark.parametrize("at", covered(content("a")))
+async def test_one_that_was_damaged_on_its_way_is_refused_and_fetched_anew(at: int) -> None:
+    """M13: no byte of it is replayed that its CRCs do not cover, nor has the file its name."""
+    whole = content("a")
+    leader = Leader(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+    follower = Follower(leader)
+    with pytest.raises(ProtocolError):
+        await follower.fetch()
+    assert not follower.files.exists(follower.log.snapshot_path(ID))
+    leader.data = whole
+    leader.positions.clear()
+    await follower.fetch()
+    assert leader.positions[0] == 0
+    assert follower.loaded() == [f"a{i}" for i in range(9)]
+
+
+async def test_one_that_ends_before_its_footer_is_refused() -> None:
+    whole = content("a")
+    sizes = [header.size_bytes for header, _ in iter_batches(whole)]
+    follower = Follower(Leader(whole[: -sizes[-1]]))
+    with pytest.raises(ProtocolError):
+        await follower.fetch()
+    assert not follower.files.exists(follower.log.snapshot_path(ID))
