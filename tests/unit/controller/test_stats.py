@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from controller.stats import ControllerStats, ImageCounts, RecentTimes, stats_families
+from controller.stats import (
+    ControllerStats,
+    ImageCounts,
+    RecentTimes,
+    image_families,
+    stats_families,
+)
 from protocol.metadata import NoOpRecord, PartitionChangeRecord
 from tests.unit.controller.harness import Cluster
 
@@ -31,6 +37,19 @@ def test_totals_of_an_image() -> None:
     assert (counts.active_brokers, counts.fenced_brokers) == (1, 2)
     assert (counts.topics, counts.partitions, counts.offline_partitions) == (2, 2, 1)
     assert counts.preferred_imbalance == 2
+    told = {
+        family.name.removeprefix("kafka_controller_kafkacontroller_"): list(family.samples)[0][1]
+        for family in image_families(counts, is_active=False)
+    }
+    assert told == {
+        "activecontrollercount": 0,
+        "activebrokercount": 1,
+        "fencedbrokercount": 2,
+        "globaltopiccount": 2,
+        "globalpartitioncount": 2,
+        "offlinepartitionscount": 1,
+        "preferredreplicaimbalancecount": 2,
+    }
     assert counts.hold_for(cluster.image)
     cluster.create_topic("v", [2])
     assert not counts.hold_for(cluster.image)
@@ -44,6 +63,26 @@ def test_quantiles_of_recent_times() -> None:
     assert samples[0] == ({"quantile": "0.50"}, 1488.0)
     assert samples[-1] == ({"__name__": "x_count"}, 2000.0)
     assert list(RecentTimes().family("x", "y").samples)[0][1] == 0.0
+
+
+def test_what_only_a_failure_moves() -> None:
+    """What alerts ask for: each counter in a series of its own, none of them at 0."""
+    stats = ControllerStats()
+    stats.metadata_errors, stats.timed_out_heartbeats, stats.became_active = 3, 4, 5
+    stats.elections, stats.unclean_elections = 7, 6
+    families = stats_families(stats, applied=50, committed=51, applied_at_ms=52, lag_ms=53)
+    told = {
+        family.name.removeprefix("kafka_controller_"): [value for _, value in family.samples]
+        for family in families
+    }
+    assert told["kafkacontroller_metadataerrorcount"] == [3]
+    assert told["kafkacontroller_timedoutbrokerheartbeatcount"] == [4]
+    assert told["kafkacontroller_newactivecontrollerscount"] == [5]
+    assert told["controllerstats_uncleanleaderelections_total"] == [6]
+    assert told["kafkacontroller_lastappliedrecordoffset"] == [50]
+    assert told["kafkacontroller_lastcommittedrecordoffset"] == [51]
+    assert told["kafkacontroller_lastappliedrecordtimestamp"] == [52]
+    assert told["kafkacontroller_lastappliedrecordlagms"] == [53]
 
 
 def test_names() -> None:

@@ -104,7 +104,8 @@ RISES: tuple[tuple[str, dict[str, str]], ...] = (
 )
 
 # One healthy node: what these say then. Those marked * need a second broker to move, the others a
-# failure; the tests of their owners move them.
+# failure. Above 0 they are seen in tests/unit/broker/replication/test_replication_metrics.py (of
+# brokers), tests/unit/controller/test_stats.py and tests/unit/metalog/quorum/test_stats.py.
 STANDS: tuple[tuple[str, dict[str, str], float], ...] = (
     ("kafka_cluster_partition_underminisr", P, 0),  # *
     ("kafka_cluster_partition_atminisr", P, 1),  # *
