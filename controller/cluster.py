@@ -77,7 +77,8 @@ def decide_register_broker(
 
     The first record is the registration, so that its offset is the epoch. A broker that comes back
     as a new process leaves the ISRs it was in; the same process that registers again (its
-    endpoints changed) keeps epoch, fencing and ISRs (KAFKA-16952).
+    endpoints changed) keeps epoch, fencing and ISRs (KAFKA-16952), but for replicas in a log
+    directory that it does not name any more.
 
     Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
     UNSUPPORTED_VERSION.
@@ -125,6 +126,8 @@ def decide_register_broker(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         if view.metadata_version >= CORDONED_DIRECTORIES_LEVEL and existing.cordoned_directories:
             record.cordoned_log_dirs = list(existing.cordoned_directories)
+        lost = frozenset(existing.directories) - frozenset(record.log_dirs)
+        changes = _leave_directories(view, existing, lost) if record.log_dirs else []
     elif existing is not None:
         changes = _leave_behind(view, existing, request.previous_broker_epoch)
     return Decision((record, *changes), record.broker_epoch)
@@ -300,13 +303,20 @@ def _lost_directories(
     left = [d for d in broker.directories if d not in lost]
     if not lost or not left or view.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
         return []
-    shift = BrokerShift(leaving=frozenset({broker.id}), directories=lost)
     return [
         BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
         ),
-        *records_for_shift(view, shift, Cause.DIRECTORY_FAILED),
+        *_leave_directories(view, broker, lost),
     ]
+
+
+def _leave_directories(
+    view: ControllerView, broker: BrokerImage, lost: frozenset[bytes]
+) -> list[MetadataRecord]:
+    """The broker leaves what it has in these directories."""
+    shift = BrokerShift(leaving=frozenset({broker.id}), directories=lost)
+    return list(records_for_shift(view, shift, Cause.DIRECTORY_FAILED)) if lost else []
 
 
 def _cordoning(

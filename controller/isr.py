@@ -5,6 +5,10 @@ members that are fit to be in an ISR now: registered, unfenced, not shutting dow
 the broker epoch the leader saw them fetch with (KIP-903). Any refusal leaves the partition as it
 is and says why; the leader goes back to the committed state.
 
+A member whose log directory on record is offline has caught up in another one. Where its broker has
+only one, that is written down with the ISR; where it has several, the broker must say which first
+(AssignReplicasToDirs).
+
 An accepted proposal always moves the partition epoch, also when the ISR is the same as before.
 """
 
@@ -13,10 +17,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from controller.assignment import default_directory
 from controller.cluster import check_broker_epoch
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
-from controller.elections.eligibility import Eligibility, Eligible, Ineligible, Reason
+from controller.elections.eligibility import (
+    Eligibility,
+    Eligible,
+    Ineligible,
+    Reason,
+    is_online,
+)
 from controller.elections.partition_change import Target, change_partition
 from controller.elections.triggers import NO_SHIFT, NONE, election_kind, eligibility_in, safety_of
 from controller.reassignments import is_reassigning
@@ -102,7 +113,7 @@ def _alter(
     members = proposed_members(proposal)
     error = _epoch_error(current, broker_id, proposal) or _isr_error(current, members, proposal)
     if error is None and any(
-        isinstance(isr_eligibility(view, member), Ineligible) for member in members
+        isinstance(isr_eligibility(view, current, member), Ineligible) for member in members
     ):
         error = ErrorCode.INELIGIBLE_REPLICA
     if error is not None:
@@ -113,6 +124,7 @@ def _alter(
         partition_id=proposal.partition_index,
         target=Target(
             isr=tuple(m.broker_id for m in members),
+            directories=_directories(view, current, members),
             recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
         ),
         election=election_kind(view, topic.name),
@@ -167,8 +179,21 @@ def _isr_error(
     return None
 
 
-def isr_eligibility(view: ControllerView, member: Member) -> Eligibility:
-    """Whether the broker may be in an ISR: a stricter question than whether it may lead,
+def _directories(
+    view: ControllerView, current: PartitionImage, members: Sequence[Member]
+) -> tuple[bytes, ...]:
+    """Where the replicas are, if these are in sync."""
+    brokers, in_sync = view.image.cluster.brokers, {member.broker_id for member in members}
+    return tuple(
+        default_directory(brokers[replica])
+        if replica in in_sync and not is_online(brokers[replica], directory)
+        else directory
+        for replica, directory in zip(current.replicas, current.directories, strict=True)
+    )
+
+
+def isr_eligibility(view: ControllerView, current: PartitionImage, member: Member) -> Eligibility:
+    """Whether the broker may be in the ISR: a stricter question than whether it may lead,
     because it also asks for the life in which the broker fetched."""
     broker = view.image.cluster.brokers.get(member.broker_id)
     if broker is None:
@@ -179,4 +204,8 @@ def isr_eligibility(view: ControllerView, member: Member) -> Eligibility:
         return Ineligible(Reason.SHUTTING_DOWN)
     if member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):
         return Ineligible(Reason.OTHER_EPOCH)
+    directory = current.directory_of(member.broker_id)
+    offline = directory is not None and not is_online(broker, directory)
+    if offline and len(broker.directories) > 1:
+        return Ineligible(Reason.DIRECTORY_OFFLINE)
     return Eligible()

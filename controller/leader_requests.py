@@ -3,19 +3,38 @@
 A preferred election moves leadership to the first replica of the election order where that is
 clean; an unclean one gives a partition without leader to whoever is alive. The answer says for each
 partition what happened, and a refusal names the brokers and the reason of each.
+
+An unclean election that finds nobody else takes a live replica whose log directory is gone: it
+begins with whatever its broker has now, mostly nothing. Only an operator can ask for that. It is
+how a partition goes on whose only replica was on a disk that will not come back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
+from controller.assignment import default_directory
 from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
 from controller.elections.election import ElectionKind
-from controller.elections.eligibility import EligibilityOf, explain
-from controller.elections.partition_change import Target, change_partition, is_preferred
+from controller.elections.eligibility import (
+    EligibilityOf,
+    Ineligible,
+    PartitionReplicas,
+    Reason,
+    ReplicaEligibility,
+    explain,
+)
+from controller.elections.partition_change import (
+    PartitionChange,
+    Target,
+    change_partition,
+    is_preferred,
+    replicas_of,
+)
 from controller.elections.triggers import (
     NO_SHIFT,
     NONE,
@@ -96,16 +115,19 @@ def _elect(
         what = "topic" if topic is None else "partition"
         message = f"there is no such {what}"
         return ElectionOutcome(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message), None
-    if _not_needed(view, partition, election):
+    place = replicas_of(topic.id, index, partition)
+    if _not_needed(view, place, partition.leader, election):
         message = "the preferred leader leads" if election is ElectionType.PREFERRED else "has one"
         return ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED, message), None
     return _elect_in(view, topic, index, partition, election, eligibility_of)
 
 
-def _not_needed(view: ControllerView, partition: PartitionImage, election: ElectionType) -> bool:
+def _not_needed(
+    view: ControllerView, place: PartitionReplicas, leader: int, election: ElectionType
+) -> bool:
     if election is ElectionType.UNCLEAN:
-        return partition.leader != NO_LEADER
-    return _leads(view, partition, partition.leader)
+        return leader != NO_LEADER
+    return _leads(view, place, leader)
 
 
 def _elect_in(
@@ -117,26 +139,59 @@ def _elect_in(
     eligibility_of: EligibilityOf,
 ) -> tuple[ElectionOutcome, MetadataRecord | None]:
     preferred = election is ElectionType.PREFERRED
-    change = change_partition(
-        partition,
-        topic_id=topic.id,
-        partition_id=index,
-        target=Target(),
-        election=ElectionKind.PREFERRED if preferred else ElectionKind.UNCLEAN,
-        cause=Cause.PREFERRED_REQUEST if preferred else Cause.OPERATOR_REQUEST,
-        safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=NONE),
-        touch=False,
-    )
-    leader = NO_LEADER if change is None else change.elected.leader
-    record = None if change is None else change.record
-    if leader == NO_LEADER or (preferred and not _leads(view, partition, leader)):
-        ordered = election_order(view)(partition.replicas, view.now_ms)
-        return _refusal(topic.name, index, ordered, election, eligibility_of), record
+    place = replicas_of(topic.id, index, partition)
+    ordered = election_order(view)(place, partition.replicas, view.now_ms)
+
+    def change(target: Target, unclean: frozenset[int]) -> PartitionChange | None:
+        return change_partition(
+            partition,
+            topic_id=topic.id,
+            partition_id=index,
+            target=target,
+            election=ElectionKind.PREFERRED if preferred else ElectionKind.UNCLEAN,
+            cause=Cause.PREFERRED_REQUEST if preferred else Cause.OPERATOR_REQUEST,
+            safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=unclean),
+            touch=False,
+        )
+
+    changed = change(Target(), NONE)
+    here = partial(eligibility_of, place)
+    if _elected(changed) == NO_LEADER and not preferred:
+        for replica in _only_without_directory(ordered, here)[:1]:
+            # Its log is another one than that which was in sync, if it was.
+            target = Target(directories=_in_default_directory(view, place, replica))
+            changed = change(target, frozenset({replica}))
+    leader = _elected(changed)
+    record = None if changed is None else changed.record
+    if leader == NO_LEADER or (preferred and not _leads(view, place, leader)):
+        return _refusal(topic.name, index, ordered, election, here), record
     return ElectionOutcome(topic.name, index, ErrorCode.NONE), record
 
 
-def _leads(view: ControllerView, partition: PartitionImage, leader: int) -> bool:
-    return is_preferred(partition, leader, order=election_order(view), now_ms=view.now_ms)
+def _elected(change: PartitionChange | None) -> int:
+    return NO_LEADER if change is None else change.elected.leader
+
+
+def _only_without_directory(
+    ordered: tuple[int, ...], eligibility_of: ReplicaEligibility
+) -> tuple[int, ...]:
+    """Live replicas against which nothing is to be said but that their directory is gone."""
+    offline = Ineligible(Reason.DIRECTORY_OFFLINE)
+    return tuple(replica for replica in ordered if eligibility_of(replica) == offline)
+
+
+def _in_default_directory(
+    view: ControllerView, place: PartitionReplicas, moved: int
+) -> tuple[bytes, ...]:
+    default = default_directory(view.image.cluster.brokers[moved])
+    return tuple(
+        default if replica == moved else directory
+        for replica, directory in zip(place.replicas, place.directories, strict=True)
+    )
+
+
+def _leads(view: ControllerView, place: PartitionReplicas, leader: int) -> bool:
+    return is_preferred(place, leader, order=election_order(view), now_ms=view.now_ms)
 
 
 def _refusal(
@@ -144,7 +199,7 @@ def _refusal(
     index: int,
     ordered: tuple[int, ...],
     election: ElectionType,
-    eligibility_of: EligibilityOf,
+    eligibility_of: ReplicaEligibility,
 ) -> ElectionOutcome:
     if election is ElectionType.UNCLEAN:
         message = explain(ordered, eligibility_of)

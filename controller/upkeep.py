@@ -19,6 +19,7 @@ from controller.elections.partition_change import (
     Target,
     change_partition,
     is_preferred,
+    replicas_of,
 )
 from controller.elections.triggers import NO_SHIFT, NONE, election_order, eligibility_in, safety_of
 from controller.topic_settings import unclean_election_enabled
@@ -51,10 +52,11 @@ def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
     order, now_ms = election_order(view), view.now_ms
     eligibility_of = eligibility_in(view, NO_SHIFT)
     for topic, index, partition in _partitions(view):
-        if is_preferred(partition, partition.leader, order=order, now_ms=now_ms):
+        place = replicas_of(topic.id, index, partition)
+        if is_preferred(place, partition.leader, order=order, now_ms=now_ms):
             continue
-        first = order(partition.replicas, now_ms)[0]
-        if first not in partition.isr or not is_eligible(eligibility_of(first)):
+        first = order(place, partition.replicas, now_ms)[0]
+        if first not in partition.isr or not is_eligible(eligibility_of(place, first)):
             continue
         election = (ElectionKind.PREFERRED, Cause.PREFERRED_REBALANCE)
         change = _elected(view, topic, index, *election, eligibility_of)

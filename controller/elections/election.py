@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from controller.elections.eligibility import EligibilityOf, is_eligible
+from controller.elections.eligibility import ReplicaEligibility, is_eligible
 from metalog.image.values import NO_LEADER, ElectedAs
 
 
@@ -71,7 +71,9 @@ class Candidates(NamedTuple):
 NOBODY = Elected(NO_LEADER)
 
 
-def elect(candidates: Candidates, kind: ElectionKind, eligibility_of: EligibilityOf) -> Elected:
+def elect(
+    candidates: Candidates, kind: ElectionKind, eligibility_of: ReplicaEligibility
+) -> Elected:
     """Choose a leader."""
     if kind is ElectionKind.PREFERRED:
         preferred = candidates.ordered[:1]
@@ -88,7 +90,7 @@ def elect(candidates: Candidates, kind: ElectionKind, eligibility_of: Eligibilit
     return elected
 
 
-def _elect_clean(candidates: Candidates, eligibility_of: EligibilityOf) -> Elected:
+def _elect_clean(candidates: Candidates, eligibility_of: ReplicaEligibility) -> Elected:
     current = candidates.current_leader
     if current in candidates.isr and is_eligible(eligibility_of(current)):
         return Elected(current)
@@ -100,14 +102,14 @@ def _elect_clean(candidates: Candidates, eligibility_of: EligibilityOf) -> Elect
     return elected
 
 
-def _electable_elr(candidates: Candidates, eligibility_of: EligibilityOf) -> tuple[int, ...]:
+def _electable_elr(candidates: Candidates, eligibility_of: ReplicaEligibility) -> tuple[int, ...]:
     """ELR members are candidates only while no ISR member is: the ISR has more than them."""
     if any(is_eligible(eligibility_of(member)) for member in candidates.isr):
         return ()
     return candidates.elr
 
 
-def _elect_last_known(candidates: Candidates, eligibility_of: EligibilityOf) -> Elected:
+def _elect_last_known(candidates: Candidates, eligibility_of: ReplicaEligibility) -> Elected:
     if candidates.isr or candidates.elr or len(candidates.last_known_elr) != 1:
         return NOBODY
     last_known = tuple(r for r in candidates.ordered if r in candidates.last_known_elr)
@@ -117,7 +119,7 @@ def _elect_last_known(candidates: Candidates, eligibility_of: EligibilityOf) -> 
 
 def _first_eligible(
     replicas: tuple[int, ...],
-    eligibility_of: EligibilityOf,
+    eligibility_of: ReplicaEligibility,
     *,
     unclean: bool = False,
     from_elr: bool = False,

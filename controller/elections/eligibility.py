@@ -4,13 +4,17 @@ A check that returns a bool beside a log line lets the two drift apart: the log 
 while the rule says yes. So eligibility is a value that carries its reason, and the log line, the
 error message of ElectLeaders and a report all print that same value.
 
-An `EligibilityOf` is a callable from a broker id to `Eligible` or `Ineligible(reason)`. It speaks
-about the broker (registered, unfenced, not leaving), never about its log: whether a replica holds
-every committed record is the business of ISR and ELR in `partition_change`.
+An `EligibilityOf` is a callable from a partition and a broker id to `Eligible` or
+`Ineligible(reason)`. It speaks about the broker (registered, unfenced, not leaving) and about the
+directory in which the broker has this partition's replica: a directory that the broker does not
+have any more, because it failed or because the disk is another one, takes the replica with it
+(KIP-858). It never speaks about the log: whether a replica holds every committed record is the
+business of ISR and ELR in `partition_change`.
 
-An `ElectionOrder` puts candidates into the order in which they are tried. It is a stable sort that
-gets the time, because a rule may depend on how long ago something happened. Its input is the
-assignment and stays as it is; what a partition's replicas are is never changed by an election.
+An `ElectionOrder` puts the candidates of a partition into the order in which they are tried. It is
+a stable sort that gets the time, because a rule may depend on how long ago something happened. Its
+input is the assignment and stays as it is; what a partition's replicas are is never changed by an
+election.
 """
 
 from __future__ import annotations
@@ -22,6 +26,22 @@ from typing import Final, NamedTuple, TypeAlias
 from immutables import Map
 
 from metalog.image.values import BrokerImage
+from protocol.ids import DIRECTORY_LOST, RESERVED_UUIDS
+
+
+class PartitionReplicas(NamedTuple):
+    """A partition that an election is about: `directories[i]` is where `replicas[i]` is kept."""
+
+    topic_id: bytes
+    index: int
+    replicas: tuple[int, ...]
+    directories: tuple[bytes, ...]
+
+    def directory_of(self, broker_id: int) -> bytes | None:
+        """The directory id of that broker's replica, or None if it has no replica."""
+        if broker_id not in self.replicas:
+            return None
+        return self.directories[self.replicas.index(broker_id)]
 
 
 class Reason(Enum):
@@ -34,6 +54,7 @@ class Reason(Enum):
     SESSION_EXPIRED = "has not been heard of within its session timeout"
     OTHER_EPOCH = "has registered again since it fetched"
     UNCLEAN_SHUTDOWN = "came back from an unclean shutdown"
+    DIRECTORY_OFFLINE = "does not have the log directory of its replica online"
 
 
 class Eligible(NamedTuple):
@@ -53,15 +74,30 @@ class Ineligible(NamedTuple):
 
 
 Eligibility: TypeAlias = Eligible | Ineligible
-EligibilityOf: TypeAlias = Callable[[int], Eligibility]
-ElectionOrder: TypeAlias = Callable[[tuple[int, ...], int], tuple[int, ...]]
+EligibilityOf: TypeAlias = Callable[[PartitionReplicas, int], Eligibility]
+ReplicaEligibility: TypeAlias = Callable[[int], Eligibility]
+"""An `EligibilityOf` for one partition."""
+ElectionOrder: TypeAlias = Callable[[PartitionReplicas, tuple[int, ...], int], tuple[int, ...]]
 
 ELIGIBLE: Final = Eligible()
 
 
-def assignment_order(replicas: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
+def assignment_order(
+    partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
+) -> tuple[int, ...]:
     """The order in which the replicas were assigned: Kafka's rule."""
     return replicas
+
+
+def is_online(broker: BrokerImage, directory: bytes) -> bool:
+    """Whether the broker can use that directory, as far as its registration says.
+
+    A replica whose directory was never said is taken for one that is there. A registration without
+    directories is from before KIP-858; a broker with none left stops by itself.
+    """
+    if directory in RESERVED_UUIDS:
+        return directory != DIRECTORY_LOST
+    return not broker.directories or directory in broker.directories
 
 
 def broker_eligibility(
@@ -81,19 +117,24 @@ def broker_eligibility(
     """
 
     known: dict[int, Eligibility] = {}
+    offline = Ineligible(Reason.DIRECTORY_OFFLINE)
     decided = {
         **dict.fromkeys(expired - joining, Reason.SESSION_EXPIRED),
         **dict.fromkeys(unclean, Reason.UNCLEAN_SHUTDOWN),
         **dict.fromkeys(leaving, Reason.LEAVING),
     }
 
-    def eligibility_of(broker_id: int) -> Eligibility:
+    def eligibility_of(partition: PartitionReplicas, broker_id: int) -> Eligibility:
         eligibility = known.get(broker_id)
         if eligibility is None:
             reason = _registered_reason(brokers.get(broker_id), broker_id in joining)
             if reason is not Reason.NOT_REGISTERED:
                 reason = decided.get(broker_id, reason)
             eligibility = known[broker_id] = ELIGIBLE if reason is None else Ineligible(reason)
+        if eligibility is ELIGIBLE:
+            directory = partition.directory_of(broker_id)
+            if directory is not None and not is_online(brokers[broker_id], directory):
+                return offline
         return eligibility
 
     return eligibility_of
@@ -115,7 +156,7 @@ def is_eligible(eligibility: Eligibility) -> bool:
     return isinstance(eligibility, Eligible)
 
 
-def explain(candidates: Sequence[int], eligibility_of: EligibilityOf) -> str:
+def explain(candidates: Sequence[int], eligibility_of: ReplicaEligibility) -> str:
     """One clause per candidate that may not lead: "broker 1 is fenced, broker 2 is ..."."""
     refusals = [
         f"broker {candidate} {eligibility}"

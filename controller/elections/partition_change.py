@@ -16,6 +16,9 @@ Rules
 - Without ELR the last ISR member stays in the ISR, leader or not: it is the only replica known to
   hold every committed record. With ELR (KIP-966) the ISR may become empty, and the replicas that
   left it while it was below min ISR are kept in the ELR.
+- A replica in a directory that its broker does not have online leaves the ISR in the same way. Its
+  directory stays on record: where it was the last member, that disk alone holds every committed
+  record, and a broker that comes back with it may lead.
 - A clean election takes a member of the ISR, else of the ELR. An unclean one makes the new leader
   the only ISR member and marks the partition RECOVERING (KIP-704).
 - A reassignment ends when every target replica is in the ISR and the ISR that is left is not
@@ -26,11 +29,19 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from controller.elections.cause import Cause
 from controller.elections.election import Candidates, Elected, ElectionKind, elect
-from controller.elections.eligibility import ElectionOrder, EligibilityOf
+from controller.elections.eligibility import (
+    ElectionOrder,
+    EligibilityOf,
+    Ineligible,
+    PartitionReplicas,
+    Reason,
+    ReplicaEligibility,
+)
 from metalog.image.features import (
     DIRECTORY_ASSIGNMENT_LEVEL,
     LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL,
@@ -118,11 +129,16 @@ def effective_min_isr(min_isr: int, replica_count: int) -> int:
     return min(min_isr, replica_count)
 
 
+def replicas_of(topic_id: bytes, index: int, partition: PartitionImage) -> PartitionReplicas:
+    """The partition as elections see it."""
+    return PartitionReplicas(topic_id, index, partition.replicas, partition.directories)
+
+
 def is_preferred(
-    partition: PartitionImage, leader: int, *, order: ElectionOrder, now_ms: int
+    partition: PartitionReplicas, leader: int, *, order: ElectionOrder, now_ms: int
 ) -> bool:
     """Whether `leader` is the first candidate of the partition's election order."""
-    return order(partition.replicas, now_ms)[:1] == (leader,)
+    return order(partition, partition.replicas, now_ms)[:1] == (leader,)
 
 
 def change_partition(
@@ -144,19 +160,23 @@ def change_partition(
     its replay moves the partition epoch and nothing else.
     """
     draft = _Draft(partition, target, safety)
-    if draft.adding or draft.removing:
-        _complete_reassignment(draft, safety)
+    place = PartitionReplicas(topic_id, partition_id, draft.replicas, draft.directories)
+    eligibility_of = partial(safety.eligibility_of, place)
+    _drop_offline(draft, eligibility_of, safety)
+    if (draft.adding or draft.removing) and _complete_reassignment(draft, safety):
+        place = place._replace(replicas=draft.replicas, directories=draft.directories)
+        eligibility_of = partial(safety.eligibility_of, place)
     _place_in_elr(partition, draft, safety)
     elected = elect(
         Candidates(
-            safety.order(draft.replicas, safety.now_ms),
+            safety.order(place, draft.replicas, safety.now_ms),
             partition.leader,
             draft.isr,
             draft.elr,
             draft.last_known_elr,
         ),
         election,
-        safety.eligibility_of,
+        eligibility_of,
     )
     _apply_election(partition, draft, elected, safety)
     record = _record(partition, draft, safety)
@@ -173,17 +193,27 @@ def change_partition(
     return PartitionChange(record, elected)
 
 
-def _complete_reassignment(draft: _Draft, safety: Safety) -> None:
+def _drop_offline(draft: _Draft, eligibility_of: ReplicaEligibility, safety: Safety) -> None:
+    """Take replicas whose directory is offline out of the ISR; without ELR all stay where there
+    are no others."""
+    offline = Ineligible(Reason.DIRECTORY_OFFLINE)
+    online = tuple(member for member in draft.isr if eligibility_of(member) != offline)
+    if online or safety.elr_enabled:
+        draft.isr = online
+
+
+def _complete_reassignment(draft: _Draft, safety: Safety) -> bool:
     final = tuple(r for r in draft.replicas if r not in draft.removing)
     isr = tuple(r for r in draft.isr if r in final)
     enough = effective_min_isr(safety.min_isr, len(final))
     if not set(final) <= set(isr) or len(isr) < enough:
-        return
+        return False
     directory_of = dict(zip(draft.replicas, draft.directories, strict=True))
     draft.replicas = final
     draft.directories = tuple(directory_of[r] for r in final)
     draft.adding = draft.removing = ()
     draft.isr = isr
+    return True
 
 
 def _place_in_elr(before: PartitionImage, draft: _Draft, safety: Safety) -> None:

@@ -34,7 +34,9 @@ class BrokerShift(NamedTuple):
     now. Nothing else may count a silent broker out: if it is heard of again before it is fenced,
     nobody would come back to the partitions it was passed over for.
 
-    With `directories`, leaving brokers leave only the replicas that they have in one of those.
+    With `directories`, leaving brokers leave only the replicas that they have in one of those. What
+    else they have there gets a new partition epoch: a leader that has proposed such a replica for
+    the ISR meanwhile must not get it in.
     """
 
     leaving: frozenset[int] = NONE
@@ -110,7 +112,7 @@ def records_for_shift(
                 election=kind,
                 cause=cause,
                 safety=safety,
-                touch=False,
+                touch=shift.directories is not None,
             )
             if change is not None:
                 yield change.record
@@ -124,11 +126,10 @@ def election_kind(view: ControllerView, topic_name: str) -> ElectionKind:
 
 
 def _concerns(partition: PartitionImage, shift: BrokerShift) -> bool:
-    for broker_id in shift.leaving | shift.unclean:
-        if broker_id in partition.isr or broker_id in partition.elr:
-            if shift.directories is None:
-                return True
-            return partition.directory_of(broker_id) in shift.directories
+    if shift.directories is not None:
+        return any(partition.directory_of(b) in shift.directories for b in shift.leaving)
+    if any(b in partition.isr or b in partition.elr for b in shift.leaving | shift.unclean):
+        return True
     return partition.leader == NO_LEADER and any(r in shift.joining for r in partition.replicas)
 
 

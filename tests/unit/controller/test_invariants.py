@@ -6,12 +6,17 @@ P11 unclean shutdown, P15 epochs, P16 broker epochs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from controller.assignment import is_active
 from controller.cluster import decide_unregister_broker
+from controller.directories import decide_assign_directories
+from controller.elections.eligibility import is_online
 from controller.elections.partition_change import effective_min_isr
 from controller.isr import decide_alter_partition
 from controller.leader_requests import decide_elect_leaders
@@ -20,13 +25,16 @@ from controller.topic_changes import TopicKey, decide_delete_topics
 from controller.topic_settings import min_isr_of
 from controller.upkeep import decide_rebalance, decide_unclean_elections
 from metalog.image.features import ELR_VERSION
-from metalog.image.values import NO_LEADER, PartitionImage
-from protocol.errors import ApiError
+from metalog.image.values import NO_LEADER, ElectedAs, PartitionImage
+from protocol.errors import ApiError, ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.metadata.feature_level_record import FeatureLevelRecord
+from protocol.metadata.partition_change_record import PartitionChangeRecord
+from protocol.metadata.partition_record import PartitionRecord
 from tests.unit.controller.harness import SESSION_TIMEOUT_MS, Cluster, registration
 
 BROKERS = (1, 2, 3, 4)
@@ -36,6 +44,46 @@ topics = st.sampled_from(TOPICS)
 replica_lists = st.lists(brokers, min_size=1, max_size=4, unique=True)
 
 PartitionKey = tuple[bytes, int]
+UNCLEAN = (ElectedAs.UNCLEAN, ElectedAs.LAST_KNOWN_LEADER)
+
+
+class WatchedCluster(Cluster):
+    """Notes which replicas hold what was committed: `whole` has (broker, its disk) of each."""
+
+    def __init__(self, disks: dict[int, int], **properties: str) -> None:
+        self.disks = disks
+        self.whole: dict[PartitionKey, set[tuple[int, int]]] = {}
+        super().__init__(**properties)
+
+    def apply(self, records: Sequence[Any]) -> None:
+        for record in records:
+            super().apply([record])
+            topics = self.image.topics.by_id
+            if isinstance(record, PartitionRecord):
+                key = (record.topic_id, record.partition_id)
+                self.whole[key] = {(broker, self.disks[broker]) for broker in record.isr}
+            elif isinstance(record, PartitionChangeRecord):
+                key = (record.topic_id, record.partition_id)
+                self._changed(key, topics[record.topic_id].partitions[record.partition_id], record)
+
+    def caught_up(self, key: PartitionKey, members: set[int]) -> None:
+        """A leader has seen these: their replicas have everything."""
+        others = {one for one in self.whole[key] if one[0] not in members}
+        self.whole[key] = others | {(broker, self.disks[broker]) for broker in members}
+
+    def _changed(
+        self, key: PartitionKey, after: PartitionImage, record: PartitionChangeRecord
+    ) -> None:
+        # Whoever is left out may lack what is committed from now on.
+        counted = {*after.isr, *after.elr}
+        self.whole[key] = {one for one in self.whole[key] if one[0] in counted}
+        if record.leader < 0:
+            return
+        leader = (after.leader, self.disks[after.leader])
+        if record.election_kind in UNCLEAN:
+            self.whole[key] = {leader}
+        # F22: no clean election of a disk that does not hold what was committed.
+        assert leader in self.whole[key], f"{after} is led by a new disk"
 
 
 class ControllerMachine(RuleBasedStateMachine):
@@ -45,7 +93,8 @@ class ControllerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster(kraftbox_broker_connection_loss_fence_ms="100")
+        self.disks = dict.fromkeys(BROKERS, 1)
+        self.cluster = WatchedCluster(self.disks, kraftbox_broker_connection_loss_fence_ms="100")
         self.lives = dict.fromkeys(BROKERS, 0)
         self.epochs: dict[int, int] = {}
         self.seen: dict[PartitionKey, PartitionImage] = {}
@@ -56,7 +105,7 @@ class ControllerMachine(RuleBasedStateMachine):
             self.cluster.apply([FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
         self.cluster.set(min_insync_replicas=min_isr, unclean_election=unclean)
         for broker in BROKERS[:3]:
-            self.register(broker, new_life=True, clean=True)
+            self.register(broker, new_life=True, clean=True, disk=1)
             self.come_up(broker)
         self.cluster.create_topic("a", [1, 2, 3], [2, 1, 3])
         self.cluster.create_topic("b", [3, 2], [2, 3])
@@ -67,11 +116,17 @@ class ControllerMachine(RuleBasedStateMachine):
 
     # --- brokers ---
 
-    @rule(broker=brokers, new_life=st.booleans(), clean=st.booleans())
-    def register(self, broker: int, new_life: bool, clean: bool) -> None:
+    @rule(broker=brokers, new_life=st.booleans(), clean=st.booleans(), disk=st.sampled_from([1, 2]))
+    def register(self, broker: int, new_life: bool, clean: bool, disk: int) -> None:
+        """A new process may find another disk than the one before, and the first one again."""
         existing = self.cluster.image.cluster.brokers.get(broker)
         if new_life or self.lives[broker] == 0:
             self.lives[broker] += 1
+        else:
+            disk = self.disks[broker]
+        # What counts a clean shutdown is on the disk.
+        clean = clean and disk == self.disks[broker]
+        before, self.disks[broker] = self.disks[broker], disk
         previous = existing.epoch if clean and existing is not None else -1
         try:
             epoch = self.cluster.register(
@@ -79,8 +134,10 @@ class ControllerMachine(RuleBasedStateMachine):
                 life=self.lives[broker],
                 previous_broker_epoch=previous,
                 features=self.features(),
+                log_dirs=[bytes([broker, disk]) * 8],
             )
         except ApiError:
+            self.disks[broker] = before
             if new_life:
                 self.lives[broker] -= 1
             return
@@ -117,6 +174,36 @@ class ControllerMachine(RuleBasedStateMachine):
     def come_up(self, broker: int) -> None:
         if broker in self.cluster.image.cluster.brokers:
             self.cluster.heartbeat(broker)
+
+    @rule(broker=brokers)
+    def say_directories(self, broker: int) -> None:
+        """Where its replicas are: in the one directory that it has, whatever is on record."""
+        registered = self.cluster.image.cluster.brokers.get(broker)
+        if registered is None or not registered.directories:
+            return
+        topics = [
+            AssignReplicasToDirsRequest.TopicData(
+                topic_id=topic.id,
+                partitions=[
+                    AssignReplicasToDirsRequest.PartitionData(partition_index=index)
+                    for index in sorted(topic.partitions)
+                ],
+            )
+            for _, topic in sorted(self.cluster.image.topics.by_id.items())
+        ]
+        request = AssignReplicasToDirsRequest(
+            broker_id=broker,
+            broker_epoch=registered.epoch,
+            directories=[
+                AssignReplicasToDirsRequest.DirectoryData(
+                    id=registered.directories[0], topics=topics
+                )
+            ],
+        )
+        for outcome in self.cluster.run(lambda view: decide_assign_directories(view, request)):
+            partition = self.partitions()[outcome.topic_id, outcome.partition_id]
+            said = partition.directory_of(broker) == registered.directories[0]
+            assert said == (outcome.error is ErrorCode.NONE)
 
     @rule(silent=st.sets(brokers))
     def pass_time(self, silent: set[int]) -> None:
@@ -163,6 +250,8 @@ class ControllerMachine(RuleBasedStateMachine):
         if leader is None:
             return
         members = data.draw(st.sets(st.sampled_from(partition.replicas)))
+        whole = self.cluster.whole[topic_id, index]
+        self.cluster.caught_up((topic_id, index), members)
         registered = self.cluster.image.cluster.brokers
         request = AlterPartitionRequest(
             broker_id=leader.id,
@@ -189,7 +278,9 @@ class ControllerMachine(RuleBasedStateMachine):
                 )
             ],
         )
-        self.cluster.run(lambda view: decide_alter_partition(view, request))
+        (told,) = self.cluster.run(lambda view: decide_alter_partition(view, request))
+        if told.partitions[0].state is None and self.partitions()[topic_id, index] is partition:
+            self.cluster.whole[topic_id, index] = whole
 
     @rule(kind=st.sampled_from([0, 1]))
     def elect(self, kind: int) -> None:
@@ -312,16 +403,18 @@ class ControllerMachine(RuleBasedStateMachine):
                 if not self.elr:
                     assert partition.isr
 
+    def may_lead(self, partition: PartitionImage, broker: int) -> bool:
+        """Registered, unfenced and staying, with the directory of its replica."""
+        registered = self.cluster.image.cluster.brokers.get(broker)
+        directory = partition.directory_of(broker)
+        assert directory is not None
+        return registered is not None and is_active(registered) and is_online(registered, directory)
+
     @invariant()
     def nobody_fenced_is_in_an_isr(self) -> None:
-        """P10: the last member stays without ELR, and then nobody leads."""
-        registered = self.cluster.image.cluster.brokers
+        """P10, F22: the last member stays without ELR, and then nobody leads."""
         for partition in self.partitions().values():
-            gone = [
-                member
-                for member in partition.isr
-                if member not in registered or not is_active(registered[member])
-            ]
+            gone = [member for member in partition.isr if not self.may_lead(partition, member)]
             if gone:
                 assert not self.elr
                 assert partition.isr == tuple(gone)
@@ -330,16 +423,13 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def leaders_are_in_the_isr_and_missing_only_without_candidates(self) -> None:
-        registered = self.cluster.image.cluster.brokers
         for partition in self.partitions().values():
             if partition.leader != NO_LEADER:
                 assert partition.leader in partition.isr
-                assert is_active(registered[partition.leader])
+                assert self.may_lead(partition, partition.leader)
                 continue
             candidates = partition.isr or partition.elr
-            assert not any(
-                member in registered and is_active(registered[member]) for member in candidates
-            )
+            assert not any(self.may_lead(partition, member) for member in candidates)
 
 
 class ElrMachine(ControllerMachine):

@@ -13,6 +13,7 @@ from controller.elections.eligibility import (
     ElectionOrder,
     Eligibility,
     Ineligible,
+    PartitionReplicas,
     Reason,
     assignment_order,
 )
@@ -23,6 +24,7 @@ from controller.elections.partition_change import (
     change_partition,
     effective_min_isr,
     is_preferred,
+    replicas_of,
 )
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import ElectedAs, PartitionImage
@@ -67,7 +69,12 @@ def safety(
 ) -> Safety:
     dead = ids(given.get("dead", ""))
 
-    def eligibility_of(broker_id: int) -> Eligibility:
+    gone = ids(given.get("gone", ""))
+
+    def eligibility_of(partition: PartitionReplicas, broker_id: int) -> Eligibility:
+        assert partition.topic_id == TOPIC_ID
+        if broker_id in gone:
+            return Ineligible(Reason.DIRECTORY_OFFLINE)
         return Ineligible(Reason.FENCED) if broker_id in dead else ELIGIBLE
 
     return Safety(
@@ -155,10 +162,12 @@ def test_every_safety_input_is_required() -> None:
 
 def test_the_election_has_an_order_of_its_own() -> None:
     before = partition("replicas=1,2,3 isr=1,2,3 leader=1")
-    asked: list[tuple[tuple[int, ...], int]] = []
+    asked: list[tuple[PartitionReplicas, tuple[int, ...], int]] = []
 
-    def reversed_order(replicas: tuple[int, ...], now_ms: int) -> tuple[int, ...]:
-        asked.append((replicas, now_ms))
+    def reversed_order(
+        partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
+    ) -> tuple[int, ...]:
+        asked.append((partition, replicas, now_ms))
         return tuple(reversed(replicas))
 
     changed = change_partition(
@@ -174,9 +183,37 @@ def test_the_election_has_an_order_of_its_own() -> None:
     assert changed is not None
     assert changed.record.leader == 3
     assert changed.record.replicas is None
-    assert asked == [((1, 2, 3), 99)]
-    assert is_preferred(before, 3, order=reversed_order, now_ms=99)
-    assert not is_preferred(before, 1, order=reversed_order, now_ms=99)
+    place = replicas_of(TOPIC_ID, 0, before)
+    assert place == PartitionReplicas(TOPIC_ID, 0, before.replicas, before.directories)
+    assert asked == [(place, (1, 2, 3), 99)]
+    assert is_preferred(place, 3, order=reversed_order, now_ms=99)
+    assert not is_preferred(place, 1, order=reversed_order, now_ms=99)
+
+
+def test_elections_see_the_partition_as_it_will_be() -> None:
+    """The replicas and directories that a reassignment ends with, not those before."""
+    before = partition("replicas=1,2,3,4 adding=4 removing=1 isr=1,2,3,4 leader=1")
+    seen = set()
+
+    def order(
+        partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
+    ) -> tuple[int, ...]:
+        seen.add(partition)
+        return replicas
+
+    change_partition(
+        before,
+        topic_id=TOPIC_ID,
+        partition_id=5,
+        target=Target(),
+        election=ElectionKind.ONLINE,
+        cause=Cause.REASSIGNMENT,
+        safety=safety({}, order=order),
+        touch=False,
+    )
+    assert seen == {
+        PartitionReplicas(TOPIC_ID, 5, (2, 3, 4), tuple(bytes([r]) * 16 for r in (2, 3, 4)))
+    }
 
 
 def test_a_reassignment_waits_for_min_isr() -> None:
