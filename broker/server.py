@@ -58,7 +58,7 @@ from runtime.tasks import Supervisor
 from storage.files import Files
 from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
 from storage.log.cleaning.workers import worker_for
-from storage.log.directory import read_meta
+from storage.log.directory import MetaProperties, read_meta
 from storage.log.errors import BadLogDirectory
 from storage.log.log import Log
 from storage.log.manager import LogManager, LogManagerSettings
@@ -170,6 +170,7 @@ class BrokerServer:
         self.replicas.on_flush_due(context.flusher.want)
         self.replication = Replication(
             config=self.config,
+            directory=self._meta().directory_id,
             metadata=self.metadata,
             replicas=self.replicas,
             flusher=context.flusher,
@@ -416,11 +417,14 @@ class BrokerServer:
         # A client that is told of no broker at all may not ask again for minutes (librdkafka).
         await self._driver.listed
 
-    def _registration(self) -> BrokerRegistrationRequest:
-        config = self.config
-        meta = read_meta(self._files, config.log_dir)
+    def _meta(self) -> MetaProperties:
+        meta = read_meta(self._files, self.config.log_dir)
         if meta is None:
-            raise BadLogDirectory(f"{config.log_dir} has lost its meta.properties")
+            raise BadLogDirectory(f"{self.config.log_dir} has lost its meta.properties")
+        return meta
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        config, meta = self.config, self._meta()
         return BrokerRegistrationRequest(
             broker_id=config.node_id,
             cluster_id=self.metadata.cluster_id,

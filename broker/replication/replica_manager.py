@@ -143,6 +143,7 @@ class ReplicaManager:
         self._schedule: Callable[[], None] = lambda: None
         self._flush: Callable[[Partition], None] = lambda partition: None
         self._propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: None
+        self._role_given: Callable[[Partition, PartitionImage], None] = lambda partition, now: None
         self._fetchers: FetcherPort = _NoFetchers()
 
     # --- finding ------------------------------------------------------------------------------
@@ -351,6 +352,10 @@ class ReplicaManager:
         """`propose` is to ask the controller for an ISR."""
         self._propose = propose
 
+    def on_role_given(self, look: Callable[[Partition, PartitionImage], None]) -> None:
+        """`look` is told of each replica that follows its image, after it does."""
+        self._role_given = look
+
     def on_follow(self, fetchers: FetcherPort) -> None:
         """`fetchers` is told which partitions to fetch."""
         self._fetchers = fetchers
@@ -517,6 +522,7 @@ class ReplicaManager:
             self._lead(partition, wanted)
         else:
             self._follow(partition, wanted)
+        self._role_given(partition, wanted)
 
     def _lead(self, partition: Partition, wanted: PartitionImage) -> None:
         led = partition.is_leader

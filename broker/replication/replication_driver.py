@@ -1,4 +1,5 @@
-"""Replication of a running broker as one part: fetchers, ISR changes, the check for laggards."""
+"""Replication of a running broker as one part: fetchers, ISR changes, the check for laggards, and
+what the controller is told of where the replicas are."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from broker.replication.fetcher import FetcherSettings
 from broker.replication.fetcher_driver import FetcherContext, Fetchers
 from broker.replication.flush_driver import Flusher
 from broker.replication.offset_reset_driver import ListOffsetsReset
+from broker.replication.replica_directories_driver import DirectoryReports
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.throttle import ReplicationThrottles
 from metalog.image.delta import MetadataDelta
@@ -27,6 +29,7 @@ class Replication:
         self,
         *,
         config: NodeConfig,
+        directory: bytes | None,
         metadata: MetadataCache,
         replicas: ReplicaManager,
         flusher: Flusher,
@@ -36,7 +39,8 @@ class Replication:
         clock: Clock,
         supervisor: Supervisor,
     ) -> None:
-        """`channel` is for AlterPartition alone."""
+        """`channel` is for AlterPartition and AssignReplicasToDirs alone. `directory` is the id of
+        the log directory, None for one that was formatted before there were any."""
         self._metadata = metadata
         self._throttles = throttles
         self._replicas = replicas
@@ -70,6 +74,18 @@ class Replication:
             clock=clock,
             supervisor=supervisor,
         )
+        self._directories: DirectoryReports | None = None
+        if directory is not None:
+            self._directories = DirectoryReports(
+                directory,
+                node_id=config.node_id,
+                broker_epoch=broker_epoch,
+                metadata=metadata,
+                channel=channel,
+                clock=clock,
+                supervisor=supervisor,
+            )
+            replicas.on_role_given(self._directories.look)
         replicas.on_follow(self.fetchers)
         replicas.on_isr_proposed(self.isr_changes.propose)
 
@@ -95,6 +111,8 @@ class Replication:
         self.fetchers.close()
         if self._expiry is not None:
             self._expiry.cancel()
+        if self._directories is not None:
+            self._directories.close()
         await self.isr_changes.close()
 
     async def _expire_isrs(self) -> None:

@@ -1,0 +1,141 @@
+"""Replicas that the controllers have on record in another log directory than they are in (KIP-858).
+
+A broker has one directory, so the controller knows where its replicas are when it places them. It
+does not when the broker came back with another, empty one, or when the partition is older than the
+records that can say it. A replica in a directory that its broker has not registered is not elected,
+so the broker says where it is (AssignReplicasToDirs).
+
+It says so only of partitions that have a leader. One without may wait for what this broker had on
+the disk that is gone; Apache Kafka's controllers would take the new, empty replica for the old one
+and elect it cleanly.
+
+Nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from metalog.image.values import NO_LEADER, PartitionImage
+from protocol.errors import ErrorCode
+from protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+
+PartitionId = tuple[bytes, int]
+
+PARTITIONS_MAX: Final = 1000
+"""In one request: the controller writes the records of one as one batch."""
+BACK_OFF_FIRST_MS: Final = 20.0
+BACK_OFF_MAX_MS: Final = 10_000.0
+
+# The metadata log says the same soon, or has said it already.
+_SETTLED: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+
+
+class ReplicaDirectories:
+    """What is to be said; one request at a time."""
+
+    def __init__(self, node_id: int, directory: bytes) -> None:
+        self._node_id = node_id
+        self._directory = directory
+        self._waiting: dict[PartitionId, None] = {}
+        self._in_flight: frozenset[PartitionId] | None = None
+        self._failures = 0
+        self._due_ms = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._in_flight or ())
+
+    def look(self, key: PartitionId, partition: PartitionImage) -> bool:
+        """Takes note of a partition's newest state; True if there is something to say of it."""
+        wanted = self._is_elsewhere(partition)
+        if wanted:
+            self._waiting[key] = None
+        else:
+            self._waiting.pop(key, None)
+        return wanted
+
+    def _is_elsewhere(self, partition: PartitionImage | None) -> bool:
+        if partition is None or partition.leader == NO_LEADER:
+            return False
+        return partition.directory_of(self._node_id) not in (None, self._directory)
+
+    def due_ms(self) -> float | None:
+        """When `next_request` may have one; None until there is an answer or news."""
+        return None if self._in_flight is not None or not self._waiting else self._due_ms
+
+    def next_request(
+        self,
+        broker_epoch: int,
+        partition_of: Callable[[bytes, int], PartitionImage | None],
+        now_ms: float,
+    ) -> AssignReplicasToDirsRequest | None:
+        """The request to send now; `answered` or `failed` must follow. `partition_of` has the
+        newest state: what is not true any more is not said."""
+        if self._in_flight is not None or now_ms < self._due_ms:
+            return None
+        sent: list[PartitionId] = []
+        while self._waiting and len(sent) < PARTITIONS_MAX:
+            key, _ = self._waiting.popitem()
+            if self._is_elsewhere(partition_of(*key)):
+                sent.append(key)
+        if not sent:
+            return None
+        self._in_flight = frozenset(sent)
+        return AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=broker_epoch,
+            directories=[
+                AssignReplicasToDirsRequest.DirectoryData(id=self._directory, topics=_topics(sent))
+            ],
+        )
+
+    def failed(self, now_ms: float) -> None:
+        """No answer, or one about the request as a whole: everything is said again later."""
+        sent, self._in_flight = self._in_flight or frozenset(), None
+        self._again(sent, now_ms)
+
+    def answered(self, response: AssignReplicasToDirsResponse, now_ms: float) -> None:
+        """What was refused is said again later, unless there is nothing to it any more."""
+        if response.error_code:
+            self.failed(now_ms)
+            return
+        sent, self._in_flight = self._in_flight or frozenset(), None
+        settled = {
+            (topic.topic_id, told.partition_index)
+            for directory in response.directories
+            for topic in directory.topics
+            for told in topic.partitions
+            if told.error_code in _SETTLED
+        }
+        refused = sent - settled
+        if refused:
+            self._again(refused, now_ms)
+        else:
+            self._failures = 0
+
+    def _again(self, keys: Iterable[PartitionId], now_ms: float) -> None:
+        self._waiting.update(dict.fromkeys(keys))
+        self._failures = min(self._failures + 1, 16)
+        pause_ms = BACK_OFF_FIRST_MS * 2.0 ** (self._failures - 1)
+        self._due_ms = now_ms + min(pause_ms, BACK_OFF_MAX_MS)
+
+
+def _topics(keys: Iterable[PartitionId]) -> list[AssignReplicasToDirsRequest.TopicData]:
+    topics: dict[bytes, AssignReplicasToDirsRequest.TopicData] = {}
+    for topic_id, index in sorted(keys):
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = AssignReplicasToDirsRequest.TopicData(topic_id=topic_id)
+        topic.partitions.append(AssignReplicasToDirsRequest.PartitionData(partition_index=index))
+    return list(topics.values())
