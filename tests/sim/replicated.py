@@ -22,7 +22,15 @@ from protocol.errors import ApiError
 from runtime import log
 from tests.sim.world import traps
 from tests.sim.world.client import SimClient, Unknown
-from tests.sim.world.cluster import CLIENT_PORT, CONTROLLER_PORT, End, Machine, NodeLife, SimCluster
+from tests.sim.world.cluster import (
+    CLIENT_PORT,
+    CONTROLLER_PORT,
+    Disk,
+    End,
+    Machine,
+    NodeLife,
+    SimCluster,
+)
 from tests.sim.world.invariants import require
 from tests.sim.world.loop import VirtualLoop
 from tests.sim.world.network import CURRENT_HOST, Network
@@ -331,6 +339,71 @@ def _is_leader(machine: Machine) -> bool:
 async def calm(world: Replicated) -> None:
     """Nothing happens."""
     await asyncio.sleep(3)
+
+
+async def swap_disks(world: Replicated) -> None:
+    """F22: brokers come back on an empty disk, and later on their old one, while controllers have
+    trouble.
+
+    What was in sync on the old disk alone waits for it: nobody else may lead, and least of all the
+    same broker on the empty one.
+    """
+    ends_s = world.loop.time() + TROUBLE_S
+    trouble = world._stream(world._trouble_controllers, ends_s, 6.0)
+    await asyncio.gather(trouble, _swap_disk_of_the_last(world, 2))
+
+
+async def _swap_disk_of_the_last(world: Replicated, times: int) -> None:
+    rng = world.rng
+    for _ in range(times):
+        victim, *others = rng.sample(world.brokers, BROKERS)
+        # With somebody left the new disk catches up, and is in sync before the old one is back.
+        others = others[: rng.choice([0, 2, 2])]
+        for other in others:
+            world.crash(other, End.KILL, torn=False)
+            await asyncio.sleep(rng.uniform(0, 4))
+        await asyncio.sleep(rng.uniform(0, 4))
+        old = await _swap(world, victim, None)
+        off = [victim, *others]
+        await asyncio.gather(*(_later(world, one, rng.uniform(0, 3)) for one in off))
+        waiting = sum(isr == (victim.node_id,) for isr in _isrs(world))
+        world.took_effect["waits"] = world.took_effect.get("waits", 0) + waiting
+        await asyncio.sleep(rng.uniform(1, 5))
+        # Where it is in sync on the new disk others must be, too, before that one goes.
+        await world.until(lambda victim=victim: _relied_on(world, victim))  # type: ignore[misc]
+        await _swap(world, victim, old)
+        await _later(world, victim, rng.uniform(0, 3))
+        await world.until(
+            lambda: None if all(len(isr) == BROKERS for isr in _isrs(world)) else "ISR"
+        )
+
+
+async def _swap(world: Replicated, machine: Machine, disk: Disk | None) -> Disk:
+    world.crash(machine, End.KILL, torn=False)
+    before = machine.swap_disk(disk)
+    world.promises.disk_swapped(machine.node_id)
+    world.count("disk")
+    return before
+
+
+async def _later(world: Replicated, machine: Machine, after_s: float) -> None:
+    await asyncio.sleep(after_s)
+    await world._again(machine)
+
+
+def _isrs(world: Replicated) -> list[tuple[int, ...]]:
+    topics = world.promises.metadata.image.topics.by_id.values()
+    return [one.isr for topic in topics for one in topic.partitions.values()]
+
+
+def _relied_on(world: Replicated, machine: Machine) -> str | None:
+    """Which partition has nobody else in sync than this broker on the disk it has now."""
+    node_id = machine.node_id
+    for topic in world.promises.metadata.image.topics.by_id.values():
+        for index, one in topic.partitions.items():
+            if one.isr == (node_id,) and one.directory_of(node_id) == machine.directory_id:
+                return f"{topic.name}-{index} has only {node_id} in sync, on its new disk"
+    return None
 
 
 async def lose_everything(world: Replicated) -> None:

@@ -21,13 +21,15 @@ from broker.metadata_cache import LeaderHint, MetadataCache
 from broker.replication import fetcher, follower
 from broker.replication.partition import Partition
 from broker.replication.remote_replica import RemoteReplica
+from broker.replication.replica_directories import ReplicaDirectories
 from broker.replication.replica_manager import ReplicaManager
+from controller import directories
 from controller import isr as controller_isr
-from controller.elections import election
+from controller.elections import election, eligibility
 from controller.elections.election import Candidates, Elected
-from controller.elections.eligibility import Eligibility, EligibilityOf, Eligible
+from controller.elections.eligibility import Eligibility, Eligible, ReplicaEligibility
 from metalog.image.values import PartitionImage
-from tests.sim.replicated import Replicated, WorldFailed, calm, lose_everything
+from tests.sim.replicated import Replicated, Story, WorldFailed, calm, lose_everything, swap_disks
 from tests.sim.world.trace import first_difference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +52,20 @@ def test_promises_are_kept(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(50, 450))
 def test_promises_are_kept_for_long(seed: int) -> None:
     run(seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_new_disk_is_not_taken_for_the_old_one(seed: int) -> None:
+    """F22, P11."""
+    result = Replicated(seed).run(swap_disks)
+    assert result.took_effect["disk"] == 4
+    assert result.operations >= 200
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(8, 208))
+def test_a_new_disk_is_not_taken_for_the_old_one_for_long(seed: int) -> None:
+    Replicated(seed).run(swap_disks)
 
 
 def test_what_everybody_loses_is_reported() -> None:
@@ -93,7 +109,7 @@ def _lets_anybody_join(*_arguments: Any) -> bool:
     return True
 
 
-def _elects_anybody(candidates: Candidates, eligibility_of: EligibilityOf) -> Elected:
+def _elects_anybody(candidates: Candidates, eligibility_of: ReplicaEligibility) -> Elected:
     return election._first_eligible(candidates.ordered, eligibility_of)
 
 
@@ -103,6 +119,19 @@ def _compares_no_epoch(*_arguments: Any) -> None:
 
 def _calls_anybody_eligible(*_arguments: Any) -> Eligibility:
     return Eligible()
+
+
+def _calls_any_directory_online(*_arguments: Any) -> bool:
+    return True
+
+
+def _never(*_arguments: Any) -> bool:
+    return False
+
+
+def _says_it_in_any_case(self: ReplicaDirectories, partition: PartitionImage | None) -> bool:
+    known = None if partition is None else partition.directory_of(self._node_id)
+    return known not in (None, self._directory)
 
 
 def _needs_no_minimum(_self: Partition) -> int:
@@ -165,6 +194,21 @@ PLANTED: dict[str, tuple[int, list[tuple[Any, str, Any]]]] = {
             (controller_isr, "isr_eligibility", _calls_anybody_eligible),
         ],
     ),
+    "controllers do not look at directories": (
+        8,
+        [(eligibility, "is_online", _calls_any_directory_online)],
+    ),
+    "controllers take any directory down": (
+        8,
+        [
+            (directories, "_is_relied_on", _never),
+            (ReplicaDirectories, "_is_elsewhere", _says_it_in_any_case),
+        ],
+    ),
+}
+STORIES: dict[str, Story] = {
+    "controllers do not look at directories": swap_disks,
+    "controllers take any directory down": swap_disks,
 }
 
 
@@ -175,7 +219,7 @@ def first_seed_that_finds(name: str) -> tuple[int, BaseException] | None:
             stack.enter_context(mock.patch.object(*patch))
         for seed in range(within):
             try:
-                Replicated(seed).run()
+                Replicated(seed).run(STORIES.get(name))
             except WorldFailed as failed:
                 return seed, failed.reason
     return None
@@ -189,9 +233,9 @@ def test_planted_bug_is_found(name: str) -> None:
 if __name__ == "__main__":
     for number in range(int(sys.argv[1]), int(sys.argv[2])):
         try:
-            one = Replicated(number).run(
-                calm if "--calm" in sys.argv else None, disguised="--disguised" in sys.argv
-            )
+            told = {"--calm": calm, "--disks": swap_disks}
+            story = next((told[word] for word in sys.argv if word in told), None)
+            one = Replicated(number).run(story, disguised="--disguised" in sys.argv)
         except WorldFailed as failed:
             print(failed if "-v" in sys.argv else f"{number} {failed.reason!r:.300}", flush=True)
             continue

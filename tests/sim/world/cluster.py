@@ -69,6 +69,15 @@ class DiskPace:
     work_ms_max: float = 1.0
 
 
+@dataclass(frozen=True)
+class Disk:
+    """A disk that was taken out of a machine, as it was left, with the identity of its data."""
+
+    content: MemoryFiles
+    files: LossyFiles | None
+    directory_id: bytes | None
+
+
 class NodeLife(Life):
     """One boot of a machine. `node` stays readable when it is over, for those who compare."""
 
@@ -183,6 +192,22 @@ class Machine:
             return
         self.cluster.trace.add(f"{life} is ready after {life.operations} operations")
         life.ready.set_result(None)
+
+    def swap_disk(self, other: Disk | None) -> Disk:
+        """Put another disk in while the machine is off, None: an empty one. Returns the one before.
+
+        An empty one is formatted at the next boot, and so gets a directory id of its own.
+        """
+        assert self.life is None or not self.life.alive, f"{self.host} is running"
+        before = Disk(self.disk, self.files, self.directory_id)
+        if other is None:
+            self.disk, self.files, self.directory_id = MemoryFiles(self.clock.now_ms), None, None
+            self.disk.mkdirs("/data")
+        else:
+            self.disk, self.files = other.content, other.files
+            self.directory_id = other.directory_id
+        self.cluster.trace.add(f"{self.host} has another disk: {self.disk_digest()}")
+        return before
 
     # --- pauses -------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ it compares what that node holds with what was committed before, anywhere:
 
 * what a leader once showed below its high watermark is what every replica shows there for ever
   (P1, P4, P6), and every new leader has all of it;
-* every running member of the ISR has it, too (P2), unless its machine lost what was not flushed;
+* every running member of the ISR has it, too (P2), unless its machine lost what was not flushed, or
+  runs on another disk than the one that the controllers have on record for it (F22);
 * a high watermark moves over what the whole maximal ISR has, and only at min ISR (P12);
 * with the leader's view and the controllers' apart, the leader's is the wider one (P3);
 * who joins an ISR has what is committed and has reached the leader epoch's start (P13);
@@ -44,8 +45,9 @@ BatchAt = tuple[int, int, int, int]
 @dataclass
 class PartitionTruth:
     """One partition as it was committed. `had` is how far each broker's log has ever reached since
-    it was last cut; `elected` by the controllers and `leaders` that led are by leader epoch;
-    `members`, the size of the ISR, by partition epoch."""
+    it was last cut, and `had_before` what it had on disks that were taken out; `elected` by the
+    controllers and `leaders` that led are by leader epoch; `members`, the size of the ISR, by
+    partition epoch."""
 
     name: str
     end: int = 0
@@ -55,6 +57,7 @@ class PartitionTruth:
     leaders: dict[int, int] = field(default_factory=dict)
     members: dict[int, int] = field(default_factory=dict)
     had: dict[int, int] = field(default_factory=dict)
+    had_before: dict[int, int] = field(default_factory=dict)
 
     @property
     def newest_epoch(self) -> int:
@@ -143,6 +146,12 @@ class Promises:
                 for index, one in topic.partitions.items()
                 if node_id in one.replicas
             }
+
+    def disk_swapped(self, broker_id: int) -> None:
+        """The machine is off and has another disk: what its replicas hold is seen when it runs."""
+        for truth in self.partitions.values():
+            had = truth.had.pop(broker_id, 0)
+            truth.had_before[broker_id] = max(had, truth.had_before.get(broker_id, 0))
 
     def spares(self, broker_id: int) -> bool:
         """Whether every partition keeps a member of its ISR that has lost nothing if this broker
@@ -286,10 +295,9 @@ class Promises:
             f"P12: {where}: high watermark {mark} with the ISR {sorted(one.isr)}",
         )
         for member in one.maximal_isr:
-            require(
-                truth.had.get(member, 0) >= mark,
-                f"P12: {where}: high watermark {mark}, {member} has {truth.had.get(member, 0)}",
-            )
+            # A leader may learn of a fetch after the follower's disk is gone.
+            had = max(truth.had.get(member, 0), truth.had_before.get(member, 0))
+            require(had >= mark, f"P12: {where}: high watermark {mark}, {member} has {had}")
 
     def _compare(
         self, where: str, law: str, log: Log, truth: PartitionTruth, begin: int, end: int
@@ -307,7 +315,7 @@ class Promises:
             return
         for member in image.isr:
             one = self._open.get(member, {}).get(key)
-            if one is None or member in self.lossy:
+            if one is None or member in self.lossy or self._on_another_disk(image, member):
                 continue
             require(
                 one.log.log_end_offset >= truth.end,
@@ -323,6 +331,10 @@ class Promises:
                 f"P3: {truth.name}: ISR {image.isr}, the leader's maximal ISR is "
                 f"{sorted(leader.maximal_isr)}",
             )
+
+    def _on_another_disk(self, image: PartitionImage, broker_id: int) -> bool:
+        broker = self.metadata.image.cluster.brokers.get(broker_id)
+        return broker is not None and image.directory_of(broker_id) not in broker.directories
 
     # --- records ------------------------------------------------------------------------------
 
