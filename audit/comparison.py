@@ -20,11 +20,13 @@ CONFLICTS_MAX = 20
 
 
 class Copy(NamedTuple):
-    """One copy's segments that hold the offsets of a comparison."""
+    """One copy's segments that hold the offsets of a comparison. `last_path` is the last segment of
+    the whole copy: there, and nowhere else, an append may have been under way."""
 
     log: str
     segments: tuple[Segment, ...]
     is_primary: bool
+    last_path: str | None
 
 
 class Comparison(NamedTuple):
@@ -49,7 +51,12 @@ def plan_comparisons(primary: MetadataLog, others: Sequence[MetadataLog]) -> lis
             start,
             end,
             tuple(
-                Copy(log.name, overlapping(log.segments, start, end), log is primary)
+                Copy(
+                    log.name,
+                    overlapping(log.segments, start, end),
+                    log is primary,
+                    log.segments[-1].path if log.segments else None,
+                )
                 for log in (primary, *others)
             ),
         )
@@ -92,16 +99,16 @@ def _marks(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Mark]:
     expected: int | None = None
     epoch: int | None = None
     damaged = False
-    for segment, found in _walk(comparison, copy):
+    for segment, found, after in _walk(comparison, copy):
         if not isinstance(found, Batch):
-            at_end = comparison.end_offset is None and segment is copy.segments[-1]
+            at_end = segment.path == copy.last_path
             place = DamagePlace(
                 found.kind,
                 segment.path,
                 found.position,
                 found.size_bytes,
                 at_end,
-                (expected or segment.base_offset) - 1,
+                after - 1,
             )
             for check in checks:
                 _tell(sink, copy, check, check.on_damage(place), -1)
@@ -118,16 +125,23 @@ def _marks(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Mark]:
     return marks
 
 
-def _walk(comparison: Comparison, copy: Copy) -> Iterator[tuple[Segment, Any]]:
+def _walk(comparison: Comparison, copy: Copy) -> Iterator[tuple[Segment, Any, int]]:
+    """What stands at the comparison's offsets, and the offset after the last whole batch before it.
+
+    Damage has no offset; it belongs to where the batch before it ends.
+    """
     start, end = comparison.start_offset, comparison.end_offset
     for segment in copy.segments:
+        after = segment.base_offset
         for found in walk(segment.path, floor_position(segment, start)):
-            if isinstance(found, Batch) and found.crc_ok:
-                if found.header.base_offset < start:
-                    continue
-                if end is not None and found.header.base_offset >= end:
-                    break
-            yield segment, found
+            header = found.header if isinstance(found, Batch) and found.crc_ok else None
+            offset = after if header is None else header.base_offset
+            if end is not None and offset >= end:
+                break
+            if offset >= start:
+                yield segment, found, after
+            if header is not None:
+                after = header.next_offset
 
 
 def _tell(sink: Sink, copy: Copy, check: Check, complaints: Any, timestamp_ms: int) -> None:

@@ -404,7 +404,7 @@ class IntervalAudit:
                 "topic_id": uuid_to_text(topic.id),
                 "partition": partition.index,
                 "leader": shape.leader,
-                "leader_epoch": partition.leader_epoch,
+                "leader_epoch": partition.leader_epoch if partition.certain else None,
                 "replicas": list(shape.replicas),
                 "isr": list(shape.isr),
                 "compacted": "compact" in policy or topic.name.startswith("__"),

@@ -1,7 +1,12 @@
 """The leader epochs of a replica are those of the metadata (P18).
 
-An epoch in a log or its checkpoint was led by somebody, is no later than the partition's current
-one, begins where the checkpoint says, and never goes back.
+An epoch in a log was led by somebody, is no later than the partition's current one, begins where
+the checkpoint says, and never goes back.
+
+Where the broker did not stop cleanly, what was written down last may lack the log's last epochs,
+may name others that were truncated away, and the metadata may have been copied before the log.
+Epochs before one that log and checkpoint have in common were in the checkpoint when that one was
+added; so they are judged, and so is where an epoch begins: its leader said that once.
 """
 
 from __future__ import annotations
@@ -37,11 +42,12 @@ class LeaderEpochs(DataCheck):
                 )
             last = max(last, mark.epoch)
             if work.leader_epoch is not None and mark.epoch > work.leader_epoch:
-                yield Complaint(
-                    f"broker {replica.broker} has a batch of leader epoch {mark.epoch}, but the "
-                    f"metadata only knows epochs up to {work.leader_epoch}",
-                    offset=offset,
-                )
+                if replica.files.at_rest:
+                    yield Complaint(
+                        f"broker {replica.broker} has a batch of leader epoch {mark.epoch}, but "
+                        f"the metadata only knows epochs up to {work.leader_epoch}",
+                        offset=offset,
+                    )
             elif (work.leader_epochs or {}).get(mark.epoch) == NO_LEADER:
                 yield Complaint(
                     f"broker {replica.broker} has a batch of leader epoch {mark.epoch}, in which "
@@ -51,26 +57,29 @@ class LeaderEpochs(DataCheck):
 
     @staticmethod
     def _checkpoint(view: PartitionView, replica: Replica) -> Iterable[Complaint]:
-        """Entries may be newer than the first batch of their epoch is on disk, never later."""
+        """Epochs of the checkpoint that the log has no batch of are no fault: their leaders may
+        have written nothing."""
         entries = replica.files.epochs
         if entries is None or view.work.compacted:
             return
-        starts = dict(entries)
+        log_start = replica.log_start
+        said = {epoch: max(start, log_start) for epoch, start in entries}
         first: dict[int, int] = {}
         for offset, mark in sorted(replica.marks.items()):
-            first.setdefault(mark.epoch, offset)
+            if mark.next_offset > log_start and mark.epoch >= 0:
+                first.setdefault(mark.epoch, max(offset, log_start))
+        agreed = max((epoch for epoch in first if said.get(epoch) == first[epoch]), default=-1)
         for epoch, offset in first.items():
-            said = starts.get(epoch)
-            if said is None and offset < replica.files.high_watermark:
+            if epoch not in said and (epoch < agreed or replica.files.at_rest):
                 yield Complaint(
                     f"the leader epoch checkpoint of broker {replica.broker} lacks epoch {epoch}, "
                     f"which begins at offset {offset}",
                     after={"checkpoint": [list(entry) for entry in entries]},
                     offset=offset,
                 )
-            elif said is not None and said != offset and offset > replica.start_offset:
+            elif said.get(epoch, offset) != offset:
                 yield Complaint(
                     f"the leader epoch checkpoint of broker {replica.broker} says that epoch "
-                    f"{epoch} begins at offset {said}, but its first batch is at {offset}",
+                    f"{epoch} begins at offset {said[epoch]}, but its first batch is at {offset}",
                     offset=offset,
                 )

@@ -10,14 +10,23 @@ from typing import NamedTuple
 from audit.logs import META_PROPERTIES, METADATA_DIRECTORY, Segment, UnreadableInput, read_listing
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 _FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SUFFIXES = ("-delete", "-stray", "-future")
 
 
 class ReplicaFiles(NamedTuple):
-    """One replica on disk. `high_watermark` is what its broker last wrote down, 0 if nothing;
-    `epochs` are the (epoch, first offset) pairs of its checkpoint, None without a file."""
+    """One replica on disk.
+
+    `high_watermark` and `log_start` are what its broker last wrote down, 0 if nothing; `epochs` are
+    the (epoch, first offset) pairs of its checkpoint, None without a file.
+
+    at_rest: the broker stopped cleanly, so all of this says what is true. While a broker runs, and
+    after a crash, each of these files may be behind, and in a copy the end of the log, too: files
+    are copied one after the other.
+    """
 
     topic: str
     partition: int
@@ -27,6 +36,8 @@ class ReplicaFiles(NamedTuple):
     high_watermark: int
     epochs: tuple[tuple[int, int], ...] | None
     segments: tuple[Segment, ...]
+    log_start: int = 0
+    at_rest: bool = False
 
 
 def find_replicas(paths: Iterable[Path]) -> list[ReplicaFiles]:
@@ -54,6 +65,8 @@ def _replicas(directory: Path) -> Iterator[ReplicaFiles]:
     if node is None:
         return
     watermarks = _checkpoint(directory / HIGH_WATERMARKS)
+    starts = _checkpoint(directory / LOG_STARTS)
+    at_rest = (directory / CLEAN_SHUTDOWN).is_file()
     for folder in sorted(p for p in directory.iterdir() if p.is_dir()):
         match = _FOLDER.fullmatch(folder.name)
         if match is None or folder.name == METADATA_DIRECTORY or folder.name.endswith(_SUFFIXES):
@@ -71,6 +84,8 @@ def _replicas(directory: Path) -> Iterator[ReplicaFiles]:
             high_watermark=int(watermarks.get((topic, str(partition)), "0")),
             epochs=_epochs(folder / LEADER_EPOCHS),
             segments=segments,
+            log_start=int(starts.get((topic, str(partition)), "0")),
+            at_rest=at_rest,
         )
 
 

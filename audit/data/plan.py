@@ -35,7 +35,7 @@ def plan_partitions(
                 replicas=tuple(_members(here, now)),
                 leader=-1 if now is None else now["leader"],
                 leader_epoch=None if now is None else now["leader_epoch"],
-                leader_epochs=epochs.get(key),
+                leader_epochs=epochs.get(key) if now and now["leader_epoch"] is not None else None,
                 compacted=bool(now and now["compacted"]),
                 sent=tuple(sent.get(key, ())),
             )

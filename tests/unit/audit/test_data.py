@@ -13,7 +13,7 @@ from audit.data.partition import PartitionWork, audit_partition
 from audit.data.plan import plan_partitions
 from audit.logs import UnreadableInput
 from audit.sink import Sink
-from protocol.batch.header import write_crc
+from protocol.batch.header import parse_header, write_crc
 from protocol.batch.records import Record, build_batch
 from runtime.history import History, Outcome, Process, Send, Topic, save
 
@@ -37,6 +37,11 @@ class Brokers:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.logs = {n: [batch(i) for i in range(5)] for n in (1, 2, 3)}
+        self.rolled: dict[int, int] = {}
+        """How many batches the first of two segments holds."""
+        self.at_rest = {1, 2, 3}
+        """Who stopped cleanly."""
+        self.log_starts: dict[int, int] = {}
         self.high_watermarks = dict.fromkeys((1, 2, 3), 5)
         self.epochs = dict.fromkeys((1, 2, 3), "0\n1\n0 0\n")
         self.sends = [send(i, i) for i in range(5)]
@@ -67,7 +72,17 @@ class Brokers:
             (log_dir / "replication-offset-checkpoint").write_text(
                 f"0\n1\nt 0 {self.high_watermarks[node]}\n"
             )
-            (place / f"{0:020d}.log").write_bytes(b"".join(batches))
+            if node in self.log_starts:
+                (log_dir / "log-start-offset-checkpoint").write_text(
+                    f"0\n1\nt 0 {self.log_starts[node]}\n"
+                )
+            if node in self.at_rest:
+                (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+            rolled = self.rolled.get(node, len(batches))
+            segments = [s for s in (batches[:rolled], batches[rolled:]) if s]
+            for segment in segments:
+                base = parse_header(segment[0]).base_offset
+                (place / f"{base:020d}.log").write_bytes(b"".join(segment))
             (place / "leader-epoch-checkpoint").write_text(self.epochs[node])
             (place / "partition.metadata").write_text(
                 "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n"
@@ -83,11 +98,30 @@ class Brokers:
         )
         return plan_partitions(find_replicas([self.folder]), acknowledged([history]), self.result)
 
-    def found(self) -> list[str]:
+    def messages(self) -> list[str]:
+        """What is found, as `check: message`."""
         sink = Sink()
         for one in self.work():
             audit_partition(one, sink)
-        return sorted({finding.check for finding in sink.findings})
+        assert all(finding.severity == "error" for finding in sink.findings)
+        return [f"{finding.check}: {finding.message}" for finding in sink.findings]
+
+    def found(self) -> list[str]:
+        return sorted({message.split(":")[0] for message in self.messages()})
+
+    def led(self, *epochs: int, leader: int = 1) -> None:
+        """Broker 1 led in these epochs."""
+        self.partition["leader_epoch"] = max(epochs)
+        self.result["leadership"] = [[0, 0, "t", 0, None, leader, e, "created"] for e in epochs]
+
+    @property
+    def partition(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.result["partitions"][0]
+        return found
+
+    def only(self, node: int) -> None:
+        """The other replicas' directories are not there."""
+        self.logs = {node: self.logs[node]}
 
 
 def send(number: int, offset: int, order: int | None = None) -> Send:
@@ -190,3 +224,306 @@ def test_a_broken_history_is_refused(brokers: Brokers) -> None:
     history.write_bytes(bytes(data))
     with pytest.raises(UnreadableInput, match="its CRC does not fit"):
         acknowledged([history])
+
+
+# --- replicas-equal -------------------------------------------------------------------------------
+
+
+def test_a_replica_that_is_shorter_than_its_high_watermark(brokers: Brokers) -> None:
+    brokers.only(1)
+    brokers.sends.clear()
+    brokers.logs[1].pop()
+    assert brokers.messages() == [
+        "replicas-equal: the log of t-0 on broker 1 ends at offset 4, below its high watermark 5"
+    ]
+
+
+def test_a_log_whose_records_were_all_deleted_is_not_short(brokers: Brokers) -> None:
+    """Retention leaves an empty segment that begins where the log ends."""
+    brokers.work()
+    place = brokers.folder / "broker-3" / "t-0"
+    (place / f"{0:020d}.log").unlink()
+    (place / f"{5:020d}.log").write_bytes(b"")
+    sink = Sink()
+    work = plan_partitions(
+        find_replicas([brokers.folder]),
+        acknowledged([brokers.folder / "history.kbxh"]),
+        {**brokers.result, "partitions": [{**brokers.partition, "leader": 3}]},
+    )
+    audit_partition(work[0], sink)
+    assert sink.findings == []
+
+
+@pytest.mark.parametrize("short", [1, 3], ids=["the leader", "a follower"])
+def test_a_follower_or_leader_lacks_what_both_committed(brokers: Brokers, short: int) -> None:
+    del brokers.logs[short][2]
+    brokers.sends.clear()
+    found = brokers.messages()
+    assert len(found) == (1 if short == 3 else 2)
+    holder = "broker 1 has" if short == 1 else "broker 3"
+    assert all("differs at offset 2, below the high watermark 5" in one for one in found)
+    assert f"{holder} no batch that begins there" in found[0]
+
+
+def test_the_lower_of_two_high_watermarks_counts(brokers: Brokers) -> None:
+    brokers.logs[1][4] = batch(4, 0, value(77))
+    brokers.sends.pop()
+    brokers.high_watermarks[1] = 4
+    assert brokers.found() == []
+
+
+def test_below_a_log_start_nothing_is_compared(brokers: Brokers) -> None:
+    for short, other in ((1, 3), (3, 1)):
+        again = Brokers(brokers.folder / str(short))
+        del again.logs[short][:2]
+        again.logs[other][1] = batch(1, 0, value(78))
+        again.logs[2] = again.logs[short]
+        again.sends.clear()
+        assert again.found() == []
+
+
+def test_cleaned_replicas_are_not_compared(brokers: Brokers) -> None:
+    brokers.logs[2][1] = batch(1, 0, value(78))
+    brokers.partition["compacted"] = True
+    assert brokers.found() == []
+
+
+def test_only_so_many_differences_are_told(brokers: Brokers) -> None:
+    brokers.sends.clear()
+    for node in (1, 2, 3):
+        brokers.logs[node] = [batch(i, 0, value(i + (100 if node == 3 else 0))) for i in range(30)]
+        brokers.high_watermarks[node] = 30
+    assert len(brokers.messages()) == 10
+
+
+# --- replica-damage -------------------------------------------------------------------------------
+
+
+def test_bytes_between_batches(brokers: Brokers) -> None:
+    brokers.logs[2].insert(2, b"no batch at all, " * 8)
+    (found,) = brokers.messages()
+    assert found.startswith("replica-damage: broker 2: 136 bytes from position")
+
+
+def test_a_cut_batch_inside_a_log(brokers: Brokers) -> None:
+    brokers.logs[2][2] = brokers.logs[2][2][:-4]
+    brokers.rolled[2] = 3
+    assert brokers.found() == ["replica-damage", "replicas-equal"]
+
+
+# --- leader-epochs --------------------------------------------------------------------------------
+
+
+def epochs(*entries: tuple[int, int]) -> str:
+    return "\n".join(["0", str(len(entries)), *(f"{e} {start}" for e, start in entries), ""])
+
+
+def grown(brokers: Brokers, *of_batches: int) -> None:
+    """Every replica has batches of these leader epochs; the checkpoints say so."""
+    brokers.led(*of_batches)
+    first: dict[int, int] = {}
+    for at, epoch in enumerate(of_batches):
+        first.setdefault(epoch, at)
+    for node in brokers.logs:
+        brokers.logs[node] = [batch(at, epoch) for at, epoch in enumerate(of_batches)]
+        brokers.epochs[node] = epochs(*first.items())
+
+
+def test_checkpoints_that_say_what_the_logs_hold(brokers: Brokers) -> None:
+    grown(brokers, 0, 2, 2, 5, 6)
+    assert brokers.found() == []
+
+
+def test_a_leader_epoch_that_goes_back_in_a_log(brokers: Brokers) -> None:
+    grown(brokers, 0, 2, 2, 2, 2)
+    for node in (1, 2, 3):
+        brokers.logs[node][3] = batch(3, 0)
+    found = brokers.messages()
+    assert found[0] == (
+        "leader-epochs: the leader epoch goes back from 2 to 0 in the log of broker 1"
+    )
+    assert len(found) == 3
+
+
+def test_a_batch_of_an_epoch_without_leader(brokers: Brokers) -> None:
+    grown(brokers, 0, 0, 3, 3, 4)
+    brokers.result["leadership"][2][5] = -1  # epoch 3
+    brokers.result["leadership"][3][5] = -1
+    found = brokers.messages()
+    assert len(found) == 3
+    assert "a batch of leader epoch 3, in which the partition had no leader" in found[0]
+
+
+def test_an_election_says_who_led_too(brokers: Brokers) -> None:
+    grown(brokers, 0, 0, 3, 3, 4)
+    brokers.result["leadership"][2:4] = []
+    election = {"topic": "t", "partition": 0, "leader_epoch": 3, "to_leader": -1}
+    brokers.result["elections"] = [election]
+    assert brokers.found() == ["leader-epochs"]
+
+
+def test_after_a_hole_in_the_metadata_leader_epochs_are_not_known(brokers: Brokers) -> None:
+    grown(brokers, 0, 0, 3, 3, 4)
+    brokers.result["leadership"][2][5] = -1
+    brokers.partition["leader_epoch"] = None
+    assert brokers.found() == []
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_checkpoint_that_lacks_an_epoch_between_others(brokers: Brokers, running: bool) -> None:
+    grown(brokers, 0, 2, 2, 5, 6)
+    brokers.epochs[2] = epochs((0, 0), (5, 3), (6, 4))
+    if running:
+        brokers.at_rest.clear()
+    assert brokers.messages() == [
+        "leader-epochs: the leader epoch checkpoint of broker 2 lacks epoch 2, which begins at "
+        "offset 1"
+    ]
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_checkpoint_that_lets_an_epoch_begin_elsewhere(brokers: Brokers, running: bool) -> None:
+    for entry in ((2, 2), (6, 5)):
+        again = Brokers(brokers.folder / str(entry[0]))
+        grown(again, 0, 2, 2, 5, 6)
+        again.epochs[3] = epochs(*({0: 0, 2: 1, 5: 3, 6: 4} | dict([entry])).items())
+        if running:
+            again.at_rest.clear()
+        (found,) = again.messages()
+        assert f"of broker 3 says that epoch {entry[0]} begins at offset {entry[1]}" in found
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_log_that_began_later_once(brokers: Brokers, running: bool) -> None:
+    """Deleted records stay in the first segment until all of it goes; the checkpoint forgets their
+    epochs at once."""
+    grown(brokers, 0, 2, 2, 5, 6)
+    brokers.log_starts = dict.fromkeys((1, 2, 3), 2)
+    for node in (1, 2, 3):
+        brokers.epochs[node] = epochs((2, 2), (5, 3), (6, 4))
+    if running:  # and the log start is written down later
+        brokers.at_rest.clear()
+        brokers.log_starts.clear()
+    assert brokers.found() == []
+
+
+def test_epochs_of_deleted_segments_may_be_left_in_a_checkpoint(brokers: Brokers) -> None:
+    grown(brokers, 0, 2, 2, 5, 6)
+    brokers.sends.clear()
+    for node in (1, 2, 3):
+        del brokers.logs[node][:2]
+    assert brokers.found() == []
+
+
+# --- copies of directories that were written to ---------------------------------------------------
+
+
+def test_the_end_of_what_a_running_broker_wrote_down_may_be_behind(brokers: Brokers) -> None:
+    """Log, checkpoints and metadata are copied one after the other."""
+    grown(brokers, 0, 2, 2, 5, 6)
+    brokers.at_rest.clear()
+    brokers.logs[2] = brokers.logs[2][:3]  # before its high watermark was
+    brokers.logs[3][4] = brokers.logs[3][4][:-4]  # in the middle of an append
+    brokers.epochs[1] = epochs((0, 0), (2, 1))
+    brokers.epochs[3] = epochs((0, 0), (2, 1), (4, 3))  # 4 was truncated, 5 is not written down
+    brokers.led(0, 2, 5)  # the metadata was copied first
+    assert brokers.found() == []
+
+
+def test_what_a_running_broker_committed_is_judged(brokers: Brokers) -> None:
+    brokers.at_rest.clear()
+    brokers.logs[2][1] = batch(1, 0, value(88))
+    del brokers.logs[3][2]
+    found = brokers.messages()
+    assert [one.split(",")[0] for one in found] == [
+        "replicas-equal: t-0 differs at offset 1",
+        "replicas-equal: t-0 differs at offset 2",
+    ]
+
+
+# --- acknowledged ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_an_acknowledged_record_at_another_offset(brokers: Brokers, compacted: bool) -> None:
+    brokers.sends[1:] = [send(4, 2)]
+    brokers.partition["compacted"] = compacted
+    (found,) = brokers.messages()
+    assert found == (
+        "acknowledged-lost: a record of client 1 was acknowledged at offset 2 of t-0, but in the "
+        "log of broker 1 it stands at offset 4 instead"
+    )
+
+
+def test_an_acknowledged_record_beyond_the_end(brokers: Brokers) -> None:
+    brokers.sends.append(send(5, 9))
+    (found,) = brokers.messages()
+    assert found.endswith("the log ends at 5")
+
+
+def test_something_else_at_an_acknowledged_offset(brokers: Brokers) -> None:
+    brokers.sends[3] = send(66, 3, 3)
+    (found,) = brokers.messages()
+    assert found.endswith("in the log of broker 1 something else stands there")
+
+
+def test_a_cleaned_log_may_lack_an_acknowledged_record(brokers: Brokers) -> None:
+    brokers.sends[3] = send(66, 3, 3)
+    brokers.partition["compacted"] = True
+    assert brokers.found() == []
+
+
+def test_what_was_deleted_is_not_lost(brokers: Brokers) -> None:
+    for node in (1, 2, 3):
+        del brokers.logs[node][:2]
+    assert brokers.found() == []
+
+
+def test_the_leaders_log_is_what_clients_read(brokers: Brokers) -> None:
+    brokers.partition["leader"] = 3
+    brokers.logs[3].pop()
+    brokers.high_watermarks[3] = 4
+    assert brokers.messages()[0].endswith("in the log of broker 3 the log ends at 4")
+
+
+def test_without_leader_the_log_that_would_be_elected_is_read(brokers: Brokers) -> None:
+    brokers.partition["leader"] = -1
+    for node in (1, 2):
+        brokers.logs[node].pop()
+        brokers.high_watermarks[node] = 4
+    assert brokers.found() == []
+
+
+def test_only_so_many_lost_records_are_told(brokers: Brokers) -> None:
+    brokers.sends = [send(i, i) for i in range(300)]
+    assert len(brokers.messages()) == 100
+
+
+def test_one_offset_for_two_records_of_a_client(brokers: Brokers) -> None:
+    brokers.sends = [send(0, 0), send(1, 1), send(0, 1, 2)]
+    found = brokers.found()
+    assert found == ["acknowledged-lost", "acknowledged-order"]
+
+
+def test_clients_have_an_order_each(brokers: Brokers) -> None:
+    other = send(4, 0, 5)._replace(process=2, value=value(0))
+    brokers.sends = [*(send(i, i) for i in range(1, 5)), other]
+    assert brokers.found() == []
+
+
+# --- which replicas -------------------------------------------------------------------------------
+
+
+def test_a_copy_that_the_assignment_no_longer_names(brokers: Brokers) -> None:
+    brokers.logs[3] = [batch(0, 0, value(99))]
+    brokers.partition["replicas"] = [1, 2]
+    assert brokers.found() == []
+
+
+def test_a_folder_of_an_older_topic_of_that_name(brokers: Brokers) -> None:
+    brokers.logs[3] = [batch(0, 0, value(99))]
+    brokers.work()
+    old = brokers.folder / "broker-3" / "t-0" / "partition.metadata"
+    old.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
+    (work,) = plan_partitions(find_replicas([brokers.folder]), {}, brokers.result)
+    assert [replica.broker for replica in work.replicas] == [1, 2]
