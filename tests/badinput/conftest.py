@@ -45,7 +45,7 @@ def target(
         yield from kraftbox_target()
     else:
         if kafka_libs() is None:
-            pytest.skip("Apache Kafka's jars need a JRE and Maven")
+            pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
         yield from kafka_target(tmp_path_factory.mktemp("kafka"))
 
 

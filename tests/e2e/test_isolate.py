@@ -21,7 +21,9 @@ from tests.support.cluster import COMMAND
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not router.is_possible(), reason="needs Linux, root and iproute2"),
+    pytest.mark.skipif(
+        not router.is_possible(), reason="links between nodes need Linux, root and iproute2"
+    ),
 ]
 
 

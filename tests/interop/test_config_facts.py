@@ -150,7 +150,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if kafka_libs() is None:
-        pytest.skip("needs a JRE and Maven (docs/gaps.md)")
+        pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     return java_program(SOURCE, tmp_path_factory.mktemp("classes"))
 
 

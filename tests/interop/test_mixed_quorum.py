@@ -21,7 +21,9 @@ from tests.support.waiting import until
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.filterwarnings("default"),
-    pytest.mark.skipif(kafka_libs() is None, reason="needs a JRE and Apache Kafka's jars"),
+    pytest.mark.skipif(
+        kafka_libs() is None, reason="no Java or Maven to get Kafka's jars with (docs/gaps.md)"
+    ),
 ]
 
 

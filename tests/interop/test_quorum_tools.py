@@ -19,7 +19,9 @@ from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(kafka_libs() is None, reason="no Java or Maven (docs/gaps.md)"),
+    pytest.mark.skipif(
+        kafka_libs() is None, reason="no Java or Maven to get Kafka's jars with (docs/gaps.md)"
+    ),
 ]
 T = "org.apache.kafka.tools."
 QUORUM = f"{T}MetadataQuorumCommand"

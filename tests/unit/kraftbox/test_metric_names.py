@@ -212,7 +212,7 @@ def test_what_depends_on_the_machine(scrapes: tuple[Scrape, Scrape]) -> None:
         assert scrapes[1].value(name) <= 1.0, name
 
 
-@pytest.mark.skipif("sys.platform != 'linux'", reason="read from /proc")
+@pytest.mark.skipif("sys.platform != 'linux'", reason="only Linux has this")
 def test_what_linux_knows_of_the_process(scrapes: tuple[Scrape, Scrape]) -> None:
     for name in ON_LINUX:
         assert scrapes[1].value(name) >= 0.0, name

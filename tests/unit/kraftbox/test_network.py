@@ -11,7 +11,7 @@ import pytest
 
 from kraftbox.cluster.network import CuttableLoop, tcp_sockets
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="packet filters of Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this")
 
 
 class Echo(asyncio.Protocol):

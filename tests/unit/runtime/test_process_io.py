@@ -5,7 +5,7 @@ import pytest
 from runtime.process_io import collect
 
 
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts these")
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux has this")
 def test_bytes_of_disks():
     families = {family.name: dict(enumerate(family.samples)) for family in collect()}
     prefix = "kafka_server_kafkaserver_linux_disk_"
