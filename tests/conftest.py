@@ -54,8 +54,8 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def judged(report: Report) -> Report:
-    """The report. A test that was skipped for a reason that docs/gaps.md does not list fails; on CI,
-    where every tool must be there, so does one that was skipped for want of a tool."""
+    """The report. A test that was skipped for a reason that docs/gaps.md does not list fails; on
+    CI, where every tool must be there, so does one that was skipped for want of a tool."""
     if report.outcome == "skipped" and not hasattr(report, "wasxfail"):
         place = report.longrepr
         reason = str(place[-1] if isinstance(place, tuple) else place)
