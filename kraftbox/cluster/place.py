@@ -44,8 +44,9 @@ from runtime.errors import StartupRefused
 
 # Below the ports that systems lend to outgoing connections: a node that is down must find its own
 # port free when it comes back, and a client that tries it meanwhile must not meet itself.
-PORT_LOW = 20_000
-PORT_HIGH = 30_000
+PORTS = range(20_000, 30_000)
+PORTS_VARIABLE = "KRAFTBOX_PORTS"
+_PORT_MIN, _PORT_END = 1024, 65_536
 
 COMMENT = "Written by `kraftbox up`, which reads it again."
 NODE_COMMENT = "Written by `kraftbox up` at every start; change it with --set."
@@ -163,12 +164,27 @@ def port_is_free(port: int) -> bool:
         return True
 
 
+def ports_of(environ: Mapping[str, str]) -> range:
+    """The ports to choose from; KRAFTBOX_PORTS=LOW-HIGH (HIGH is not among them) gives each of
+    several users of one machine its own. Raises StartupRefused."""
+    given = environ.get(PORTS_VARIABLE)
+    if not given:
+        return PORTS
+    low, _, high = given.partition("-")
+    if low.isdecimal() and high.isdecimal() and _PORT_MIN <= int(low) < int(high) <= _PORT_END:
+        return range(int(low), int(high))
+    raise StartupRefused(
+        f"{PORTS_VARIABLE} is {given!r}: LOW-HIGH, {_PORT_MIN} <= LOW < HIGH <= {_PORT_END}"
+    )
+
+
 class PortChooser:
     """Free ports, none of them twice. Raises StartupRefused when there are none left."""
 
-    def __init__(self, rng: random.Random, taken: set[int]) -> None:
+    def __init__(self, rng: random.Random, taken: set[int], ports: range | None = None) -> None:
         self._rng = rng
         self._taken = taken
+        self._ports = ports_of(os.environ) if ports is None else ports
 
     def choose(self, kept: int = 0) -> int:
         """`kept` if it is free, another one otherwise."""
@@ -176,11 +192,11 @@ class PortChooser:
             self._taken.add(kept)
             return kept
         for _ in range(1000):
-            port = self._rng.randrange(PORT_LOW, PORT_HIGH)
+            port = self._rng.choice(self._ports)
             if port not in self._taken and port_is_free(port):
                 self._taken.add(port)
                 return port
-        raise StartupRefused(f"no free port from {PORT_LOW} to {PORT_HIGH}")
+        raise StartupRefused(f"no free port from {self._ports.start} to {self._ports.stop - 1}")
 
 
 def choose_ports(
