@@ -230,7 +230,7 @@ async def test_a_leader_that_refuses_too_is_met_with_a_pause_and_fresh_metadata(
         loop = asyncio.get_running_loop()
         begun = loop.time()
         await client.produce("t", 0, batch(b"b"))
-        assert loop.time() - begun >= 0.05
+        assert loop.time() - begun > 0.04  # a pause of 50 ms; uvloop's clock counts whole ones
         assert world.produced_at == [0, 1]
         assert world.metadata_asked == asked + 1
 
