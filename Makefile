@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench bench-single bench-partitions bench-replicated bench-audit soak chaos venv format clean
+.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-audit soak chaos venv format clean
 
 venv: $(STAMP)
 
@@ -20,15 +20,33 @@ demo: $(STAMP)
 	$(BIN)/python -m compileall -q kraftbox controller broker audit metalog storage protocol runtime
 	$(BIN)/python scripts/demo.py $(FILES)
 
-test: check
-	$(BIN)/python scripts/run_tests.py
+# Under a minute: what is wrong most of the time.
+quick: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/run_tests.py --suite quick
 
-check: $(STAMP)
+# Under eight minutes on two processors: all but what needs minutes of real processes.
+test: lint
+	$(BIN)/python scripts/run_tests.py --suite core
+
+# What `make test` leaves.
+test-rest: $(STAMP)
+	$(BIN)/python scripts/run_tests.py --suite rest
+
+# Both, in one run with one sum at its end.
+test-all: lint
+	$(BIN)/python scripts/run_tests.py --suite core --suite rest
+
+check: lint
+	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
 
 # BENCH="--minutes 11 --cases produce,ten" chooses; without it about an hour. So do the others'
 # variables: make bench-replicated REPLICATED="--minutes 10 --cases one".
@@ -54,7 +72,7 @@ chaos: $(STAMP)
 	$(BIN)/kraftbox chaos --seed $(SEED) --minutes $(MINUTES) --history chaos.kbxh
 
 soak: $(STAMP)
-	$(BIN)/python scripts/run_tests.py --soak
+	$(BIN)/python scripts/run_tests.py --suite soak
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -184,6 +184,7 @@ def check(place: ClusterPlace, outcome: Outcome, case: Case) -> None:
     assert case.outlasts_sends or counts["failed"] == counts["unknown"] == 0, told
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("case", ALWAYS, ids=case_id)
 def test_a_fault_breaks_no_promise(place: ClusterPlace, case: Case) -> None:
     target = local.start(place, brokers=case.brokers, settings=case.settings)

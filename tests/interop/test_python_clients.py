@@ -20,6 +20,7 @@ from tests.support.flaky_proxy import FlakyProxy
 
 pytestmark = [
     pytest.mark.interop,
+    pytest.mark.core,
     # The client libraries leave sockets and deprecated calls of their own behind.
     pytest.mark.filterwarnings("default"),
 ]

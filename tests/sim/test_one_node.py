@@ -38,6 +38,7 @@ def test_equal_seeds_give_equal_traces() -> None:
     assert one.digest() != other.digest()
 
 
+@pytest.mark.rest
 def test_another_process_on_another_machine_sees_the_same() -> None:
     """Neither the hash seed nor the host's name, the date or the process id reaches a trace."""
     command = [sys.executable, "-m", "tests.sim.run", "--seeds", "7,9", "--digests", "--disguised"]

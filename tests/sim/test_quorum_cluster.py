@@ -247,6 +247,7 @@ def test_equal_seeds_give_equal_traces() -> None:
     assert first_difference(Quorum(3).run(), Quorum(3).run()) is None
 
 
+@pytest.mark.rest
 def test_another_process_on_another_machine_sees_the_same() -> None:
     """Neither the hash seed nor the host's name, the date or the process id reaches a trace."""
     command = [sys.executable, "-m", "tests.sim.test_quorum_cluster", "3", "4", "--disguised"]

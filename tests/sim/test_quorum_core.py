@@ -211,6 +211,7 @@ class CountsAnUnflushedLog(QuorumCore):
         return self._log.end_offset
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("bug", "within_seeds"),
     [(CommitsByMinority, 2), (VotesForAnyLog, 40), (CountsAnUnflushedLog, 5)],

@@ -23,9 +23,10 @@ from tests.support.quorum_world import Broken, Node, World
 pytestmark = pytest.mark.sim
 
 Property = Callable[[World], None]
+SEEDS_IN_CORE = 60
 SEEDS_IN_CI = 200
 SEEDS_IN_SOAK = 2000
-SEEDS_PER_TEST = 50
+SEEDS_PER_TEST = 20
 TIMING = Timing(election_timeout_ms=300, fetch_timeout_ms=600, election_backoff_max_ms=150)
 
 
@@ -171,7 +172,7 @@ def known_seeds() -> list[tuple[str, int]]:
     return [(one[0], int(one[1])) for one in words if one and one[0] in names]
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS_IN_CI, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(0, SEEDS_IN_CORE, SEEDS_PER_TEST))
 @pytest.mark.parametrize(("story", "voters"), PROPERTIES, ids=lambda p: getattr(p, "__name__", p))
 def test_property(story: Property, voters: int, first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
@@ -180,6 +181,13 @@ def test_property(story: Property, voters: int, first: int) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed} of {story.__name__}")
             raise
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("first", range(SEEDS_IN_CORE, SEEDS_IN_CI, SEEDS_PER_TEST))
+@pytest.mark.parametrize(("story", "voters"), PROPERTIES, ids=lambda p: getattr(p, "__name__", p))
+def test_property_with_more_seeds(story: Property, voters: int, first: int) -> None:
+    test_property(story, voters, first)
 
 
 @pytest.mark.parametrize(("name", "seed"), known_seeds())
@@ -263,6 +271,7 @@ def first_seed_that_finds(bug: type[QuorumCore], within: int) -> tuple[int, Base
     return None
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("bug", "within"), PLANTED, ids=lambda p: getattr(p, "__name__", p))
 def test_planted_bug_is_found(bug: type[QuorumCore], within: int) -> None:
     assert first_seed_that_finds(bug, within) is not None, f"not found in {within} seeds"

@@ -79,6 +79,7 @@ def test_equal_seeds_give_equal_traces() -> None:
     assert first_difference(one, again) is None
 
 
+@pytest.mark.rest
 def test_another_process_on_another_machine_sees_the_same() -> None:
     """Neither the hash seed nor the host's name, the date or the process id reaches a trace."""
     command = [sys.executable, "-m", "tests.sim.test_replication", "7", "8", "--disguised"]
@@ -225,6 +226,7 @@ def first_seed_that_finds(name: str) -> tuple[int, BaseException] | None:
     return None
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_is_found(name: str) -> None:
     assert first_seed_that_finds(name) is not None

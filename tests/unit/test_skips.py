@@ -67,6 +67,7 @@ def test_four():
 WHOLE_MODULE = "import pytest\npytest.skip({reason!r}, allow_module_level=True)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ci", "reason", "counted"),
     [

@@ -56,6 +56,7 @@ def test_topics_are_created_in_little_time() -> None:
     assert len(cluster.image.topics.by_name["t"].partitions) == PARTITIONS
 
 
+@pytest.mark.slow
 def test_one_request_writes_no_more_than_ten_thousand_records() -> None:
     """KAFKA-14996: all ten topics in one request are 10,010 records."""
     cluster = Cluster()

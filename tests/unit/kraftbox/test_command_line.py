@@ -19,6 +19,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -89,6 +90,7 @@ def test_wrong_usage_is_2(arguments):
     assert done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -116,6 +118,7 @@ def test_an_option_that_does_not_exist_shows_those_that_do():
     assert "unrecognized arguments: --broker 3" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_named_with_the_reason():
     done = run("topics", "list", "--bootstrap-server", "127.0.0.1:1")
     assert done.stderr == "kraftbox: cannot reach 127.0.0.1:1: Connection refused\n"

@@ -88,6 +88,7 @@ def test_wrong_usage_is_exit_code_1(capsys):
     assert "there is no kafka-streams" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_an_error(capsys):
     # Port 1 is nobody's.
     assert main("kafka-topics", ["--bootstrap-server", "127.0.0.1:1", "--list"]) == 1

@@ -107,6 +107,7 @@ async def test_an_address_that_is_taken_is_refused():
         await second.stop()
 
 
+@pytest.mark.slow
 def test_the_same_code_runs_on_virtual_time():
     loop = VirtualLoop(Network(random.Random(5)))
 

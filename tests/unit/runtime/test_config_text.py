@@ -40,6 +40,7 @@ def test_a_broken_escape_names_the_line():
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x85"), max_size=20)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT.filter(bool), TEXT, max_size=5))
 def test_properties_round_trip(values):
     assert parse_properties(format_properties(values, "a\ncomment")) == values

@@ -103,6 +103,7 @@ async def test_closing_twice_is_harmless(helper):
     helper.stop()
 
 
+@pytest.mark.slow
 async def test_it_ends_with_its_parent():
     """Killed without a word, in the middle of a task."""
     program = (

@@ -236,6 +236,7 @@ async def live_and_die(seed: int, steps: int, operations: int, tear: random.Rand
     await verify(backing, life)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize(("seed", "steps"), SEEDS)
 async def test_a_crash_at_every_operation_keeps_the_newest_records(

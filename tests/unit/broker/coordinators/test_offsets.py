@@ -249,6 +249,7 @@ class TestExpiry:
         world.expire()
         assert (world.fetch("a", 0), world.fetch("a", 1)) == (-1, 1)
 
+    @pytest.mark.slow
     def test_offsets_live_as_long_as_the_group_and_then_their_time(self) -> None:
         """KAFKA-8069, KAFKA-13636."""
         world = World()
