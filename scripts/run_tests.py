@@ -34,6 +34,9 @@ but those with the mark `rest`."""
 QUICK = ("unit", "golden", "scenarios")
 SUITES = ("quick", "core", "rest", "soak")
 LANES = 2
+NICE = ("nice", "-n", "5")
+"""For groups that compute beside others: a quarter of a processor is left to them where both want
+it, so that neither misses what it waits for."""
 PORTS = (20_000, 30_000)
 """Given out to the lanes in equal parts (KRAFTBOX_PORTS)."""
 CHATTER = re.compile(r"%\d\|")
@@ -193,7 +196,7 @@ class Runner:
         size = (PORTS[1] - PORTS[0]) // (LANES + 1)
         low = PORTS[0] + lane * size
         with subprocess.Popen(
-            [*(["nice"] if yields else []), *job.command],
+            [*(NICE if yields else []), *job.command],
             cwd=ROOT,
             env={**os.environ, "KRAFTBOX_PORTS": f"{low}-{low + size}"},
             stdout=subprocess.PIPE,
