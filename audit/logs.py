@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -153,12 +154,13 @@ def _try_to_open(paths: Iterable[str]) -> None:
 
 
 def read_listing(directory: Path) -> MetadataLog:
-    """The files of one metadata log directory."""
+    """The files of one log directory; a running node may delete some while they are listed."""
     segments = []
     snapshots = []
     for child in sorted(directory.iterdir()):
         if match := _SEGMENT.fullmatch(child.name):
-            segments.append(Segment(str(child), int(match[1]), child.stat().st_size))
+            with suppress(FileNotFoundError):
+                segments.append(Segment(str(child), int(match[1]), child.stat().st_size))
         elif match := _SNAPSHOT.fullmatch(child.name):
             snapshots.append(Snapshot(str(child), int(match[1]), int(match[2])))
     meta = _properties(directory.parent / META_PROPERTIES)

@@ -71,7 +71,10 @@ def _replicas(directory: Path) -> Iterator[ReplicaFiles]:
         match = _FOLDER.fullmatch(folder.name)
         if match is None or folder.name == METADATA_DIRECTORY or folder.name.endswith(_SUFFIXES):
             continue
-        segments = read_listing(folder).segments
+        try:
+            segments = read_listing(folder).segments
+        except FileNotFoundError:
+            continue  # its topic was deleted this moment
         if not segments:
             continue
         topic, partition = match["topic"], int(match["partition"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from audit.batches import Batch, DamageKind, Mark, split, walk
+from audit.batches import Batch, Damage, DamageKind, Mark, split, walk
 from audit.data.client_history import Sent
 from audit.data.files import ReplicaFiles
 from audit.findings import Complaint
+from audit.logs import Segment
 from audit.sink import Sink
 from protocol.errors import ApiError, ProtocolError
 
@@ -105,7 +107,7 @@ def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
     replica = Replica(files)
     last = files.segments[-1]
     for segment in files.segments:
-        for found in walk(segment.path):
+        for found in _walk_while_it_is_there(files, segment):
             if not isinstance(found, Batch):
                 torn = found.kind == DamageKind.CUT and segment is last
                 if not torn:  # a cut tail is what a crash leaves, and recovery removes
@@ -130,6 +132,15 @@ def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
                 if values and not found.header.is_control:
                     replica.values.update(_values(found))
     return replica
+
+
+def _walk_while_it_is_there(files: ReplicaFiles, segment: Segment) -> Iterator[Batch | Damage]:
+    """A running broker deletes old segments, also those that it had when they were listed."""
+    try:
+        yield from walk(segment.path)
+    except FileNotFoundError:
+        if not Path(files.path).is_dir():
+            raise
 
 
 def _values(batch: Batch) -> Iterator[tuple[int, int]]:

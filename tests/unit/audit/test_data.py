@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from audit.data import files
 from audit.data.client_history import acknowledged
 from audit.data.files import find_replicas
 from audit.data.partition import PartitionWork, audit_partition
 from audit.data.plan import plan_partitions
-from audit.logs import UnreadableInput
+from audit.logs import MetadataLog, UnreadableInput, read_listing
 from audit.sink import Sink
 from protocol.batch.header import parse_header, write_crc
 from protocol.batch.records import Record, build_batch
@@ -430,6 +432,36 @@ def test_the_end_of_what_a_running_broker_wrote_down_may_be_behind(brokers: Brok
     assert brokers.found() == []
 
 
+def test_what_is_deleted_while_it_is_listed(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.work()
+    (brokers.folder / "broker-1" / "t-0" / f"{9:020d}.log").symlink_to("/nowhere")
+    assert [len(replica.segments) for replica in find_replicas([brokers.folder])] == [1, 1, 1]
+
+    def listed(folder: Path) -> MetadataLog:
+        if "broker-2" in str(folder):
+            raise FileNotFoundError(folder)
+        return read_listing(folder)
+
+    monkeypatch.setattr(files, "read_listing", listed)
+    assert [replica.broker for replica in find_replicas([brokers.folder])] == [1, 3]
+
+
+def test_a_segment_that_is_deleted_after_it_was_listed(brokers: Brokers) -> None:
+    brokers.at_rest.clear()
+    brokers.rolled = dict.fromkeys((1, 2, 3), 2)
+    (work,) = brokers.work()
+    place = brokers.folder / "broker-2" / "t-0"
+    (place / f"{0:020d}.log").unlink()
+    sink = Sink()
+    audit_partition(work, sink)
+    assert sink.findings == []
+    shutil.rmtree(place)
+    with pytest.raises(FileNotFoundError):  # a folder that no task can reach
+        audit_partition(work, sink)
+
+
 def test_what_a_running_broker_committed_is_judged(brokers: Brokers) -> None:
     brokers.at_rest.clear()
     brokers.logs[2][1] = batch(1, 0, value(88))
@@ -461,8 +493,9 @@ def test_an_acknowledged_record_beyond_the_end(brokers: Brokers) -> None:
     assert found.endswith("the log ends at 5")
 
 
-def test_something_else_at_an_acknowledged_offset(brokers: Brokers) -> None:
-    brokers.sends[3] = send(66, 3, 3)
+@pytest.mark.parametrize("offset", [0, 3])
+def test_something_else_at_an_acknowledged_offset(brokers: Brokers, offset: int) -> None:
+    brokers.sends[offset] = send(66, offset, offset)
     (found,) = brokers.messages()
     assert found.endswith("in the log of broker 1 something else stands there")
 

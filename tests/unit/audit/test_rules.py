@@ -146,6 +146,12 @@ def test_a_process_registers_again_with_its_epoch(tmp_path: Path) -> None:
     assert told(builder, tmp_path) == []
 
 
+def test_the_next_process_registers_with_a_higher_epoch(tmp_path: Path) -> None:
+    builder = cluster()
+    registered(builder, 3, builder.epoch_of(3) + 1, incarnation=99)
+    assert told(builder, tmp_path) == []
+
+
 def about_another_life(builder: LogBuilder, kind: str, epoch: int) -> Any:
     if kind == "unregistered":
         return UnregisterBrokerRecord(broker_id=3, broker_epoch=epoch)
