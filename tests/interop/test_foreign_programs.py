@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.flaky_proxy import FlakyProxy
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.core]
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 300
@@ -79,7 +79,6 @@ def program(request: pytest.FixtureRequest) -> list[str]:
     return list(request.getfixturevalue(request.param))
 
 
-@pytest.mark.core
 def test_scenario(program: list[str], bootstrap: str, prefix: str) -> None:
     output = run(*program, bootstrap, prefix, "all")
     assert output.count("ok ") == SCENARIO_STEPS, output
@@ -117,7 +116,6 @@ def test_librdkafka_transactional_producer_is_refused_at_once(bootstrap: str, pr
 # --- kcat -------------------------------------------------------------------------------------
 
 
-@pytest.mark.core
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_kcat_every_codec(bootstrap: str, prefix: str, codec: str, tmp_path: Path) -> None:
     need("kcat")
