@@ -101,7 +101,8 @@ class _Early(NamedTuple):
     fail: Callable[[ApiError], Any] | None
 
 
-class _HeartbeatConnection(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _HeartbeatConnection:
     """Called when the connection closes. A value, so that a connection knows each broker once,
     however often its heartbeats move between two of them."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from broker.replication.remote_replica import FetchTimes
 from broker.replication.waits import FetchWait
 
 WatchKey = tuple[str | bytes, int]
 
 
-class Watch(Protocol):
+class Watch(FetchTimes, Protocol):
     """A follower's fetch session, which covers this partition without naming it each time."""
 
     def touched(self, key: WatchKey, size_bytes: int) -> None:
