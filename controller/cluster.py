@@ -461,12 +461,12 @@ def decide_fence_expired(view: ControllerView) -> Decision[int | None]:
     for broker_id in sorted(expired):
         broker = brokers.get(broker_id)
         if broker is not None and not broker.fenced:
-            cause = _silence(view, broker_id)
+            cause = silence(view, broker_id)
             return Decision(tuple(fence_records(view, broker, cause, doomed=expired)), broker_id)
     return Decision((), None)
 
 
-def _silence(view: ControllerView, broker_id: int) -> Cause:
+def silence(view: ControllerView, broker_id: int) -> Cause:
     """Why an expired broker is fenced: its session is over, or before that its connection went."""
     timeout_ms = view.settings.session_timeout_ms
     if view.heartbeats.has_session(broker_id, view.monotonic_ms, timeout_ms):

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from controller.cluster import decide_fence_expired
+from controller.cluster import decide_fence_expired, silence
 from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decision
 from controller.heartbeats import Heartbeats
 from controller.mutation_quotas import MutationQuotas
@@ -626,11 +626,15 @@ class Controller:
             )
             return
         while self.is_active:
-            decision = decide_fence_expired(replace(self.view(), monotonic_ms=now_ms))
+            view = replace(self.view(), monotonic_ms=now_ms)
+            decision = decide_fence_expired(view)
             if decision.reply is None:
                 break
             self.stats.timed_out_heartbeats += 1
-            _log.warning("Fencing a broker that was not heard of", broker=decision.reply)
+            cause = silence(view, decision.reply).value
+            _log.warning(
+                "Fencing a broker that was not heard of", broker=decision.reply, cause=cause
+            )
             if not self._try_append(decision.records):
                 return
         self._arm_expiry()

@@ -113,7 +113,8 @@ def test_the_connection_is_not_served_while_its_client_has_to_wait(target: Targe
             peer.ask_later(MetadataRequest(topics=[]), 12, client_id="another")
             other.works()
         served, _, _ = select.select([peer.socket], [], [], 0)
-        assert not served, "not before the other one"
+        in_time = time.monotonic() - began < wait_ms / 1000.0 - 0.2
+        assert not served or not in_time, "not before the other one"
         peer.answer(ApiKey.METADATA, 12)
         assert time.monotonic() - began > wait_ms / 1000.0 - 0.2
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kraftbox.testing import KafkaCluster
 from tests.support.quorum_cluster import (
-    ELECTION_MS,
-    FETCH_MS,
     NodeProcess,
     ProcessCluster,
     process_cluster,
@@ -29,11 +26,9 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 TIMEOUT_S = 60
-BACK_S = (FETCH_MS * 1.125 + ELECTION_MS) / 1000 + 3
-"""Three seconds more than it takes followers to miss their leader and one election to fail: less
-than any request's time, so that nobody waited for one that was lost. The tighter bound is held in
-virtual time (tests/sim/test_quorum_cluster.py), where no machine is busy. The proxies between these
-nodes accept connections for a dead one, too, so it is missed only when its time is up."""
+"""For what must come true. How soon it does is held in virtual time, where no machine is busy
+(tests/sim/test_quorum_cluster.py). The proxies between these nodes accept connections for a dead
+one, too, so it is missed only when its time is up."""
 
 
 class Creations:
@@ -43,7 +38,6 @@ class Creations:
         self.succeeded: list[str] = []
         self.refused: list[str] = []
         self.unknown: list[str] = []
-        self.longest_gap_s = 0.0
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         # A creation that waits for a controller holds up what is behind it on its connection.
         self._observer = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -67,7 +61,6 @@ class Creations:
         until("further creations", lambda: len(self.succeeded) >= goal, wait_s)
 
     def _run(self) -> None:
-        last = time.monotonic()
         number = 0
         while not self._stop.is_set():
             number += 1
@@ -75,10 +68,6 @@ class Creations:
             name = f"{'refused' if refused else 'topic'}-{number}"
             outcome = self._create(name, replicas=2 if refused else 1)
             outcome.append(name)
-            if outcome is self.succeeded:
-                now = time.monotonic()
-                self.longest_gap_s = max(self.longest_gap_s, now - last)
-                last = now
 
     def _create(self, name: str, replicas: int) -> list[str]:
         try:
@@ -144,16 +133,15 @@ def test_killed(cluster: ProcessCluster) -> None:
             creations.wait_for_more(5)
             leader.start()
             creations.wait_for_more(5)
-    assert creations.longest_gap_s < BACK_S
     creations.check()
     settle(cluster)
 
 
 def test_killed_controllers_are_not_waited_for(tmp_path: Path) -> None:
-    """Their ports are closed, which tells followers and brokers more than a silence of 20 s would.
+    """Their ports are closed: followers and brokers do not wait for ten minutes of silence.
 
     Here nodes reach each other without the proxies of the other tests, whose ports stay open."""
-    configs = {"controller.quorum.fetch.timeout.ms": 20_000}
+    configs = {"controller.quorum.fetch.timeout.ms": 10 * TIMEOUT_S * 1000}
     with (
         KafkaCluster.start(tmp_path, controllers=3, brokers=1, configs=configs) as cluster,
         Creations(cluster.bootstrap_servers) as creations,
@@ -166,7 +154,6 @@ def test_killed_controllers_are_not_waited_for(tmp_path: Path) -> None:
             killed.start()
             creations.wait_for_more(5)
         creations.stop()
-        assert creations.longest_gap_s < 10
         creations.check()
 
 
@@ -189,7 +176,6 @@ def test_paused_and_cut_off(cluster: ProcessCluster) -> None:
         until("a leader cut off that resigns", resigned)
         cluster.links.heal()
         creations.wait_for_more(5)
-    assert creations.longest_gap_s < BACK_S
     creations.check()
     settle(cluster)
 

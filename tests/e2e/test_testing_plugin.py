@@ -24,7 +24,6 @@ ONE_OF_EACH = ("kafka_brokers = 1", "kafka_controllers = 1")
 # What else is to be true of the process that runs their tests.
 _THEIRS = """
 import sys
-import time
 
 import protocol
 import storage
@@ -37,14 +36,9 @@ def test_packages_are_theirs(kafka_cluster):
     assert "kraftbox.node" not in sys.modules
 
 
-def test_six_nodes_are_ready_soon(kafka_cluster_factory):
-    took = []
-    for _ in range(3):
-        begun = time.monotonic()
-        with kafka_cluster_factory(brokers=3, controllers=3) as cluster:
-            took.append(time.monotonic() - begun)
-            assert len(cluster.brokers) == len(cluster.controllers) == 3
-    print(f"READY {min(took):.2f}")
+def test_six_nodes(kafka_cluster_factory):
+    with kafka_cluster_factory(brokers=3, controllers=3) as cluster:
+        assert len(cluster.brokers) == len(cluster.controllers) == 3
 """
 
 
@@ -87,10 +81,6 @@ def test_the_example_of_the_readme(project: tuple[Path, Path]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert example().count("def test_") == 5
     assert "7 passed" in done.stdout
-    ready = re.search(r"READY ([\d.]+)", done.stdout)
-    assert ready is not None
-    # 1.5 s on a machine with nothing else to do; twice that leaves room for neighbours.
-    assert float(ready[1]) < 3.0, f"three controllers and three brokers took {ready[1]} s"
 
 
 def test_logs_of_the_nodes_are_in_the_report_of_a_test_that_fails(

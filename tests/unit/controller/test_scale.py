@@ -1,6 +1,6 @@
 """Ten topics of a thousand partitions: what one decision costs, in CPU time.
 
-The bounds are several times what was measured (created 7 ms a topic; a broker that leads a third
+The bounds are tens of times what was measured (created 7 ms a topic; a broker that leads a third
 fenced in 80 ms, replayed in 70 ms, 440 kB encoded in 25 ms), so that only another order of growth
 breaks them.
 """
@@ -52,7 +52,7 @@ def test_topics_are_created_in_little_time() -> None:
     cluster.start(1, 2, 3)
     started = time.process_time()
     cluster.apply(decide_create_topics(cluster.view(), request("t")).records)
-    assert time.process_time() - started < 0.3
+    assert time.process_time() - started < 3.0
     assert len(cluster.image.topics.by_name["t"].partitions) == PARTITIONS
 
 
@@ -78,7 +78,7 @@ def silent_broker(big: Cluster) -> ControllerView:
     return big.view()
 
 
-def test_fencing_a_broker_takes_well_under_a_second(big: Cluster) -> None:
+def test_fencing_a_broker_of_many_partitions_takes_little_time(big: Cluster) -> None:
     """The limit of one request is not one for what the cluster does itself."""
     view = silent_broker(big)
     assert has_leaderships(view, 1)
@@ -87,7 +87,7 @@ def test_fencing_a_broker_takes_well_under_a_second(big: Cluster) -> None:
     image = replay_all(view.image, decision.records)
     for record in decision.records:
         encode_record(record, record_version(type(record).__name__, view.metadata_version))
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < 10.0
     assert len(decision.records) == TOPICS * PARTITIONS + 1
     led = [r for r in decision.records if isinstance(r, PartitionChangeRecord) and r.leader >= 0]
     assert TOPICS * PARTITIONS / 4 < len(led) < TOPICS * PARTITIONS / 2
@@ -101,4 +101,4 @@ def test_the_regular_looks_are_cheap(big: Cluster) -> None:
     assert unfence_records(view, view.image.cluster.brokers[2])
     assert not has_leaderships(view, 99)
     assert decide_rebalance(view).records == ()
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < 5.0
