@@ -180,17 +180,20 @@ def test_metadata_survives_a_power_cut_at_any_moment(lossy_node: KraftboxNode, s
         admin = AdminClient({"bootstrap.servers": lossy_node.bootstrap, "log_level": 0})
         assert set(created) <= set(admin.list_topics(timeout=TIMEOUT_S).topics)
         killer = threading.Timer(rng.uniform(0.05, 0.6), lossy_node.kill)
-        killer.start()
         for number in range(10_000):
             name = f"topic-{life}-{number}"
-            future = admin.create_topics([NewTopic(name, 1, 1)], request_timeout=1)[name]
+            patience_s = 1 if number else TIMEOUT_S
+            future = admin.create_topics([NewTopic(name, 1, 1)], request_timeout=patience_s)[name]
             try:
-                future.result(2)
+                future.result(2 * patience_s)
             except KafkaException:
                 break
             created.append(name)
+            if not number:
+                # However slow the machine is, there is something that must not be lost.
+                killer.start()
         killer.join()
     lossy_node.start()
     admin = AdminClient({"bootstrap.servers": lossy_node.bootstrap})
     assert set(created) <= set(admin.list_topics(timeout=TIMEOUT_S).topics)
-    assert len(created) > 3
+    assert len(created) >= 3
