@@ -70,6 +70,9 @@ class FollowerWatch:
             partition.unwatch(self)
         self._covered.clear()
         self.due.clear()
+        if self.wait is not None:
+            # It would hear of nothing any more; its follower is to ask again, and begin anew.
+            self.wait.interrupt()
 
     # --- what partitions tell (`Watch`) -------------------------------------------------------
 

@@ -287,6 +287,25 @@ async def test_a_second_request_goes_out_for_partitions_that_were_added() -> Non
     assert c[2].values == [b"a"]
 
 
+async def test_a_fetch_that_waits_is_answered_when_its_session_is_evicted() -> None:
+    """Its follower would hear of appends only when the wait is over."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    request = c.request(2, 1)
+    assert request is not None
+    request.max_wait_ms = 500
+    waiting = c[1].call(request)
+    (session,) = c[1].context.sessions
+    c[1].context.sessions.forget(session.session_id)
+    c[1].append(b"a")
+    await settle()
+    assert waiting.done()
+    c.take(2, 1, await waiting)
+    c.fetch(2, times=2)  # refused, and begun anew
+    assert c[2].values == [b"a"]
+
+
 async def test_a_sessions_next_fetch_ends_the_wait_of_the_one_before() -> None:
     c = Cluster(2)
     c.create(1, 2)
