@@ -6,27 +6,39 @@ import asyncio
 import posixpath
 import random
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 
-from kraftbox.node import build_node
+from kraftbox.node import Node, build_node
+from protocol.batch.header import crc_of, iter_batches
+from protocol.batch.records import read_records
+from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.transport.client import Connection
 from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.errors import StartupRefused
 from storage.files import MemoryFiles, RealFiles
-from tests.badinput.batches import batch
 from tests.badinput.peer import produce_request
+from tests.unit.broker.harness import batch
 from tests.unit.kraftbox.memory_node import CLUSTER_ID, PROPERTIES, make_node
 
 START_S = 30.0
 META = "/data/meta.properties"
+METADATA_LOG = "/data/__cluster_metadata-0/"
+LOG = "/data/t-0/00000000000000000000.log"
+TOPIC_ID = "/data/t-0/partition.metadata"
+INDEXED = {"log.index.interval.bytes": "50"}
+"""Each batch has entries in the indexes, which then can lie about it."""
 
 
 def config(**settings: str) -> NodeConfig:
-    return NodeConfig.parse({**PROPERTIES, **settings})
+    return NodeConfig.parse({**PROPERTIES, **INDEXED, **settings})
 
 
 def walk(files: MemoryFiles, folder: str = "/data") -> Iterator[str]:
@@ -54,16 +66,101 @@ def write(files: MemoryFiles, path: str, data: bytes) -> None:
     file.close()
 
 
-async def start(files: MemoryFiles | RealFiles, **settings: str) -> None:
-    """Start a node and stop it; raises what its start raised."""
+class Read(NamedTuple):
+    """What a consumer finds in t-0: where the log begins and ends, the values by offset, and how
+    many batches had a wrong CRC."""
+
+    start: int
+    end: int
+    values: dict[int, bytes]
+    damaged: int
+
+
+WHOLE = Read(0, 10, {at: b"value %d" % at for at in range(10)}, 0)
+
+
+async def read_back(node: Node) -> Read | None:
+    """As a consumer reads; None if there is no such topic. Raises AssertionError where the node
+    refuses or leaves out something between the offsets that it names."""
+    port = node.bound_port("PLAINTEXT")
+    connection = await Connection.connect("127.0.0.1", port, "test", 5000)
+    try:
+        bounds = [await bound(connection, timestamp) for timestamp in (-2, -1)]
+        if None in bounds:
+            return None
+        start, end = (one or 0 for one in bounds)
+        values: dict[int, bytes] = {}
+        at, damaged = start, 0
+        while at < end:
+            data = await fetched(connection, at)
+            before = at
+            for header, position in iter_batches(data):
+                whole = data[position : position + header.size_bytes]
+                at = header.next_offset
+                if crc_of(whole, 0, len(whole)) != header.crc:
+                    damaged += 1
+                    continue
+                values |= {one.offset: one.value or b"" for one in read_records(whole)}
+            assert at > before, f"no whole batch at {at}, the end is {end}"
+        for at in range(start, end):
+            header, _ = next(iter_batches(await fetched(connection, at)))
+            assert header.base_offset <= at < header.next_offset, f"{at} is skipped"
+        return Read(start, end, values, damaged)
+    finally:
+        await connection.close()
+
+
+async def bound(connection: Connection, timestamp: int) -> int | None:
+    """An end of the log by its ListOffsets time, once the partition has a leader."""
+    topic = ListOffsetsRequest.ListOffsetsTopic(
+        name="t",
+        partitions=[
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        ],
+    )
+    async with asyncio.timeout(START_S):
+        while True:
+            known = MetadataRequest(
+                topics=[MetadataRequest.MetadataRequestTopic(name="t")],
+                allow_auto_topic_creation=False,
+            )
+            (found,) = (await connection.request(known, version=12)).topics
+            if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return None
+            reply = await connection.request(ListOffsetsRequest(topics=[topic]), version=7)
+            (partition,) = reply.topics[0].partitions
+            if not partition.error_code:
+                return int(partition.offset)
+            assert ErrorCode(partition.error_code).retriable, partition
+
+
+async def fetched(connection: Connection, offset: int) -> bytes:
+    partition = FetchRequest.FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
+    )
+    request = FetchRequest(
+        max_wait_ms=0,
+        topics=[FetchRequest.FetchTopic(topic="t", partitions=[partition])],
+    )
+    reply = await connection.request(request, version=12)
+    (found,) = reply.responses[0].partitions
+    assert not found.error_code, ErrorCode(found.error_code).name
+    records = found.records or b""
+    return b"".join(records) if isinstance(records, list) else bytes(records)
+
+
+async def start(files: MemoryFiles | RealFiles, **settings: str) -> Read | None:
+    """Start a node, read what it has, and stop it; raises what its start raised."""
     node = build_node(config(**settings), clock=SystemClock(), rng=random.Random(1), files=files)
     try:
         async with asyncio.timeout(START_S):
             await node.start()
+        found = await read_back(node)
     finally:
         await node.stop()
     if node.failed.done():
         raise node.failed.result()[1]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +169,17 @@ def used() -> MemoryFiles:
     files = MemoryFiles()
 
     async def serve() -> None:
-        node = make_node(files)
+        node = make_node(files, INDEXED)
         await node.start()
         port = node.bound_port("PLAINTEXT")
         connection = await Connection.connect("127.0.0.1", port, "test", 5000)
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await connection.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-        for _ in range(5):
-            reply = await connection.request(produce_request({("t", 0): batch()}), version=12)
+        for at in range(0, 10, 2):
+            data = batch(WHOLE.values[at], WHOLE.values[at + 1])
+            reply = await connection.request(produce_request({("t", 0): data}), version=12)
             while reply.responses[0].partition_responses[0].error_code:
-                reply = await connection.request(produce_request({("t", 0): batch()}), version=12)
+                reply = await connection.request(produce_request({("t", 0): data}), version=12)
         await connection.request(
             OffsetCommitRequest(
                 group_id="g",
@@ -104,7 +202,7 @@ def used() -> MemoryFiles:
 
 
 async def test_b51_the_directory_as_it_was_left(used: MemoryFiles) -> None:
-    await start(copy(used))
+    assert await start(copy(used)) == WHOLE
 
 
 @pytest.mark.parametrize(
@@ -179,7 +277,7 @@ async def test_b51_folders_that_are_no_partition(used: MemoryFiles, name: str) -
     files.mkdirs(f"/data/{name}")
     write(files, f"/data/{name}/00000000000000000000.log", b"precious")
     try:
-        await start(files)
+        assert await start(files) == WHOLE
     except StartupRefused as error:
         assert name in str(error)
     assert files.read(f"/data/{name}/00000000000000000000.log") == b"precious"
@@ -197,6 +295,11 @@ def flip(data: bytes, rng: random.Random) -> bytes:
     return bytes(out)
 
 
+def last_byte(data: bytes, rng: random.Random) -> bytes:
+    """Where no length and no offset stands: only a CRC knows."""
+    return data[:-1] + bytes([data[-1] ^ 1]) if data else b"\x00"
+
+
 def garbage(data: bytes, rng: random.Random) -> bytes:
     return rng.randbytes(len(data) or 100)
 
@@ -212,10 +315,11 @@ def hostile_text(data: bytes, rng: random.Random) -> bytes:
 Damage = Callable[[bytes, random.Random], bytes]
 
 
-@pytest.mark.parametrize("damage", [cut, flip, garbage, empty, hostile_text])
+@pytest.mark.parametrize("damage", [cut, flip, last_byte, garbage, empty, hostile_text])
 @pytest.mark.parametrize("clean", [True, False])
 async def test_b51_any_file_may_be_broken(used: MemoryFiles, damage: Damage, clean: bool) -> None:
-    """Each file in turn: the node starts, or says in one line which file keeps it from it."""
+    """Each file in turn: the node starts, or says in one line which file keeps it from it. A node
+    that has started has every record that the broken file did not hold."""
     rng = random.Random(f"{damage.__name__} {clean}")
     for path in walk(used):
         if path.endswith("/.lock"):
@@ -227,9 +331,29 @@ async def test_b51_any_file_may_be_broken(used: MemoryFiles, damage: Damage, cle
             continue
         write(files, path, damage(files.read(path), rng))
         try:
-            await start(files)
+            judge(path, files, used.read(LOG), await start(files), clean=clean)
         except StartupRefused as error:
             assert "/data" in str(error), path
             assert "\n" not in str(error)
         except Exception as error:
             raise AssertionError(f"{path}: {error!r}") from error
+
+
+def judge(
+    path: str, files: MemoryFiles, records: bytes, found: Read | None, *, clean: bool
+) -> None:
+    """`path` was broken before the start, and is the only file that may have cost records."""
+    if found is None or (path == TOPIC_ID and found != WHOLE):
+        # Whoever lost the topic's metadata, or takes the log for another topic's, may not take the
+        # records with it.
+        assert path == TOPIC_ID or path.startswith(METADATA_LOG), path
+        assert records in [files.read(one) for one in walk(files)]
+    elif path == LOG:
+        # What is left begins at the start, and after a crash every batch of it was read.
+        assert found.start == 0
+        assert found.values.items() <= WHOLE.values.items()
+        assert found.damaged == 0 or clean
+        if not found.damaged:
+            assert list(found.values) == list(range(found.end))
+    else:
+        assert found == WHOLE
