@@ -1,11 +1,13 @@
 """A simulation that cannot fail proves nothing: each planted fault must be found.
 
 A fault is a lie of one layer to the one above it. It is planted for a few seeds, and one of them
-must end with a broken promise.
+must end with a broken promise: the one that the lie breaks. An exception of the lie's own is no
+find.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -18,6 +20,7 @@ from storage.log.log import Log
 from storage.log.manager import LogManager
 from storage.log.producers import ProducerStates
 from tests.sim import one_node
+from tests.sim.world.invariants import Violation
 
 pytestmark = pytest.mark.sim
 
@@ -47,20 +50,30 @@ def _always_clean(_self: LogManager) -> bool:
     return True
 
 
+LOST = r"ends at \d+ after the reboot, durable was"
+WENT_BACK = r"broker epoch \d+ after|metadata was committed up to|quorum epoch went back"
+
+
 @pytest.mark.parametrize(
-    ("owner", "name", "lie"),
+    ("owner", "name", "lie", "promise"),
     [
-        (Log, "flush", _flush_nothing),
-        (MetadataLog, "flush", _flush_no_metadata),
-        (LossyFiles, "write_atomic", _write_in_place),
-        (ProducerStates, "check", _know_no_duplicates),
-        (LogManager, "_take_clean_marker", _always_clean),
+        # The metadata log lies on a log, too.
+        (Log, "flush", _flush_nothing, f"{LOST}|{WENT_BACK}"),
+        (MetadataLog, "flush", _flush_no_metadata, WENT_BACK),
+        (LossyFiles, "write_atomic", _write_in_place, r"does not start: .*Refused\("),
+        (ProducerStates, "check", _know_no_duplicates, "was acknowledged at|is there twice"),
+        (LogManager, "_take_clean_marker", _always_clean, LOST),
     ],
 )
-def test_a_planted_fault_is_found(owner: type, name: str, lie: Callable[..., Any]) -> None:
+def test_a_planted_fault_is_found(
+    owner: type, name: str, lie: Callable[..., Any], promise: str
+) -> None:
     with mock.patch.object(owner, name, lie), pytest.raises(one_node.WorldFailed) as failed:
         for seed in SEEDS:
             one_node.run(seed)
+    broken = failed.value.__cause__
+    assert isinstance(broken, Violation), repr(broken)
+    assert re.search(promise, str(broken)), broken
     assert f"python -m tests.sim.run --seeds {failed.value.seed}-{failed.value.seed}" in str(
         failed.value
     )
