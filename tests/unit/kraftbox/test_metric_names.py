@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
+from pathlib import Path
 
 import pytest
 
@@ -221,6 +223,17 @@ def test_what_linux_knows_of_the_process(scrapes: tuple[Scrape, Scrape]) -> None
 def test_what_does_not_apply_is_not_there(scrapes: tuple[Scrape, Scrape]) -> None:
     shown = {name for name, _ in scrapes[1].values}
     assert not shown & DOES_NOT_APPLY.keys()
+
+
+def test_every_alert_asks_for_series_that_are_there(scrapes: tuple[Scrape, Scrape]) -> None:
+    """An alert on a name that nobody exports is silent for ever."""
+    rules = Path(__file__).parents[3] / "deploy" / "prometheus" / "rules.yml"
+    asked = set()
+    for part in rules.read_text(encoding="utf-8").split("expr:")[1:]:
+        expression = re.split(r"\n +(?:for|labels|annotations):", part)[0]
+        asked |= set(re.findall(r"\b(?:kafka|kraftbox)_[a-z0-9_]+_[a-z0-9_]+", expression))
+    assert len(asked) >= 15
+    assert asked - {name for name, _ in scrapes[1].values} <= DOES_NOT_APPLY.keys()
 
 
 def test_amounts(scrapes: tuple[Scrape, Scrape]) -> None:
