@@ -1,9 +1,9 @@
 """One segment: a .log file, its indexes, and where things are in it.
 
 A closed segment costs nothing until someone reads it: files open at first use, index sanity is
-looked at then, and a missing or impossible index is rebuilt from the .log on the spot. The last
-segment of a log is its only writable one; `Log` writes the bytes and calls `note` so that size,
-timestamps and indexes follow.
+looked at then, and a missing or impossible index is rebuilt from the .log on the spot; so is one
+that sends a reader to a batch that it cannot mean. The last segment of a log is its only writable
+one; `Log` writes the bytes and calls `note` so that size, timestamps and indexes follow.
 """
 
 from __future__ import annotations
