@@ -33,7 +33,7 @@ class PartitionReplicas(NamedTuple):
     """A partition that an election is about: `directories[i]` is where `replicas[i]` is kept."""
 
     topic_id: bytes
-    index: int
+    partition_id: int
     replicas: tuple[int, ...]
     directories: tuple[bytes, ...]
 

@@ -129,9 +129,9 @@ def effective_min_isr(min_isr: int, replica_count: int) -> int:
     return min(min_isr, replica_count)
 
 
-def replicas_of(topic_id: bytes, index: int, partition: PartitionImage) -> PartitionReplicas:
+def replicas_of(topic_id: bytes, partition_id: int, partition: PartitionImage) -> PartitionReplicas:
     """The partition as elections see it."""
-    return PartitionReplicas(topic_id, index, partition.replicas, partition.directories)
+    return PartitionReplicas(topic_id, partition_id, partition.replicas, partition.directories)
 
 
 def is_preferred(

@@ -24,13 +24,15 @@ READ_BYTES = 1 << 20
 
 class MetadataTruth:
     """What is committed. `joined(key, broker id)` is told of each replica that enters an ISR,
-    `changed(key, old, new)` of each change of a partition."""
+    `changed(key, old, new)` of each change of a partition. `ended(incarnation)` says whether that
+    process is over."""
 
     def __init__(
         self,
         *,
         joined: Callable[[Key, int], None],
         changed: Callable[[Key, PartitionImage | None, PartitionImage], None],
+        ended: Callable[[bytes], bool],
     ) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
         self.end = 0
@@ -38,6 +40,7 @@ class MetadataTruth:
         self._batches: dict[int, tuple[int, int]] = {}
         self._joined = joined
         self._changed = changed
+        self._ended = ended
 
     def committed(self, where: str, log: MetadataLog, begin: int, end: int) -> None:
         """A node has committed [begin, end) of its log."""
@@ -93,7 +96,9 @@ class MetadataTruth:
         if old is not None:
             require(new.epoch > old.epoch, f"P16: {where}: epoch {new.epoch} after {old.epoch}")
             again = old.incarnation_id == new.incarnation_id
-            require(again or old.fenced, f"P16: {where} registers though another one is alive")
+            # A session may be over before its end is written down: who registers then is alone.
+            alone = again or old.fenced or self._ended(old.incarnation_id)
+            require(alone, f"P16: {where} registers though another one is alive")
 
     def _judge_change(self, where: str, old: PartitionImage, new: PartitionImage) -> None:
         require(

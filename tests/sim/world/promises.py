@@ -84,7 +84,9 @@ class Promises:
     """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end."""
 
     def __init__(self) -> None:
-        self.metadata = MetadataTruth(joined=self._joined, changed=self._replaced)
+        self.metadata = MetadataTruth(
+            joined=self._joined, changed=self._replaced, ended=lambda one: one in self._ended
+        )
         self.partitions: dict[Key, PartitionTruth] = {}
         self.lossy: dict[int, int] = {}
         """Brokers that lost what was not flushed, and the broker epoch they had then; until they
@@ -93,6 +95,8 @@ class Promises:
         self.checks = 0
         self.history: deque[str] = deque(maxlen=HISTORY)
         """What was seen lately, for people."""
+        self._ended: set[bytes] = set()
+        """Incarnation ids of processes that are over."""
         self._awaited: dict[int, set[Key]] = {}
         self._marks: dict[NodeLife, int] = {}
         self._seen: dict[Partition, State] = {}
@@ -136,6 +140,8 @@ class Promises:
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """The life has ended; `lossy`: what was not flushed may be gone."""
         node_id = life.machine.node_id
+        if life.node is not None:
+            self._ended.add(life.node._incarnation_id)
         self._open.pop(node_id, None)
         broker = self.metadata.image.cluster.brokers.get(node_id)
         if lossy and broker is not None:
