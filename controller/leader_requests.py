@@ -21,10 +21,9 @@ from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
 from controller.elections.election import ElectionKind
 from controller.elections.eligibility import (
+    DIRECTORY_OFFLINE,
     EligibilityOf,
-    Ineligible,
     PartitionReplicas,
-    Reason,
     ReplicaEligibility,
     explain,
 )
@@ -176,8 +175,7 @@ def _only_without_directory(
     ordered: tuple[int, ...], eligibility_of: ReplicaEligibility
 ) -> tuple[int, ...]:
     """Live replicas against which nothing is to be said but that their directory is gone."""
-    offline = Ineligible(Reason.DIRECTORY_OFFLINE)
-    return tuple(replica for replica in ordered if eligibility_of(replica) == offline)
+    return tuple(r for r in ordered if eligibility_of(r) == DIRECTORY_OFFLINE)
 
 
 def _in_default_directory(

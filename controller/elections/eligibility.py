@@ -80,6 +80,7 @@ ReplicaEligibility: TypeAlias = Callable[[int], Eligibility]
 ElectionOrder: TypeAlias = Callable[[PartitionReplicas, tuple[int, ...], int], tuple[int, ...]]
 
 ELIGIBLE: Final = Eligible()
+DIRECTORY_OFFLINE: Final = Ineligible(Reason.DIRECTORY_OFFLINE)
 
 
 def assignment_order(
@@ -117,7 +118,6 @@ def broker_eligibility(
     """
 
     known: dict[int, Eligibility] = {}
-    offline = Ineligible(Reason.DIRECTORY_OFFLINE)
     decided = {
         **dict.fromkeys(expired - joining, Reason.SESSION_EXPIRED),
         **dict.fromkeys(unclean, Reason.UNCLEAN_SHUTDOWN),
@@ -134,7 +134,7 @@ def broker_eligibility(
         if eligibility is ELIGIBLE:
             directory = partition.directory_of(broker_id)
             if directory is not None and not is_online(brokers[broker_id], directory):
-                return offline
+                return DIRECTORY_OFFLINE
         return eligibility
 
     return eligibility_of

@@ -35,11 +35,10 @@ from typing import NamedTuple
 from controller.elections.cause import Cause
 from controller.elections.election import Candidates, Elected, ElectionKind, elect
 from controller.elections.eligibility import (
+    DIRECTORY_OFFLINE,
     ElectionOrder,
     EligibilityOf,
-    Ineligible,
     PartitionReplicas,
-    Reason,
     ReplicaEligibility,
 )
 from metalog.image.features import (
@@ -196,10 +195,9 @@ def change_partition(
 def _drop_offline(draft: _Draft, eligibility_of: ReplicaEligibility, safety: Safety) -> None:
     """Take replicas whose directory is offline out of the ISR; without ELR all stay where there
     are no others."""
-    offline = Ineligible(Reason.DIRECTORY_OFFLINE)
-    online = tuple(member for member in draft.isr if eligibility_of(member) != offline)
-    if online or safety.elr_enabled:
-        draft.isr = online
+    online = [member for member in draft.isr if eligibility_of(member) != DIRECTORY_OFFLINE]
+    if len(online) != len(draft.isr) and (online or safety.elr_enabled):
+        draft.isr = tuple(online)
 
 
 def _complete_reassignment(draft: _Draft, safety: Safety) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster import KraftboxCluster
+from tests.support.quorum_cluster import ProcessCluster
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
@@ -110,3 +112,55 @@ def test_a_killed_leader_costs_no_acknowledged_record(cluster: KraftboxCluster) 
     assert others == [first, first]
     _, complaint = cluster.end()
     assert complaint == ""
+
+
+def test_an_empty_disk_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    """F22, P11: the last in-sync replica comes back on a new disk, the other one with everything.
+
+    Nobody is elected until an operator says so; then the copy that has everything leads. A
+    partition with one replica begins anew. What is in sync on the new disk may lead from there.
+    """
+    settings = {"kraftbox.broker.connection.loss.fence.ms": "200"}
+    with ProcessCluster(tmp_path, controllers=1, brokers=2, settings=settings) as cluster:
+        cluster.start()
+        wiped, copy = cluster.brokers
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        topics = {"two": [wiped.id, copy.id], "one": [wiped.id]}
+        new = [NewTopic(name, 1, replica_assignment=[ids]) for name, ids in topics.items()]
+        for created in admin.create_topics(new).values():
+            created.result(WAIT_S)
+
+        def state(topic: str) -> tuple[int, list[int]]:
+            found = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions[0]
+            return found.leader, sorted(found.isrs)
+
+        def end(topic: str) -> int:
+            reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader"})
+            try:
+                return reader.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)[1]
+            finally:
+                reader.close()
+
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+        for topic in topics:
+            for number in range(20):
+                producer.produce(topic, str(number).encode(), partition=0)
+        assert producer.flush(WAIT_S) == 0
+        copy.kill()
+        wait_for(lambda: state("two") == (wiped.id, [wiped.id]), "an ISR of one")
+        wiped.kill()
+        shutil.rmtree(wiped.data)
+        wiped.format()
+        for broker in (copy, wiped):
+            before = broker.log_text.count("to RUNNING")
+            broker.start()
+            wait_for(lambda b=broker, n=before: b.log_text.count("to RUNNING") > n, "a broker")  # type: ignore[misc]
+        assert [state(topic) for topic in topics] == [(-1, [wiped.id])] * 2
+        asked = [TopicPartition(topic, 0) for topic in topics]
+        admin.elect_leaders(ElectionType.UNCLEAN, asked).result(WAIT_S)
+        wait_for(lambda: state("two") == (copy.id, [wiped.id, copy.id]), "the whole ISR")
+        assert state("one") == (wiped.id, [wiped.id])
+        assert (end("two"), end("one")) == (20, 0)
+        copy.kill()
+        wait_for(lambda: state("two") == (wiped.id, [wiped.id]), "a leader on the new disk")
+        assert end("two") == 20
