@@ -409,6 +409,28 @@ def test_a_log_that_began_later_once(brokers: Brokers, running: bool) -> None:
     assert brokers.found() == []
 
 
+def test_a_cleaned_log_may_lack_the_first_batch_of_an_epoch(brokers: Brokers) -> None:
+    grown(brokers, 0, 2, 2, 5, 6)
+    brokers.partition["compacted"] = True
+    brokers.sends.clear()
+    for node in (1, 2, 3):
+        del brokers.logs[node][1]
+    assert brokers.found() == []
+
+
+def test_a_log_without_checkpoint_of_its_epochs(brokers: Brokers) -> None:
+    """Kafka makes it with the first epoch, and again from the log where it is missing."""
+    brokers.epochs[2] = ""
+    work = brokers.work()
+    (brokers.folder / "broker-2" / "t-0" / "leader-epoch-checkpoint").unlink()
+    without = work[0].replicas[1]._replace(epochs=None)
+    replicas = (work[0].replicas[0], without, work[0].replicas[2])
+    sink = Sink()
+    audit_partition(work[0]._replace(replicas=replicas), sink)
+    assert sink.findings == []
+    assert [replica.epochs for replica in find_replicas([brokers.folder])][1] is None
+
+
 def test_epochs_of_deleted_segments_may_be_left_in_a_checkpoint(brokers: Brokers) -> None:
     grown(brokers, 0, 2, 2, 5, 6)
     brokers.sends.clear()
