@@ -395,14 +395,29 @@ def test_a_checkpoint_that_lets_an_epoch_begin_elsewhere(brokers: Brokers, runni
         assert f"of broker 3 says that epoch {entry[0]} begins at offset {entry[1]}" in found
 
 
+def test_a_checkpoint_that_lacks_the_first_epoch(brokers: Brokers) -> None:
+    grown(brokers, 0, 2, 2, 5, 6)
+    brokers.epochs[2] = epochs((2, 1), (5, 3), (6, 4))
+    (found,) = brokers.messages()
+    assert found.endswith("broker 2 lacks epoch 0, which begins at offset 0")
+
+
+def test_batches_without_leader_epoch_are_in_no_checkpoint(brokers: Brokers) -> None:
+    grown(brokers, -1, -1, 0, 0, 3)
+    for node in (1, 2, 3):
+        brokers.epochs[node] = epochs((0, 2), (3, 4))
+    assert brokers.found() == []
+
+
+@pytest.mark.parametrize("log_start", [1, 2])
 @pytest.mark.parametrize("running", [False, True])
-def test_a_log_that_began_later_once(brokers: Brokers, running: bool) -> None:
+def test_a_log_that_began_later_once(brokers: Brokers, running: bool, log_start: int) -> None:
     """Deleted records stay in the first segment until all of it goes; the checkpoint forgets their
     epochs at once."""
     grown(brokers, 0, 2, 2, 5, 6)
-    brokers.log_starts = dict.fromkeys((1, 2, 3), 2)
+    brokers.log_starts = dict.fromkeys((1, 2, 3), log_start)
     for node in (1, 2, 3):
-        brokers.epochs[node] = epochs((2, 2), (5, 3), (6, 4))
+        brokers.epochs[node] = epochs((2, log_start), (5, 3), (6, 4))
     if running:  # and the log start is written down later
         brokers.at_rest.clear()
         brokers.log_starts.clear()
