@@ -32,7 +32,7 @@ from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.states import GroupState
 from broker.coordinators.log import CoordinatorLog
 from broker.coordinators.partitioner import partition_for
-from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.errors import ApiError, EncodeError, ErrorCode, ProtocolError
 from protocol.ids import random_uuid
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.schema import Response
@@ -47,6 +47,8 @@ R = TypeVar("R", bound=Response)
 
 RECORDS_PER_SLICE: Final = 200
 """Records replayed while loading before other work gets its turn: below 5 ms."""
+DUE_PER_WAKE: Final = 50
+"""Timers and late appends that are served before other work gets its turn."""
 GROUPS_PER_SLICE: Final = 50
 """Groups looked at for expired offsets before other work gets its turn."""
 
@@ -100,11 +102,13 @@ class _InFlight:
 
 class _Slot:
     """A partition this broker leads. `shard` is None while it is being loaded; `topics_deleted` are
-    those deleted meanwhile."""
+    those deleted meanwhile. `patient` holds the entries of `in_flight` whose deadline is still to
+    come, in its order, and perhaps settled ones."""
 
     __slots__ = (
         "epoch",
         "in_flight",
+        "patient",
         "partition",
         "shard",
         "topics_deleted",
@@ -117,9 +121,16 @@ class _Slot:
         self.epoch = epoch
         self.shard: GroupShard | None = None
         self.in_flight: deque[_InFlight] = deque()
+        self.patient: deque[_InFlight] = deque()
         self.topics_deleted: dict[str, bytes] = {}
         self.wake: asyncio.TimerHandle | None = None
         self.wake_ms = 0.0
+
+    def next_timeout(self) -> _InFlight | None:
+        """The append that times out next."""
+        while self.patient and self.patient[0].settled:
+            self.patient.popleft()
+        return self.patient[0] if self.patient else None
 
     def loaded(self) -> GroupShard:
         """The shard, where there must be one."""
@@ -245,6 +256,7 @@ class GroupCoordinator:
             self._send(slot.shard.abandon(code).answers)
         while slot.in_flight:
             self._fail_reply(slot.in_flight.popleft(), code)
+        slot.patient.clear()
         slot.shard = None
 
     # -- carrying out decisions
@@ -265,10 +277,14 @@ class GroupCoordinator:
             )
         except ApiError as error:
             return self._refused(slot, shard, decision, _client_code(error.code))
+        except EncodeError as error:
+            _log.error("a record cannot be written", partition=slot.partition, error=str(error))
+            return self._refused(slot, shard, decision, ErrorCode.UNKNOWN_SERVER_ERROR)
         state = shard.apply(decision.records, now)
         deadline_ms = now.monotonic_ms + self.config.offsets_commit_timeout_ms
         entry = _InFlight(decision, appended, state, deadline_ms)
         slot.in_flight.append(entry)
+        slot.patient.append(entry)
         if appended.done():
             self._collect(slot)
         if not entry.settled:
@@ -359,10 +375,9 @@ class GroupCoordinator:
         if slot.shard is None:
             return
         due_ms = slot.shard.next_deadline_ms()
-        for entry in slot.in_flight:
-            if not entry.timed_out:
-                due_ms = entry.deadline_ms if due_ms is None else min(due_ms, entry.deadline_ms)
-                break
+        entry = slot.next_timeout()
+        if entry is not None:
+            due_ms = entry.deadline_ms if due_ms is None else min(due_ms, entry.deadline_ms)
         if due_ms is None or (slot.wake is not None and slot.wake_ms <= due_ms):
             return
         if slot.wake is not None:
@@ -377,16 +392,24 @@ class GroupCoordinator:
         if shard is None:
             return
         now = self._now()
-        while slot.shard is shard and (decision := shard.on_deadline(now)) is not None:
-            self._carry_out(slot, decision)
-        for entry in [each for each in slot.in_flight if each.deadline_ms <= now.monotonic_ms]:
-            if slot.shard is shard:
-                self._time_out(slot, shard, entry, now)
+        for _ in range(DUE_PER_WAKE):
+            if slot.shard is not shard or not self._serve_due(slot, shard, now):
+                break
         self._set_wake(slot)
 
+    def _serve_due(self, slot: _Slot, shard: GroupShard, now: Now) -> bool:
+        """One append that took too long and one timer; False when nothing is due."""
+        entry = slot.next_timeout()
+        late = entry is not None and entry.deadline_ms <= now.monotonic_ms
+        if late and entry is not None:
+            self._time_out(slot, shard, entry, now)
+        decision = shard.on_deadline(now) if slot.shard is shard else None
+        if decision is not None:
+            self._carry_out(slot, decision)
+        return late or decision is not None
+
     def _time_out(self, slot: _Slot, shard: GroupShard, entry: _InFlight, now: Now) -> None:
-        if entry.timed_out:
-            return
+        slot.patient.popleft()
         entry.timed_out = True
         code = _client_code(ErrorCode.REQUEST_TIMED_OUT)
         self._fail_reply(entry, code)

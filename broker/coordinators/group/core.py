@@ -7,6 +7,7 @@ and `admin.py` are plain functions over it. Only `GroupShard` (shard.py) is used
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Now
@@ -14,6 +15,9 @@ from broker.coordinators.group.hard import EMPTY_STATE, HardState
 from broker.coordinators.group.live import LiveGroup, LiveMember
 from broker.coordinators.group.timers import TimerKey, TimerKind, Timers
 from protocol.errors import ErrorCode
+
+MEMBER_ID_BYTES_MAX: Final = 32_767
+"""What a string of the protocol can hold."""
 
 
 class Counters:
@@ -49,8 +53,12 @@ class Core:
         self.timers = Timers()
 
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
-        """`<group.instance.id or client.id>-<uuid>`."""
-        return f"{group_instance_id or client_id}-{self.new_uuid()}"
+        """`<group.instance.id or client.id>-<uuid>`; a name too long for that is cut."""
+        prefix, suffix = group_instance_id or client_id, f"-{self.new_uuid()}"
+        room = MEMBER_ID_BYTES_MAX - len(suffix)
+        if len(prefix) * 4 > room:
+            prefix = prefix.encode()[:room].decode(errors="ignore")
+        return prefix + suffix
 
     # -- timers of a group
 

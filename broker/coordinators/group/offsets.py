@@ -28,6 +28,8 @@ from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRes
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 NO_OFFSET: Final = -1
+EXPIRY_MS_MAX: Final = 2**63 - 1
+"""What the record can hold: a client's retention time may reach beyond the end of time."""
 
 _TOPIC_IDS_FROM: Final = 10
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
@@ -81,7 +83,7 @@ def decide_offset_commit(
         return Decision(reply=response)
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != -1:
-        expire_ms = now.wall_ms + request.retention_time_ms
+        expire_ms = min(now.wall_ms + request.retention_time_ms, EXPIRY_MS_MAX)
     decision = Decision(reply=response)
     accepted: list[_Entry] = []
     for entry in entries:

@@ -28,6 +28,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
 
+NOBODY_LEADS_MS_MIN: Final = 1_000
+"""How often, at most, a join phase that nobody joined looks again whether somebody has."""
 _NULL_PROTOCOL_FROM: Final = 7
 
 # -- replies
@@ -205,8 +207,8 @@ def on_join_timer(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     more_came = group.is_initial_rebalance and group.new_member_joined
-    if more_came and group.initial_delay_left_ms > 0:
-        delay_ms = min(core.config.initial_rebalance_delay_ms, group.initial_delay_left_ms)
+    delay_ms = min(core.config.initial_rebalance_delay_ms, group.initial_delay_left_ms)
+    if more_came and delay_ms > 0:
         group.initial_delay_left_ms -= delay_ms
         group.new_member_joined = False
         core.set_group_timer(TimerKind.JOIN, group, now, delay_ms)
@@ -227,7 +229,8 @@ def complete_join(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
     else:
         # Only static members, none of which is back: nobody could lead. Their sessions run, so
         # that either one of them joins or all of them go.
-        core.set_group_timer(TimerKind.JOIN, group, now, group.rebalance_timeout_ms)
+        delay_ms = max(group.rebalance_timeout_ms, NOBODY_LEADS_MS_MIN)
+        core.set_group_timer(TimerKind.JOIN, group, now, delay_ms)
 
 
 def _become_empty(group: LiveGroup, decision: Decision, now: Now) -> None:

@@ -29,7 +29,7 @@ from broker.coordinators.group.records import (
     parse_record,
 )
 from broker.coordinators.group.states import GroupEvent, GroupState
-from broker.coordinators.group.timers import TimerKind
+from broker.coordinators.group.timers import TimerKey, TimerKind
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -123,14 +123,20 @@ class GroupShard:
         return self.core.timers.next_deadline_ms()
 
     def on_deadline(self, now: Now) -> Decision | None:
-        """Serves one timer that is due; None when there is none. To be called until then."""
+        """Serves one timer that is due; None when there is none. To be called until then, or some
+        of the times: what is left is due still. At one and the same `now` each timer is served once
+        at most, so that there is an end to it."""
         key = self.core.timers.pop_due(now.monotonic_ms)
         if key is None:
             return None
         decision = Decision()
         group = self.core.groups.get(key.group_id)
-        if group is None:
-            return decision
+        if group is not None:
+            with self.core.timers.serving(now.monotonic_ms):
+                self._serve(key, group, decision, now)
+        return decision
+
+    def _serve(self, key: TimerKey, group: LiveGroup, decision: Decision, now: Now) -> None:
         if key.kind is TimerKind.SESSION:
             rebalance.on_session_timer(self.core, group, key.member_id, decision, now)
         elif key.kind is TimerKind.PENDING_MEMBER:
@@ -139,7 +145,6 @@ class GroupShard:
             rebalance.on_join_timer(self.core, group, decision, now)
         else:
             rebalance.on_sync_timer(self.core, group, decision, now)
-        return decision
 
     # -- requests
 

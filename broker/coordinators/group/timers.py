@@ -9,8 +9,13 @@ for each time a deadline moved *earlier*.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+AGAIN_MS_MIN: Final = 1
+"""The shortest timer that may be set while another one is served."""
 
 
 class TimerKind(IntEnum):
@@ -35,18 +40,20 @@ class TimerKey(NamedTuple):
 class Timers:
     """A set of (key, deadline in monotonic milliseconds)."""
 
-    __slots__ = ("_deadlines_ms", "_heap", "_queued_ms")
+    __slots__ = ("_deadlines_ms", "_earliest_ms", "_heap", "_queued_ms")
 
     def __init__(self) -> None:
         self._deadlines_ms: dict[TimerKey, float] = {}
         self._queued_ms: dict[TimerKey, float] = {}
         self._heap: list[tuple[float, TimerKey]] = []
+        self._earliest_ms = float("-inf")
 
     def __len__(self) -> int:
         return len(self._deadlines_ms)
 
     def set(self, key: TimerKey, deadline_ms: float) -> None:
         """Starts or moves the timer of `key`."""
+        deadline_ms = max(deadline_ms, self._earliest_ms)
         self._deadlines_ms[key] = deadline_ms
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or deadline_ms < queued_ms:
@@ -63,6 +70,19 @@ class Timers:
     def next_deadline_ms(self) -> float | None:
         """When `pop_due` is worth a call; it may then find nothing, as entries are moved lazily."""
         return self._heap[0][0] if self._heap else None
+
+    @contextmanager
+    def serving(self, now_ms: float) -> Iterator[None]:
+        """While a timer is served, those that are set become due later than `now_ms`.
+
+        Delays come from clients and may be 0: who serves timers until none is due at `now_ms` must
+        come to an end.
+        """
+        self._earliest_ms = now_ms + AGAIN_MS_MIN
+        try:
+            yield
+        finally:
+            self._earliest_ms = float("-inf")
 
     def pop_due(self, now_ms: float) -> TimerKey | None:
         """Takes out one timer that is due, earliest first; None if none is."""

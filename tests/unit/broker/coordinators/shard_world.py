@@ -130,9 +130,18 @@ class World:
         until_ms = self.now_ms + by_ms
         while (due_ms := self.shard.next_deadline_ms()) is not None and due_ms <= until_ms:
             self.now_ms = max(self.now_ms, int(due_ms))
-            while (decision := self.shard.on_deadline(self.now)) is not None:
-                self.run(decision)
+            self.serve()
         self.now_ms = until_ms
+
+    def serve(self) -> int:
+        """Serves every timer that is due now, each of them once; returns how many."""
+        limit = len(self.shard.core.timers)
+        for served in range(limit + 1):
+            decision = self.shard.on_deadline(self.now)
+            if decision is None:
+                return served
+            self.run(decision)
+        raise AssertionError(f"more than {limit} timers are due at one and the same time")
 
     def check(self) -> None:
         self.shard.validate()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.driver import GroupCoordinator
+from broker.coordinators.driver import DUE_PER_WAKE, GroupCoordinator
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.records import (
     CommittedOffset,
@@ -148,9 +148,9 @@ class Driver:
             lambda code: code,  # type: ignore[arg-type,return-value]
         )
 
-    def commit(self, offset: int) -> Any:
+    def commit(self, offset: int, metadata: str = "") -> Any:
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset
+            partition_index=0, committed_offset=offset, committed_metadata=metadata
         )
         request = OffsetCommitRequest(
             group_id=GROUP,
@@ -428,6 +428,37 @@ async def test_sessions_end_on_the_loops_time() -> None:
     handles.wake.cancel()
     driver.coordinator._on_wake(handles)
     assert driver.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    await driver.stop()
+
+
+async def test_what_is_due_is_served_in_portions() -> None:
+    driver = await Driver(min_session_timeout_ms=0, offsets_commit_timeout_ms=10_000).start()
+    slot = driver.coordinator._slots[HOME]
+    for _ in range(3 * DUE_PER_WAKE):
+        assert driver.join().error_code == ErrorCode.MEMBER_ID_REQUIRED
+    driver.log.hold = True
+    answers = [driver.commit(number) for number in range(2 * DUE_PER_WAKE)]
+    shard = slot.loaded()
+    driver.clock.advance(10_000)
+    for portion in (1, 2, 3):
+        assert slot.wake is not None
+        slot.wake.cancel()
+        driver.coordinator._on_wake(slot)
+        assert len(shard.core.timers) == (3 - portion) * DUE_PER_WAKE
+        assert sum(answer.done() for answer in answers) == min(portion, 2) * DUE_PER_WAKE
+    assert slot.next_timeout() is None
+    for pending in driver.log.pending:
+        pending.set_result(None)
+    await settle()
+    assert (driver.fetch(), len(slot.in_flight)) == (2 * DUE_PER_WAKE - 1, 0)
+    await driver.stop()
+
+
+async def test_a_record_that_cannot_be_written_is_refused() -> None:
+    driver = await Driver(offset_metadata_max_bytes=2**31 - 1).start()
+    assert commit_code(driver.commit(1, "x" * 32_768)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert driver.fetch() == -1
+    assert commit_code(driver.commit(2)) is ErrorCode.NONE
     await driver.stop()
 
 

@@ -314,6 +314,21 @@ class TestExpiry:
         world.expire()
         assert world.fetch("a", 0) == -1
 
+    @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 1 - WALL_EPOCH_MS])
+    def test_an_end_beyond_the_end_of_time(self, retention_ms: int) -> None:
+        world = World()
+        world.commit({("a", 0): 1}, version=4, retention_ms=retention_ms)
+        stored = world.shard.committed_offset(GROUP, "a", 0)
+        assert stored is not None
+        assert stored.expire_timestamp_ms == 2**63 - 1
+
+    @pytest.mark.parametrize("retention_ms", [0, -2, -(2**63)])
+    def test_an_end_in_the_past(self, retention_ms: int) -> None:
+        world = World()
+        world.commit({("a", 0): 1}, version=4, retention_ms=retention_ms)
+        world.expire()
+        assert world.fetch("a", 0) == -1
+
     def test_a_commit_under_way_is_not_expired_with_the_old_one(self) -> None:
         world = World()
         world.commit({("a", 0): 1})

@@ -63,6 +63,14 @@ def test_initial_delay_is_bounded_by_the_rebalance_timeout() -> None:
     assert len(world.joined(first).members) == 4
 
 
+def test_a_member_id_fits_into_the_record() -> None:
+    world = World()
+    for client in ("c" * 32_767, "\u20ac" * 10_922):
+        member_id = world.new_id(client=client)
+        assert 32_760 < len(member_id.encode()) <= 32_767
+        assert member_id.endswith(f"-uuid-{world._uuids}")
+
+
 def test_versions_below_four_need_no_member_id() -> None:
     world = World()
     ticket = world.join(version=3, client="c")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group.rebalance import NOBODY_LEADS_MS_MIN
 from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
 from tests.unit.broker.coordinators.shard_world import (
@@ -144,6 +148,47 @@ def test_nobody_back_means_waiting_until_sessions_end() -> None:
     assert world.state() is GroupState.PREPARING_REBALANCE
     world.advance(SESSION_MS)
     assert world.state() is GroupState.EMPTY
+
+
+def test_a_rebalance_timeout_of_zero_does_not_keep_the_timers_busy() -> None:
+    """G8. A join phase of static members alone, none of which is back, looks again later."""
+    world = World()
+    static_group(world, "i1", "i2")
+    for instance in ("i1", "i2"):
+        assert world.code(world.join(instance=instance, rebalance_ms=0)) is ErrorCode.NONE
+    world.leave(("", "i2"))
+    assert world.state() is GroupState.PREPARING_REBALANCE
+    assert world.serve() == 1
+    due_ms = world.shard.next_deadline_ms()
+    assert due_ms == world.now_ms + NOBODY_LEADS_MS_MIN
+    ticket = world.join(instance="i1", rebalance_ms=0)
+    assert world.joined(ticket).generation_id == 2
+
+
+@pytest.mark.parametrize("rebalance_ms", [-(2**31), -1, 0, 1, 2**31 - 1])
+@pytest.mark.parametrize("session_ms", [0, 1, 2**31 - 1])
+@pytest.mark.parametrize("delay_ms", [0, 1, 2**31 - 1])
+def test_groups_with_extreme_timeouts_come_to_rest(
+    rebalance_ms: int, session_ms: int, delay_ms: int
+) -> None:
+    config = GroupConfig(
+        min_session_timeout_ms=0,
+        max_session_timeout_ms=2**31 - 1,
+        initial_rebalance_delay_ms=delay_ms,
+    )
+    world = World(config)
+    how = {"rebalance_ms": rebalance_ms, "session_ms": session_ms}
+    for instance in ("i1", "i2", None, "i1"):
+        world.join(instance=instance, **how)
+        world.serve()
+    for instance in ("i1", "i2"):
+        world.leave(("", instance))
+        world.serve()
+    world.now_ms += 2**32
+    while (due_ms := world.shard.next_deadline_ms()) is not None and due_ms <= world.now_ms:
+        world.serve()
+        world.now_ms += NOBODY_LEADS_MS_MIN
+    assert not world.shard.core.groups or not world.group().members
 
 
 def test_an_administrator_removes_by_instance_id() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinators.group.timers import TimerKey, TimerKind, Timers
+from broker.coordinators.group.timers import AGAIN_MS_MIN, TimerKey, TimerKind, Timers
 
 
 def key(name: str) -> TimerKey:
@@ -32,6 +32,19 @@ def test_a_cancelled_timer_does_not_fire() -> None:
     assert timers.pop_due(100.0) is None
     timers.set(key("m"), 20.0)
     assert timers.pop_due(20.0) == key("m")
+
+
+def test_what_is_set_while_a_timer_is_served_is_due_later() -> None:
+    timers = Timers()
+    timers.set(key("m"), 5.0)
+    assert timers.pop_due(5.0) == key("m")
+    with timers.serving(5.0):
+        timers.set(key("m"), 5.0)
+        timers.set(key("n"), -7.0)
+    assert timers.pop_due(5.0) is None
+    assert timers.next_deadline_ms() == 5.0 + AGAIN_MS_MIN
+    timers.set(key("o"), 5.0)
+    assert timers.pop_due(5.0) == key("o")
 
 
 @given(
