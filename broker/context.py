@@ -15,6 +15,7 @@ from broker.replication.late_append_driver import LateAppends
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.throttle import ReplicationThrottles
 from broker.replication.waits_driver import WaitsDriver
+from broker.time_lookups_driver import TimeLookups
 from broker.topic_settings import TopicSettingsTable
 from protocol.messages.fetch import FetchRequest
 from runtime.clock import Clock
@@ -43,6 +44,7 @@ class BrokerContext:
     waits: WaitsDriver
     flusher: Flusher
     late_appends: LateAppends
+    time_lookups: TimeLookups
     controller: ControllerChannel
     supervisor: Supervisor
     quotas: ClientQuotas = field(default_factory=ClientQuotas)

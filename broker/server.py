@@ -38,6 +38,7 @@ from broker.replication.replication_driver import Replication
 from broker.replication.throttle import ReplicationThrottles
 from broker.replication.waits_driver import WaitsDriver
 from broker.request_log_driver import log_requests
+from broker.time_lookups_driver import TimeLookups
 from broker.topic_settings import TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE, MetadataImage
@@ -311,6 +312,7 @@ class BrokerServer:
             ),
             waits=WaitsDriver(clock),
             flusher=Flusher(self._supervisor, self.replicas.storage_failed),
+            time_lookups=TimeLookups(self._files),
             late_appends=LateAppends(
                 self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
             ),

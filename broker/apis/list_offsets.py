@@ -14,16 +14,21 @@ tiering: the tiered ones answer -1, as any topic without it does.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Generator
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.context import BrokerContext
 from broker.replication.partition import Partition
+from broker.time_lookups_driver import LATER, TimeLookups
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from storage.log.log import Log
+from storage.log.timestamps import TimestampOffset
 
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 11
@@ -34,6 +39,8 @@ NO_EPOCH: Final = -1
 CONSUMER: Final = -1
 DEBUG_CONSUMER: Final = -2
 READ_COMMITTED: Final = 1
+LOOKED_UP_AT_ONCE_MAX: Final = 10
+"""Times looked up before other work gets its turn: some milliseconds."""
 
 
 class Special(IntEnum):
@@ -60,16 +67,66 @@ _Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 _NOTHING: Final = (-1, -1, -1)
 
 
+class _ByTime(NamedTuple):
+    """What a look-up wants to know; None asks for the highest timestamp."""
+
+    log: Log
+    timestamp_ms: int | None
+
+
+_Response: TypeAlias = Generator[_ByTime, TimestampOffset | None, ListOffsetsResponse]
+_Found: TypeAlias = Generator[_ByTime, TimestampOffset | None, tuple[int, int, int]]
+
+
 def register(table: HandlerTable, broker: BrokerContext) -> None:
     def handle(context: RequestContext, request: ListOffsetsRequest) -> Reply:
-        return list_offsets(broker, context.api_version, request)
+        return list_offsets(broker, context, request)
 
     table.register(ApiKey.LIST_OFFSETS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
 
 
 def list_offsets(
-    broker: BrokerContext, version: int, request: ListOffsetsRequest
+    broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
+) -> Reply:
+    """Answers at once, unless times are looked up that take longer than the loop can wait for."""
+    answering = _answer(broker, context.api_version, request)
+    lookups = broker.time_lookups
+    try:
+        wanted = next(answering)
+        for _ in range(LOOKED_UP_AT_ONCE_MAX):
+            try:
+                found = lookups.at_once(*wanted)
+            except ApiError as error:
+                wanted = answering.throw(error)
+                continue
+            if found is LATER:
+                break
+            wanted = answering.send(found)
+    except StopIteration as done:
+        response: ListOffsetsResponse = done.value
+        return response
+    name = f"look-ups by time of connection {context.connection.id}"
+    return broker.supervisor.spawn(name, _go_on(lookups, answering, wanted), fatal=False)
+
+
+async def _go_on(
+    lookups: TimeLookups, answering: _Response, wanted: _ByTime
 ) -> ListOffsetsResponse:
+    try:
+        while True:
+            try:
+                found = await lookups.find(*wanted)
+            except ApiError as error:
+                wanted = answering.throw(error)
+            else:
+                wanted = answering.send(found)
+            await asyncio.sleep(0)
+    except StopIteration as done:
+        response: ListOffsetsResponse = done.value
+        return response
+
+
+def _answer(broker: BrokerContext, version: int, request: ListOffsetsRequest) -> _Response:
     """Answers every partition on its own."""
     named = Counter(
         (topic.name, wanted.partition_index)
@@ -84,7 +141,9 @@ def list_offsets(
             try:
                 if named[(topic.name, index)] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a partition named twice")
-                timestamp, offset, epoch = _look_up(broker, version, request, topic.name, wanted)
+                timestamp, offset, epoch = yield from _look_up(
+                    broker, version, request, topic.name, wanted
+                )
             except ApiError as error:
                 results.append(_Result(partition_index=index, error_code=error.code))
             else:
@@ -108,7 +167,7 @@ def _look_up(
     request: ListOffsetsRequest,
     topic: str,
     wanted: ListOffsetsRequest.ListOffsetsPartition,
-) -> tuple[int, int, int]:
+) -> _Found:
     """(timestamp, offset, leader epoch)."""
     timestamp = wanted.timestamp
     if timestamp < 0 and (
@@ -116,21 +175,24 @@ def _look_up(
     ):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, None)
     partition = broker.replicas.find(topic, wanted.partition_index)
-    partition.require_leader(wanted.current_leader_epoch)
+    log = partition.require_leader(wanted.current_leader_epoch)
     follower = request.replica_id not in (CONSUMER, DEBUG_CONSUMER)
-    end = _visible_end(partition, request, follower)
     if timestamp == Special.LATEST:
         _require_settled(partition, follower, version)
-        return -1, end, partition.log.latest_epoch
-    if timestamp >= 0 or timestamp == Special.MAX_TIMESTAMP:
-        found = _search(partition, timestamp)
-        if found is None:
-            return _NOTHING
-        if found[1] >= end:
-            _require_settled(partition, follower, version)
-            return _NOTHING
-        return found
-    return _edge(partition, Special(timestamp))
+        return -1, _visible_end(partition, request, follower), log.latest_epoch
+    if timestamp < 0 and timestamp != Special.MAX_TIMESTAMP:
+        return _edge(partition, Special(timestamp))
+    epoch = partition.leader_epoch
+    found = yield _ByTime(log, timestamp if timestamp >= 0 else None)
+    # It may have taken a while: the answer is that of the leader that was asked.
+    if not partition.is_leader or partition.leader_epoch != epoch:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    if found is None:
+        return _NOTHING
+    if found.offset >= _visible_end(partition, request, follower):
+        _require_settled(partition, follower, version)
+        return _NOTHING
+    return found
 
 
 def _visible_end(partition: Partition, request: ListOffsetsRequest, follower: bool) -> int:
@@ -151,12 +213,6 @@ def _require_settled(partition: Partition, follower: bool, version: int) -> None
         else ErrorCode.LEADER_NOT_AVAILABLE
     )
     raise ApiError(code, None)
-
-
-def _search(partition: Partition, timestamp: int) -> tuple[int, int, int] | None:
-    if timestamp == Special.MAX_TIMESTAMP:
-        return partition.log.max_timestamp()
-    return partition.log.offset_for_timestamp(timestamp)
 
 
 def _edge(partition: Partition, which: Special) -> tuple[int, int, int]:

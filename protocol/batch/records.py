@@ -161,7 +161,11 @@ def read_batch(
 ) -> Iterator[Record]:
     """The records of the batch at `pos`, control records too. Raises as `scan` and
     `records_payload` do."""
-    data = records_payload(buf, pos, header, budget_bytes)
+    yield from decode_payload(records_payload(buf, pos, header, budget_bytes), header)
+
+
+def decode_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records in the plain bytes of a batch. Raises as `scan` does."""
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -190,6 +194,32 @@ def read_batch(
             header.record_count,
             f"{len(data) - at} bytes after the last of {header.record_count} records",
         )
+
+
+def record_times(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) of the records in the plain bytes of a batch, one by one.
+
+    Keys, values and headers are jumped over by the record's length and not looked at. Raises
+    InvalidRecord.
+    """
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+    at, length = 0, len(data)
+    for index in range(header.record_count):
+        try:
+            size, at = read_varint(data, at)
+            end = at + size
+            if size < RECORD_BYTES_MIN or end > length:
+                raise ValueError(f"length {size}, {length - at} bytes left")
+            timestamp_delta, at = read_varlong(data, at + 1)
+            offset_delta, at = read_varint(data, at)
+        except (ValueError, IndexError) as error:
+            raise InvalidRecord(index, _reason(error)) from None
+        yield (
+            (base_timestamp + timestamp_delta if fixed is None else fixed),
+            (base_offset + offset_delta),
+        )
+        at = end
 
 
 def read_records(

@@ -47,7 +47,7 @@ from storage.log.retention import expired
 from storage.log.rolling import must_roll
 from storage.log.segment import Segment
 from storage.log.segments import ReadResult, Segments, Slice, complete_first
-from storage.log.timestamps import TimestampOffset
+from storage.log.timestamps import Search, TimestampOffset
 from storage.log.topic_id_file import load_topic_id, write_topic_id
 
 T = TypeVar("T")
@@ -486,14 +486,24 @@ class Log:
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record with this timestamp or a later one, None if there is none.
 
-        Raises ApiError for a batch that cannot be decompressed, LogFailed.
+        All at once, for tools: a broker uses `search_time`. Raises LogFailed.
         """
-        start = self.log_start_offset
-        return self._look(lambda: timestamps.first_at_or_after(self.segments, timestamp_ms, start))
+        return self._look(lambda: timestamps.at_once(self.search_time(timestamp_ms)))
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the highest timestamp (ListOffsets -3, KIP-734)."""
-        return self._look(lambda: timestamps.highest(self.segments, self.log_start_offset))
+        """The first record with the highest timestamp, all at once. Raises LogFailed."""
+        return self._look(lambda: timestamps.at_once(self.search_time(None)))
+
+    def search_time(self, timestamp_ms: int | None) -> Search:
+        """Finds the first record with this timestamp or a later one, or, for None, with the highest
+        timestamp (ListOffsets -3, KIP-734), step by step. Its steps raise LogFailed."""
+        start = self.log_start_offset
+        try:
+            if timestamp_ms is None:
+                return (yield from timestamps.highest(self.segments, start))
+            return (yield from timestamps.first_at_or_after(self.segments, timestamp_ms, start))
+        except (OSError, CorruptLog, CorruptIndex) as error:
+            raise LogFailed(self.directory, error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above this one; (-1, -1) if undefined."""

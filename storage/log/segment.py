@@ -352,16 +352,15 @@ class Segment:
     def batches_from_timestamp(
         self, timestamp_ms: int, start_offset: int
     ) -> Iterator[tuple[BatchHeader, int]]:
-        """Batches with a record of this time or later and an offset not below `start_offset`."""
+        """The batches from one on that is not behind the first with a record of this time or later
+        and an offset not below `start_offset`."""
         (_, offset), position = self._time_entry(lambda: self.time_index.lookup(timestamp_ms))
         if offset < start_offset:
             found = self.find(start_offset)
             if found is None:
                 return
             position = found[1]
-        for header, at in BatchScan(self.log, position, self.size_bytes):
-            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
-                yield header, at
+        yield from BatchScan(self.log, position, self.size_bytes)
 
     def headers(self, position: int = 0) -> BatchScan:
         """Walk the batches from a position that is a batch boundary."""

@@ -1,21 +1,35 @@
 """Finding records by time. Only the one batch that holds the answer is read record by record.
 
+A search may have to look at every segment, or at every batch of one, and to unpack a batch of
+megabytes. So it is a generator that does a little at a time: what it yields is a batch that wants
+to be looked into (`look_into`, where and when the caller likes), or None, after so much work that
+others should have their turn. The log may change meanwhile; a search goes on as long as
+`Segments.generation` stands still, and is begun again otherwise.
+
 A batch whose records cannot be read, because its producer lied and nobody looked, or that would
-unpack to more than `UNPACKED_BYTES_MAX`, is taken as one record with the facts of its header.
+unpack to more than `UNPACKED_BYTES_MAX`, is taken as one record with the facts of its header. So is
+one behind `LIES_MAX` batches whose headers promised a time that none of their records has.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import NamedTuple, TypeAlias
 
 from protocol.batch.header import BatchHeader
-from protocol.batch.records import Record, read_batch
+from protocol.batch.records import record_times, records_payload
 from protocol.errors import ApiError, ProtocolError
 from storage.log.segment import Segment
 from storage.log.segments import Segments
 
 UNPACKED_BYTES_MAX = 16 << 20
-"""About 20 ms of decompression, on the loop."""
+"""About 20 ms of decompression; as many tiny records take a second to look at."""
+BATCHES_PER_STEP = 500
+"""Headers walked before others have their turn: about a millisecond."""
+LIES_MAX = 10
+"""Batches that may turn out not to hold what their header promises before headers are believed."""
+SEGMENTS_PER_STEP = 20
+"""Segments asked for their times, which may open two files each."""
 
 
 class TimestampOffset(NamedTuple):
@@ -26,43 +40,110 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def first_at_or_after(
-    segments: Segments, timestamp_ms: int, start_offset: int
-) -> TimestampOffset | None:
+class Wanted(NamedTuple):
+    """A batch to be looked into: for its first record from `start_offset` on with this timestamp
+    or a later one."""
+
+    segment: Segment
+    header: BatchHeader
+    position: int
+    timestamp_ms: int
+    start_offset: int
+
+
+class LookedInto(NamedTuple):
+    """What was found in a batch, and how many of its records were looked at."""
+
+    found: TimestampOffset | None
+    records: int
+
+
+Search: TypeAlias = Generator[Wanted | None, TimestampOffset | None, TimestampOffset | None]
+"""Yields what it wants to know, is sent what was found, and returns the answer."""
+
+
+def first_at_or_after(segments: Segments, timestamp_ms: int, start_offset: int) -> Search:
     """The first record from `start_offset` on with this timestamp or a later one."""
-    for segment in segments.holding(start_offset):
+    disappointed = 0
+    for number, segment in enumerate(segments.holding(start_offset), 1):
+        if number % SEGMENTS_PER_STEP == 0:
+            yield None
         if segment.max_timestamp()[0] < timestamp_ms:
             continue
-        for header, position in segment.batches_from_timestamp(timestamp_ms, start_offset):
-            for record in _records(segment, header, position):
-                if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        walked = segment.batches_from_timestamp(timestamp_ms, start_offset)
+        for count, (header, position) in enumerate(walked, 1):
+            if count % BATCHES_PER_STEP == 0:
+                yield None
+            if not _promises(header, timestamp_ms, start_offset):
+                continue
+            if disappointed > LIES_MAX and header.base_offset >= start_offset:
+                return _as_header_says(header)
+            found = yield Wanted(segment, header, position, timestamp_ms, start_offset)
+            if found is not None:
+                return found
+            disappointed += 1
     return None
 
 
-def highest(segments: Segments, start_offset: int) -> TimestampOffset | None:
+def _promises(header: BatchHeader, timestamp_ms: int, start_offset: int) -> bool:
+    """Whether the batch has such a record, by its header; one that was emptied has none."""
+    return (
+        header.max_timestamp >= timestamp_ms
+        and header.last_offset >= start_offset
+        and header.record_count > 0
+    )
+
+
+def _as_header_says(header: BatchHeader) -> TimestampOffset:
+    return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
+
+
+def highest(segments: Segments, start_offset: int) -> Search:
     """The first record that has the highest timestamp of all (ListOffsets -3, KIP-734)."""
     best: Segment | None = None
-    for segment in segments.holding(start_offset):
+    for number, segment in enumerate(segments.holding(start_offset), 1):
         if best is None or segment.max_timestamp()[0] > best.max_timestamp()[0]:
             best = segment
+        if number % SEGMENTS_PER_STEP == 0:
+            yield None
     if best is None or best.max_timestamp()[0] < 0:
         return None
     timestamp_ms, last_offset = best.max_timestamp()
-    found = best.find(last_offset)
-    if found is None:
+    place = best.find(last_offset)
+    if place is None:
         return None
-    header, position = found
-    for record in _records(best, header, position):
-        if record.timestamp == timestamp_ms:
-            return TimestampOffset(timestamp_ms, record.offset, header.leader_epoch)
-    # The header promised a timestamp that no record has; the batch is the answer then.
-    return TimestampOffset(timestamp_ms, header.base_offset, header.leader_epoch)
+    header, position = place
+    found = yield Wanted(best, header, position, timestamp_ms, header.base_offset)
+    # Where the header promised a timestamp that no record has, the batch is the answer.
+    return found or _as_header_says(header)
 
 
-def _records(segment: Segment, header: BatchHeader, position: int) -> list[Record]:
-    data = segment.log.pread(header.size_bytes, position)
+def at_once(search: Search) -> TimestampOffset | None:
+    """Carries a search out here and now, however long it takes."""
     try:
-        return list(read_batch(data, 0, header, UNPACKED_BYTES_MAX))
+        wanted = next(search)
+        while True:
+            found = None
+            if wanted is not None:
+                data = wanted.segment.log.pread(wanted.header.size_bytes, wanted.position)
+                found = look_into(data, wanted).found
+            wanted = search.send(found)
+    except StopIteration as done:
+        result: TimestampOffset | None = done.value
+        return result
+
+
+def look_into(data: bytes, wanted: Wanted) -> LookedInto:
+    """Finds the record in the bytes of the batch. May be called in any thread."""
+    header, timestamp_ms = wanted.header, wanted.timestamp_ms
+    records = 0
+    try:
+        payload = records_payload(data, 0, header, UNPACKED_BYTES_MAX)
+        for timestamp, offset in record_times(payload, header):
+            records += 1
+            if timestamp >= timestamp_ms and offset >= wanted.start_offset:
+                return LookedInto(TimestampOffset(timestamp, offset, header.leader_epoch), records)
     except (ApiError, ProtocolError):
-        return [Record(offset=header.base_offset, timestamp=header.max_timestamp)]
+        if header.max_timestamp >= timestamp_ms and header.base_offset >= wanted.start_offset:
+            return LookedInto(_as_header_says(header), records)
+    return LookedInto(None, records)

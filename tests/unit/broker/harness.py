@@ -34,6 +34,7 @@ from broker.replication.late_append_driver import LateAppends
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.waits_driver import WaitsDriver
+from broker.time_lookups_driver import TimeLookups
 from broker.topic_settings import TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.replay import Replayer
@@ -194,6 +195,7 @@ class Harness:
             sessions=FetchSessionCache(10, self.rng),
             waits=self.waits,
             flusher=Flusher(self.supervisor, self.replicas.storage_failed),
+            time_lookups=TimeLookups(self.files),
             late_appends=LateAppends(
                 self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor
             ),
