@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from kraftbox.cli.output import CommandFailed
-from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.errors import ApiError, EncodeError, ErrorCode, ProtocolError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataResponse
 from protocol.schema import Request, Response, Struct
@@ -65,7 +65,7 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[T]]) -> T:
         return asyncio.run(whole())
     except OSError as error:
         raise CommandFailed(f"cannot reach {bootstrap}: {_reason(error)}") from None
-    except (ApiError, ProtocolError) as error:
+    except (ApiError, ProtocolError, EncodeError) as error:
         raise CommandFailed(f"{bootstrap}: {error or type(error).__name__}") from None
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kraftbox.cli.client import Client, check
-from kraftbox.cli.offsets import EARLIEST, Partition, end_offsets
+from kraftbox.cli.offsets import EARLIEST, LATEST, Partition, end_offsets
+from kraftbox.cli.output import say_error
 from protocol.batch.header import iter_checked
 from protocol.batch.records import read_batch
 from protocol.errors import ApiError, ErrorCode
@@ -161,7 +162,7 @@ class Consumer:
                 self._stale.add(key)
             return 0, True
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.positions.update(await end_offsets(self._client, [key], EARLIEST))
+            await self._come_back(key)
             return 0, True
         check(data.error_code, f"{topic}-{data.partition_index}")
         taken = 0
@@ -171,6 +172,19 @@ class Consumer:
             if not sink(received):
                 return taken, False
         return taken, True
+
+    async def _come_back(self, key: Partition) -> None:
+        """Goes on where the log begins if the position was deleted, and where it ends if it was cut
+        off: never at its other end, which would repeat or skip what is there."""
+        low = (await end_offsets(self._client, [key], EARLIEST))[key]
+        high = (await end_offsets(self._client, [key], LATEST))[key]
+        asked = self.positions[key]
+        self.positions[key] = min(max(asked, low), max(low, high))
+        if self.positions[key] != asked:
+            say_error(
+                f"{key[0]}-{key[1]} has no offset {asked} any more: it begins at {low} and ends at"
+                f" {high}, reading goes on at {self.positions[key]}"
+            )
 
     def _records(self, key: Partition, data: FetchResponse.PartitionData) -> list[Received]:
         buffer = data.records or b""

@@ -17,7 +17,7 @@ from kraftbox.cli.offsets import (
     end_offsets,
     partitions_of,
 )
-from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json, table
+from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_error, say_json, table
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.internal import decode_versioned
 from protocol.internal.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -157,6 +157,9 @@ def reset_offsets(
         last = await end_offsets(client, wanted, LATEST)
         if offset is not None:
             target = {key: min(max(offset, first[key]), last[key]) for key in wanted}
+            for (name, index), chosen in target.items():
+                if chosen != offset:
+                    say_error(f"{name}-{index} has no offset {offset}: {chosen} is the nearest")
         elif timestamp_ms is not None:
             found = await end_offsets(client, wanted, timestamp_ms)
             target = {key: found[key] if found[key] >= 0 else last[key] for key in wanted}

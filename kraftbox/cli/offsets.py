@@ -51,6 +51,19 @@ async def end_offsets(
     return result
 
 
+async def check_in_range(client: Client, positions: Mapping[Partition, int]) -> None:
+    """Raises CommandFailed for a position that the log does not have; its end is allowed: there the
+    next record will be."""
+    first = await end_offsets(client, positions, EARLIEST)
+    last = await end_offsets(client, positions, LATEST)
+    for (name, index), offset in positions.items():
+        low, high = first[name, index], last[name, index]
+        if not low <= offset <= high:
+            raise CommandFailed(
+                f"{name}-{index} has no offset {offset}: it begins at {low} and ends at {high}"
+            )
+
+
 async def _existing(client: Client, partitions: Iterable[Partition]) -> list[Partition]:
     """Those of the partitions that have a leader now."""
     wanted = set(partitions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -14,7 +15,14 @@ import typer
 from kraftbox.cli.client import BOOTSTRAP_DEFAULT, BootstrapOption, Client, run
 from kraftbox.cli.consumer import Consumer, Received
 from kraftbox.cli.group_member import GroupMember
-from kraftbox.cli.offsets import EARLIEST, LATEST, Partition, end_offsets, partitions_of
+from kraftbox.cli.offsets import (
+    EARLIEST,
+    LATEST,
+    Partition,
+    check_in_range,
+    end_offsets,
+    partitions_of,
+)
 from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say_error, say_json
 from kraftbox.cli.producer import Line, Producer
 from protocol.compression import Codec
@@ -54,6 +62,8 @@ def produce(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Write lines of standard input (or a file) to a topic, one record each."""
+    if key_separator == "":
+        raise typer.BadParameter("--key-separator needs at least one character")
     separator = None if key_separator is None else key_separator.encode()
 
     async def work(client: Client) -> int:
@@ -111,6 +121,8 @@ def consume(
     """Read records and print their values, until interrupted or as the options say."""
     if offset is not None and partition is None:
         raise typer.BadParameter("--offset needs --partition")
+    if offset is not None and from_beginning:
+        raise typer.BadParameter("--offset and --from-beginning exclude each other")
     if group is not None and (partition is not None or exit_at_end):
         raise typer.BadParameter("a group chooses its partitions: no --partition, no --exit")
     printer = Printer(max_messages, keys=show_keys, as_json=as_json)
@@ -122,9 +134,11 @@ def consume(
             member = GroupMember(client, group, topics, consumer, from_beginning=from_beginning)
             await member.run(printer, idle)
             return
-        chosen = await _chosen(client, topics, partition)
+        chosen = await chosen_partitions(client, topics, partition)
         if offset is not None:
-            consumer.assign(dict.fromkeys(chosen, offset))
+            positions = dict.fromkeys(chosen, offset)
+            await check_in_range(client, positions)
+            consumer.assign(positions)
         else:
             # What ends at the end has to begin before it.
             first = EARLIEST if from_beginning or exit_at_end else LATEST
@@ -138,7 +152,13 @@ def consume(
         printer.flush()
 
 
-async def _chosen(client: Client, topics: list[str], partition: int | None) -> list[Partition]:
+async def chosen_partitions(
+    client: Client, topics: Sequence[str], partition: int | None
+) -> list[Partition]:
+    """All partitions of the topics, or the one of each with this number.
+
+    Raises CommandFailed when there is none.
+    """
     chosen = await partitions_of(client, topics)
     if partition is None:
         return chosen

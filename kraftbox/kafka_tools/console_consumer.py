@@ -10,9 +10,9 @@ from typing import BinaryIO
 from kraftbox.cli.client import Client, run
 from kraftbox.cli.consumer import Consumer, Received
 from kraftbox.cli.group_member import GroupMember
-from kraftbox.cli.offsets import EARLIEST, LATEST, end_offsets, partitions_of
+from kraftbox.cli.offsets import EARLIEST, LATEST, end_offsets
 from kraftbox.cli.output import CommandFailed
-from kraftbox.cli.records import Idle
+from kraftbox.cli.records import Idle, chosen_partitions
 from kraftbox.kafka_tools.options import (
     add_bootstrap,
     bootstrap_of,
@@ -141,13 +141,13 @@ async def _start(
     client: Client, options: argparse.Namespace, topics: Sequence[str], from_beginning: bool
 ) -> dict[tuple[str, int], int]:
     """Where to begin, by partition. Raises CommandFailed."""
-    chosen = await partitions_of(client, topics)
-    if options.partition is not None:
-        chosen = [key for key in chosen if key[1] == options.partition]
+    chosen = await chosen_partitions(client, topics, options.partition)
     offset: str | None = options.offset
     if offset is not None and options.partition is None:
         raise CommandFailed("--offset needs --partition")
     if offset is not None and offset.isdigit():
         return dict.fromkeys(chosen, int(offset))
+    if offset not in (None, "earliest", "latest"):
+        raise CommandFailed(f"--offset {offset}: a number from 0, earliest or latest is allowed")
     early = from_beginning or offset == "earliest"
     return await end_offsets(client, chosen, EARLIEST if early else LATEST)

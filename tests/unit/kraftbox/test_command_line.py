@@ -80,6 +80,9 @@ def test_brokers_are_told_the_version_of_the_distribution():
         ["configs", "alter", "--topic", "t"],
         ["configs", "describe"],
         ["consume", "t", "--offset", "1"],
+        ["consume", "t", "--partition", "0", "--offset", "-1"],
+        ["consume", "t", "--partition", "0", "--offset", "1", "--from-beginning"],
+        ["produce", "t", "--key-separator", ""],
         ["groups", "reset-offsets", "g", "--topic", "t"],
     ],
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kraftbox.cli import consumer as consumer_module
-from kraftbox.cli.client import Client
+from kraftbox.cli.client import Client, run
 from kraftbox.cli.consumer import Consumer, Received
+from kraftbox.cli.offsets import end_offsets
 from kraftbox.cli.output import CommandFailed
+from kraftbox.cli.records import consume
 from protocol.errors import ApiError, ErrorCode
 from protocol.transport.cluster import Leader
 from tests.unit.protocol.test_transport_cluster import batch, cluster, connected
@@ -94,3 +98,53 @@ async def test_a_broker_that_is_behind_is_asked_again() -> None:
         consumer.assign({("t", 0): 0})
         world.errors = [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE]
         assert await read(consumer, 1) == [b"a"]
+
+
+@pytest.mark.parametrize("offset", [99, 2, 2**63])
+async def test_an_offset_that_the_log_does_not_have_is_refused(
+    offset: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with cluster(1) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        host, port = world.servers[0].address
+        with pytest.raises(CommandFailed) as refused:
+            await asyncio.to_thread(
+                consume, ["t"], partition=0, offset=offset, bootstrap=f"{host}:{port}"
+            )
+    assert str(refused.value) == f"t-0 has no offset {offset}: it begins at 0 and ends at 1"
+    assert capsys.readouterr().out == ""
+
+
+async def test_the_end_of_the_log_is_an_offset_to_wait_at(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with cluster(1) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        host, port = world.servers[0].address
+        await asyncio.to_thread(
+            consume, ["t"], partition=0, offset=1, timeout_ms=1, bootstrap=f"{host}:{port}"
+        )
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("position", "goes_on"), [(99, 1), (-5, 0)])
+async def test_a_position_that_is_gone_goes_on_at_the_nearest_end(
+    position: int, goes_on: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with cluster(1) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        consumer = Consumer(Client(client))
+        consumer.assign({("t", 0): position})
+        world.errors = [ErrorCode.OFFSET_OUT_OF_RANGE]
+        assert await consumer.poll(lambda _: True) == 0
+        assert consumer.positions == {("t", 0): goes_on}
+    assert f"t-0 has no offset {position} any more" in capsys.readouterr().err
+
+
+async def test_a_number_that_no_request_can_hold_is_one_clear_line() -> None:
+    async with cluster(1) as world:
+        host, port = world.servers[0].address
+        with pytest.raises(CommandFailed, match=r"timestamp: 9223372036854775808 \(allowed"):
+            await asyncio.to_thread(
+                run, f"{host}:{port}", lambda client: end_offsets(client, [("t", 0)], 2**63)
+            )
