@@ -2,14 +2,15 @@
 
 Behaviour: committed offsets of some partitions of a group, or of all that it has (topics null).
 What was never committed is answered with offset -1 and no error, for a group that does not exist
-too. Only what is committed in our own log is shown. `require_stable` asks not to see offsets that a
-running transaction may change; there are no transactions yet, so all are stable.
+too. Only what is committed in our own log is shown. `require_stable` asks not to see offsets that
+an open transaction may change; those are in logs that Apache Kafka wrote.
 
 Versions: 2 all topics, an error for the whole answer (before that each partition has it), 5 leader
 epoch, 7 require_stable (KIP-447), 8 several groups (KIP-709), 9 member id and epoch (only for the
 protocol of KIP-848, not looked at), 10 topics by id; a topic without an id now is then left out.
 
-Errors: for a group NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; for a partition UNKNOWN_TOPIC_ID.
+Errors: for a group NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; for a partition UNKNOWN_TOPIC_ID,
+UNSTABLE_OFFSET_COMMIT (an open transaction has sent another offset; retriable).
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def register(table: HandlerTable, coordinator: GroupCoordinator, topics: TopicLo
             return _one_group(coordinator, request, version)
         by_id = version >= TOPIC_IDS_SINCE
         return OffsetFetchResponse(
-            groups=[_group(coordinator, topics, group, by_id) for group in request.groups]
+            groups=[
+                _group(coordinator, topics, group, by_id, request.require_stable)
+                for group in request.groups
+            ]
         )
 
     table.register(ApiKey.OFFSET_FETCH, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
@@ -60,7 +64,8 @@ def _one_group(
         asked = [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
     shard = coordinator.view(request.group_id)
     if not isinstance(shard, ErrorCode):
-        fetched = shard.fetch_offsets(request.group_id, asked)
+        stable = request.require_stable
+        fetched = shard.fetch_offsets(request.group_id, asked, require_stable=stable)
         return OffsetFetchResponse(topics=[_topic(topic) for topic in fetched])
     if version >= GROUP_ERRORS_SINCE:
         return OffsetFetchResponse(error_code=shard)
@@ -95,12 +100,13 @@ def _group(
     topics: TopicLookup,
     group: OffsetFetchRequest.OffsetFetchRequestGroup,
     by_id: bool,
+    stable: bool,
 ) -> _Group:
     shard = coordinator.view(group.group_id)
     if isinstance(shard, ErrorCode):
         return _Group(group_id=group.group_id, error_code=shard)
     if group.topics is None:
-        fetched = shard.fetch_offsets(group.group_id, None)
+        fetched = shard.fetch_offsets(group.group_id, None, require_stable=stable)
         if by_id:
             fetched = _with_ids(topics, fetched)
         return _Group(group_id=group.group_id, topics=[_group_topic(each) for each in fetched])
@@ -111,7 +117,8 @@ def _group(
         if name is None:
             answers.append(_refused(asked, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
-            answers.extend(shard.fetch_offsets(group.group_id, [asked]))
+            found = shard.fetch_offsets(group.group_id, [asked], require_stable=stable)
+            answers.extend(found)
     return _Group(group_id=group.group_id, topics=[_group_topic(each) for each in answers])
 
 

@@ -30,7 +30,7 @@ from broker.coordinators.group.live import Caller
 from broker.coordinators.group.records import encode_record
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.states import GroupState
-from broker.coordinators.log import CoordinatorLog
+from broker.coordinators.log import CoordinatorLog, EndOfTransaction, LogEntry
 from broker.coordinators.partitioner import partition_for
 from protocol.errors import ApiError, EncodeError, ErrorCode, ProtocolError
 from protocol.ids import random_uuid
@@ -45,12 +45,12 @@ from runtime.tasks import Supervisor
 
 R = TypeVar("R", bound=Response)
 
-RECORDS_PER_SLICE: Final = 200
-"""Records replayed while loading before other work gets its turn: below 5 ms."""
+WORK_PER_SLICE: Final = 100
+"""Records replayed, or members brought to life, before other work gets its turn: below 5 ms."""
+BYTES_PER_RECORD: Final = 50
+"""A bigger record counts as several: the record of a group holds all of its members."""
 DUE_PER_WAKE: Final = 50
 """Timers and late appends that are served before other work gets its turn."""
-GROUPS_PER_SLICE: Final = 50
-"""Groups looked at for expired offsets before other work gets its turn."""
 
 # What a coordinator's client is told about a failed append. It knows nothing of partitions and
 # leaders: either it may try again here, or it has to look for the coordinator.
@@ -101,15 +101,17 @@ class _InFlight:
 
 
 class _Slot:
-    """A partition this broker leads. `shard` is None while it is being loaded; `topics_deleted` are
-    those deleted meanwhile. `patient` holds the entries of `in_flight` whose deadline is still to
-    come, in its order, and perhaps settled ones."""
+    """A partition this broker leads. `shard` is None while it is being loaded. `topics_deleted` are
+    those whose offsets may still be here; `forgetting` says that somebody deletes them. `patient`
+    holds the entries of `in_flight` whose deadline is still to come, in its order, and perhaps
+    settled ones."""
 
     __slots__ = (
         "epoch",
+        "forgetting",
         "in_flight",
-        "patient",
         "partition",
+        "patient",
         "shard",
         "topics_deleted",
         "wake",
@@ -123,6 +125,7 @@ class _Slot:
         self.in_flight: deque[_InFlight] = deque()
         self.patient: deque[_InFlight] = deque()
         self.topics_deleted: dict[str, bytes] = {}
+        self.forgetting = False
         self.wake: asyncio.TimerHandle | None = None
         self.wake_ms = 0.0
 
@@ -197,31 +200,58 @@ class GroupCoordinator:
     def topics_deleted(self, deleted: Mapping[str, bytes]) -> None:
         """Topics (name -> id) have been deleted: offsets of them go too."""
         for slot in list(self._slots.values()):
-            if slot.shard is None:
-                slot.topics_deleted.update(deleted)
-            else:
+            slot.topics_deleted.update(deleted)
+            if slot.shard is not None:
                 self._forget_topics(slot, slot.shard, deleted)
 
     def _forget_topics(self, slot: _Slot, shard: GroupShard, deleted: Mapping[str, bytes]) -> None:
-        for decision in shard.decide_topics_deleted(deleted):
-            if slot.shard is shard:
-                self._carry_out(slot, decision)
+        """Begins to delete the offsets of these topics, or lets those who are at it go on."""
+        decisions = shard.decide_topics_deleted(deleted)
+        if slot.forgetting:
+            return
+        slot.forgetting = True
+        self._supervisor.spawn(
+            f"forget offsets of partition {slot.partition}", self._forget(slot, shard, decisions)
+        )
 
-    def _begin_loading(self, partition: int, epoch: int) -> None:
+    async def _forget(self, slot: _Slot, shard: GroupShard, decisions: Iterator[Decision]) -> None:
+        while slot.topics_deleted:
+            forgotten = dict(slot.topics_deleted)
+            await self._in_slices(slot, shard, decisions)
+            if slot.shard is not shard:
+                return  # Whoever loads it again has what is left to do.
+            if slot.topics_deleted == forgotten:
+                slot.topics_deleted = {}
+            decisions = shard.decide_topics_deleted({})
+        slot.forgetting = False
+
+    async def _in_slices(
+        self, slot: _Slot, shard: GroupShard, decisions: Iterator[Decision]
+    ) -> None:
+        """Carries out one decision after the other, as long as the shard is in use."""
+        while slot.shard is shard and (decision := next(decisions, None)) is not None:
+            self._carry_out(slot, decision)
+            await asyncio.sleep(0)
+
+    def _begin_loading(
+        self, partition: int, epoch: int, topics_deleted: Mapping[str, bytes] | None = None
+    ) -> None:
         slot = self._slots[partition] = _Slot(partition, epoch)
+        slot.topics_deleted.update(topics_deleted or {})
         self._supervisor.spawn(f"load groups of partition {partition}", self._load(slot))
 
     async def _load(self, slot: _Slot) -> None:
         shard = GroupShard(self.config, self._new_uuid)
         began_ms = self._clock.monotonic_ms()
-        count = 0
+        count = work = 0
         try:
-            async for _offset, key, value in self._store.read_all(slot.partition):
-                if key is not None:
-                    shard.replay(key, value)
+            async for entry in self._store.read_all(slot.partition):
+                work += _replay(shard, entry)
                 count += 1
-                if count % RECORDS_PER_SLICE == 0:
+                if work >= WORK_PER_SLICE:
+                    work = 0
                     await asyncio.sleep(0)
+            await self._revive(shard)
         except (ApiError, ProtocolError) as error:
             if self._slots.get(slot.partition) is slot:
                 del self._slots[slot.partition]
@@ -235,7 +265,6 @@ class GroupCoordinator:
         if self._slots.get(slot.partition) is not slot:
             return
         slot.shard = shard
-        shard.loaded(self._now())
         self._set_wake(slot)
         if slot.topics_deleted:
             self._forget_topics(slot, shard, slot.topics_deleted)
@@ -247,6 +276,14 @@ class GroupCoordinator:
             groups=len(shard.core.groups),
             took_ms=round(self._clock.monotonic_ms() - began_ms, 1),
         )
+
+    async def _revive(self, shard: GroupShard) -> None:
+        work = 0
+        for group_id in shard.replayed():
+            work += 1 + shard.revive(group_id, self._now())
+            if work >= WORK_PER_SLICE:
+                work = 0
+                await asyncio.sleep(0)
 
     def _drop(self, slot: _Slot, code: ErrorCode) -> None:
         """Everybody who waits for this slot is answered; it must not be reachable any more."""
@@ -345,7 +382,7 @@ class GroupCoordinator:
         self._drop(slot, code)
         epoch = self._store.leader_epoch(slot.partition)
         if epoch is not None and not self._closed:
-            self._begin_loading(slot.partition, epoch)
+            self._begin_loading(slot.partition, epoch, slot.topics_deleted)
 
     @staticmethod
     def _fail_reply(entry: _InFlight, code: ErrorCode) -> None:
@@ -423,14 +460,11 @@ class GroupCoordinator:
     async def expire_offsets(self) -> None:
         """One round over all groups, in slices."""
         for slot in list(self._slots.values()):
-            group_ids = [] if slot.shard is None else slot.shard.expirable_groups()
-            for at in range(0, len(group_ids), GROUPS_PER_SLICE):
-                if self._slots.get(slot.partition) is not slot or slot.shard is None:
-                    break
-                some = group_ids[at : at + GROUPS_PER_SLICE]
-                for decision in slot.shard.decide_expired(some, self._now()):
-                    self._carry_out(slot, decision)
-                await asyncio.sleep(0)
+            shard = slot.shard
+            if shard is not None:
+                group_ids = shard.expirable_groups()
+                decisions = shard.decide_expired(group_ids, self._now())
+                await self._in_slices(slot, shard, decisions)
 
     # -- requests
 
@@ -533,6 +567,17 @@ class GroupCoordinator:
         for state, count in states.items():
             name = f"{manager}groups{state.value.lower()}"
             yield _family(name, f"Groups in state {state.value}", "gauge", count)
+
+
+def _replay(shard: GroupShard, entry: LogEntry) -> int:
+    """Takes in what was read; returns how much work that was, in small records."""
+    if isinstance(entry, EndOfTransaction):
+        shard.replay_end_of_transaction(entry.producer_id, committed=entry.committed)
+        return 1
+    if entry.key is None:
+        return 1
+    shard.replay(entry.key, entry.value, producer_id=entry.producer_id, log_offset=entry.offset)
+    return 1 + len(entry.value or b"") // BYTES_PER_RECORD
 
 
 def _family(name: str, help: str, kind: Kind, value: float) -> Family:

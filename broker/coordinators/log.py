@@ -9,7 +9,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
+
+from protocol.batch.header import NO_PRODUCER_ID
+
+
+class LogRecord(NamedTuple):
+    """A record of the log; producer_id is that of the transaction it belongs to, if any."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int = NO_PRODUCER_ID
+
+
+class EndOfTransaction(NamedTuple):
+    """The marker that ends a producer's transaction in the partition."""
+
+    offset: int
+    producer_id: int
+    committed: bool
+
+
+LogEntry: TypeAlias = LogRecord | EndOfTransaction
 
 
 class CoordinatorListener(Protocol):
@@ -52,12 +74,15 @@ class CoordinatorLog(Protocol):
     def leader_epoch(self, partition: int) -> int | None:
         """Leader epoch of `partition` if this broker leads it, else None."""
 
-    def read_all(self, partition: int) -> AsyncIterator[tuple[int, bytes | None, bytes | None]]:
-        """Yields (offset, key, value) of all records up to the log end, in slices off the loop.
+    def read_all(self, partition: int) -> AsyncIterator[LogEntry]:
+        """Yields all records up to the log end, and the markers that end transactions among them.
+        Files are read and batches unpacked off the loop; the loop is given other work where that
+        happens, so that whoever takes the records does so between them.
 
         Ends when all of them are committed: a new leader may hold records that its followers do
-        not have yet, and what is built on them must not be shown before. Control records are left
-        out. Raises ApiError NOT_LEADER_OR_FOLLOWER when leadership ends in the middle.
+        not have yet, and what is built on them must not be shown before. Raises ApiError
+        NOT_LEADER_OR_FOLLOWER when leadership ends in the middle, ProtocolError for what cannot be
+        read.
         """
 
     def add_listener(self, listener: CoordinatorListener) -> None:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from broker.auto_topics_driver import TopicCreator
-from broker.coordinators.log import CoordinatorListener
+from broker.coordinators.log import (
+    CoordinatorListener,
+    EndOfTransaction,
+    LogEntry,
+    LogRecord,
+)
 from broker.metadata_cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
-from protocol.batch.header import iter_batches
-from protocol.batch.records import Record, build_batch, read_records
+from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
+from protocol.batch.header import CODEC_MASK, NO_PRODUCER_ID, BatchHeader, iter_batches
+from protocol.batch.records import (
+    Record,
+    build_batch,
+    decode_payload,
+    records_payload,
+)
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
+from storage.files import Files
 
 READ_BYTES: Final = 256 * 1024
 """One slice of loading: a few milliseconds of decoding."""
@@ -83,9 +95,7 @@ class ReplicatedCoordinatorLog:
         replica = self._replicas.get(self._topic, partition)
         return replica.leader_epoch if replica is not None and replica.is_leader else None
 
-    async def read_all(
-        self, partition: int
-    ) -> AsyncIterator[tuple[int, bytes | None, bytes | None]]:
+    async def read_all(self, partition: int) -> AsyncIterator[LogEntry]:
         replica = self._led(partition)
         epoch, log = replica.leader_epoch, replica.log
         offset = log.log_start_offset
@@ -93,10 +103,13 @@ class ReplicatedCoordinatorLog:
             read = await log.read_cold(offset, READ_BYTES, max_offset=log.log_end_offset)
             if not replica.is_leader or replica.leader_epoch != epoch:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-            for record in read_records(read.data):
-                if record.offset >= offset:
-                    yield record.offset, record.key, record.value
-            following = _end_of(read.data, offset)
+            following = offset
+            for header, pos in iter_batches(read.data):
+                payload = await _unpacked(log.files, read.data, pos, header)
+                for entry in _entries(payload, header):
+                    if entry.offset >= offset:
+                        yield entry
+                following = max(following, header.next_offset)
             if following <= offset:
                 return  # nothing whole is left; the end has been cut since
             offset = following
@@ -113,8 +126,19 @@ class ReplicatedCoordinatorLog:
         return partition
 
 
-def _end_of(data: bytes, offset: int) -> int:
-    """The offset behind the last whole batch, control batches included."""
-    for header, _ in iter_batches(data):
-        offset = max(offset, header.next_offset)
-    return offset
+async def _unpacked(files: Files, data: bytes, pos: int, header: BatchHeader) -> bytes:
+    """The plain bytes of the batch at `pos`. How many they are is not known before."""
+    if header.attributes & CODEC_MASK:
+        return await files.run(records_payload, data, pos, header)
+    return records_payload(data, pos, header)
+
+
+def _entries(payload: bytes, header: BatchHeader) -> Iterator[LogEntry]:
+    """What one batch says."""
+    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+    for record in decode_payload(payload, header):
+        if not header.is_control:
+            yield LogRecord(record.offset, record.key, record.value, producer_id)
+        elif read_control_type(record.key) in (ControlType.ABORT, ControlType.COMMIT):
+            committed, _ = read_end_txn_marker(record)
+            yield EndOfTransaction(record.offset, header.producer_id, committed)

@@ -48,7 +48,8 @@ def _visible_groups(core: Core) -> Iterator[tuple[str, str, GroupState]]:
         lives = group.state is not GroupState.EMPTY or group.pending
         if lives or core.committed.has_group(group_id):
             yield group_id, group.protocol_type or "", group.state
-    for group_id in core.committed.offsets:
+    state = core.committed
+    for group_id in {**state.offsets, **state.transactions.offsets}:
         if group_id not in core.groups and group_id not in core.committed.foreign:
             yield group_id, "", GroupState.EMPTY
 
@@ -70,7 +71,7 @@ def describe_group(
     """What is known of one group. Metadata is shown when it is stable."""
     group = core.groups.get(group_id)
     if group is None:
-        has_offsets = group_id in core.committed.offsets
+        has_offsets = core.committed.has_offsets(group_id)
         if has_offsets and group_id not in core.committed.foreign:
             return DescribeGroupsResponse.DescribedGroup(
                 group_id=group_id, group_state=GroupState.EMPTY.value
@@ -128,9 +129,9 @@ def decide_delete_group(core: Core, group_id: str) -> Decision:
     decision = Decision(reply=delete_result(group_id, code or ErrorCode.NONE))
     if code is not None:
         return decision
-    records: list[ParsedRecord] = [
-        OffsetRecord(group_id, at, None) for at in sorted(core.appended.offsets_of(group_id))
-    ]
+    # A tombstone forgets what is pending, too.
+    offsets = {*core.appended.offsets_of(group_id), *core.appended.pending_of(group_id)}
+    records: list[ParsedRecord] = [OffsetRecord(group_id, at, None) for at in sorted(offsets)]
     core.counters.offset_deletions += len(records)
     if group_id in core.appended.groups:
         records.append(GroupRecord(group_id, None))
@@ -149,7 +150,7 @@ def _delete_refusal(core: Core, group_id: str) -> ErrorCode | None:
     group = core.groups.get(group_id)
     if group is not None and group.state is not GroupState.EMPTY:
         return ErrorCode.NON_EMPTY_GROUP
-    known = group_id in core.appended.groups or group_id in core.appended.offsets
+    known = group_id in core.appended.groups or core.appended.has_offsets(group_id)
     if group_id in core.appended.foreign or (group is None and not known):
         return ErrorCode.GROUP_ID_NOT_FOUND
     return None

@@ -5,16 +5,23 @@ members. While a group has members, only offsets of topics that none of them rea
 only when the group is stable: during a rebalance the subscriptions are those of yesterday
 (KAFKA-13636). A client of OffsetCommit v2-4 may have set its own end, which then decides alone.
 
-An empty group without offsets is removed with them.
+An empty group without offsets is removed with them. Offsets that an open transaction may still
+change do not expire, nor does their group.
+
+A shard may hold hundreds of thousands of offsets: whoever walks over all of them does it in slices,
+one decision each, and the world may change between two of them. So every offset is judged by the
+state at its slice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import Decision, Now
+from broker.coordinators.group.hard import HardState
 from broker.coordinators.group.live import LiveGroup
 from broker.coordinators.group.records import (
     NO_TIMESTAMP,
@@ -25,61 +32,85 @@ from broker.coordinators.group.records import (
     TopicPartition,
 )
 from broker.coordinators.group.states import GroupState
+from broker.coordinators.group.transactions import ByProducer
 from protocol.ids import ZERO_UUID
 
-RECORDS_PER_BATCH_MAX: Final = 1_000
-"""Tombstones in one append: far below the smallest sensible max.message.bytes of the topic."""
+LOOKED_AT_PER_SLICE: Final = 500
+"""Groups and offsets judged in one slice: about a millisecond. Also the most tombstones in one
+append: far below the smallest sensible max.message.bytes of the topic."""
+
+_Value: TypeAlias = CommittedOffset | ByProducer
+"""What stands for a partition: its offset, or what is pending where nothing is committed."""
 
 
-def expirable_groups(core: Core) -> list[str]:
-    """Groups of ours that have offsets or metadata, in order."""
+# -- by age
+
+
+def expirable_groups(core: Core) -> Iterator[str]:
+    """Groups of ours that have offsets or metadata."""
     hard = core.appended
-    return sorted({*hard.offsets, *hard.groups} - set(hard.foreign))
+    own = (group_id for group_id in hard.groups if group_id not in hard.foreign)
+    yield from _in_slices(own)
+    simple = (
+        group_id
+        for group_id in hard.offsets
+        if group_id not in hard.groups and group_id not in hard.foreign
+    )
+    yield from _in_slices(simple)
 
 
-def decide_expired(core: Core, group_ids: Sequence[str], now: Now) -> list[Decision]:
-    """Tombstones of everything in these groups whose time is over."""
+def _in_slices(group_ids: Iterator[str]) -> Iterator[str]:
+    """In order as far as one slice reaches: sorting all of them would take too long."""
+    while some := sorted(islice(group_ids, LOOKED_AT_PER_SLICE)):
+        yield from some
+
+
+def decide_expired(core: Core, group_ids: Iterable[str], now: Now) -> Iterator[Decision]:
+    """Tombstones of everything in these groups whose time is over, one slice after the other. A
+    decision may be empty; each has to be carried out before the next is asked for."""
     records: list[ParsedRecord] = []
+    looked_at = 0
     for group_id in group_ids:
-        records.extend(_expired_of(core, group_id, now))
-    core.counters.offset_expirations += sum(isinstance(each, OffsetRecord) for each in records)
-    return _batches(records)
-
-
-def decide_topics_deleted(core: Core, deleted: Mapping[str, bytes]) -> list[Decision]:
-    """Tombstones of all offsets of the topics in `deleted` (name -> topic id). An offset that was
-    committed for another topic of the same name stays."""
-    records: list[ParsedRecord] = []
-    for group_id, offsets in sorted(core.appended.offsets.items()):
-        for at, committed in sorted(offsets.items()):
-            topic_id = deleted.get(at.topic)
-            if topic_id is not None and committed.topic_id in (ZERO_UUID, topic_id):
+        for at in list(core.appended.offsets_of(group_id)):
+            if _is_expired(core, group_id, at, now):
                 records.append(OffsetRecord(group_id, at, None))
-    core.counters.offset_deletions += len(records)
-    return _batches(records)
+            looked_at += 1
+            if looked_at >= LOOKED_AT_PER_SLICE:
+                yield _expired(core, records)
+                records, looked_at = [], 0
+        if _is_over(core, group_id, records):
+            records.append(GroupRecord(group_id, None))
+        looked_at += 1
+    yield _expired(core, records)
 
 
-def _batches(records: list[ParsedRecord]) -> list[Decision]:
-    size = RECORDS_PER_BATCH_MAX
-    return [Decision(records=records[at : at + size]) for at in range(0, len(records), size)]
+def _expired(core: Core, records: list[ParsedRecord]) -> Decision:
+    core.counters.offset_expirations += sum(isinstance(each, OffsetRecord) for each in records)
+    return Decision(records=records)
 
 
-def _expired_of(core: Core, group_id: str, now: Now) -> Iterator[ParsedRecord]:
-    group = core.groups.get(group_id)
+def _is_over(core: Core, group_id: str, records: Sequence[ParsedRecord]) -> bool:
+    """Whether nothing is left of the group but its metadata, once `records` are applied."""
+    state, group = core.appended, core.groups.get(group_id)
+    if group_id not in state.groups or state.pending_of(group_id):
+        return False
+    if group is not None and (group.pending or group.state is not GroupState.EMPTY):
+        return False
+    going = sum(record.group_id == group_id for record in records)
+    return len(state.offsets_of(group_id)) == going
+
+
+def _is_expired(core: Core, group_id: str, at: TopicPartition, now: Now) -> bool:
+    state, group = core.appended, core.groups.get(group_id)
+    committed = state.offsets_of(group_id).get(at)
+    if committed is None or at in state.pending_of(group_id):
+        return False
     if group is not None and group.pending:
-        return  # Somebody has an id and is about to join.
-    left = 0
-    for at, committed in sorted(core.appended.offsets_of(group_id).items()):
-        if _is_expired(core, group, at, committed, now):
-            yield OffsetRecord(group_id, at, None)
-        else:
-            left += 1
-    empty = group is None or group.state is GroupState.EMPTY
-    if left == 0 and empty and group_id in core.appended.groups:
-        yield GroupRecord(group_id, None)
+        return False  # Somebody has an id and is about to join.
+    return _is_too_old(core, group, at, committed, now)
 
 
-def _is_expired(
+def _is_too_old(
     core: Core,
     group: LiveGroup | None,
     at: TopicPartition,
@@ -97,3 +128,51 @@ def _is_expired(
     if committed.expire_timestamp_ms != NO_TIMESTAMP:
         return now.wall_ms >= committed.expire_timestamp_ms
     return now.wall_ms - since_ms >= core.config.offsets_retention_ms
+
+
+# -- with their topic
+
+
+class DeletedTopics(NamedTuple):
+    """Topics (name -> id) that went together, and what was committed for them until then: what
+    is committed later belongs to another topic of the same name."""
+
+    ids: Mapping[str, bytes]
+    before: HardState
+
+
+def decide_topics_deleted(core: Core, deleted: Sequence[DeletedTopics]) -> Iterator[Decision]:
+    """Tombstones of all offsets of these topics, one slice after the other. An offset that was
+    committed for another topic of the same name stays."""
+    entries = _entries(core.appended)
+    while some := list(islice(entries, LOOKED_AT_PER_SLICE)):
+        doomed = [
+            (group_id, at)
+            for group_id, at, value in some
+            if any(at.topic in topics.ids for topics in deleted)
+            and _value(core.appended, group_id, at) is value
+            and any(_is_of(topics, group_id, at, value) for topics in deleted)
+        ]
+        core.counters.offset_deletions += len(doomed)
+        yield Decision(records=[OffsetRecord(*each, None) for each in sorted(doomed)])
+
+
+def _entries(state: HardState) -> Iterator[tuple[str, TopicPartition, _Value]]:
+    for group_id, offsets in state.offsets.items():
+        for at, committed in offsets.items():
+            yield group_id, at, committed
+    for group_id, pending in state.transactions.offsets.items():
+        for at, producers in pending.items():
+            if at not in state.offsets_of(group_id):
+                yield group_id, at, producers
+
+
+def _value(state: HardState, group_id: str, at: TopicPartition) -> _Value | None:
+    return state.offsets_of(group_id).get(at) or state.pending_of(group_id).get(at)
+
+
+def _is_of(topics: DeletedTopics, group_id: str, at: TopicPartition, value: _Value) -> bool:
+    topic_id = topics.ids.get(at.topic)
+    if topic_id is None or _value(topics.before, group_id, at) is not value:
+        return False
+    return not isinstance(value, CommittedOffset) or value.topic_id in (ZERO_UUID, topic_id)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.coordinators.group.core import Core, membership_error
 from broker.coordinators.group.decision import Decision, Now
-from broker.coordinators.group.hard import NO_OFFSETS, GroupOffsets
+from broker.coordinators.group.hard import GroupOffsets
 from broker.coordinators.group.live import CONSUMER_PROTOCOL_TYPE, Caller, LiveGroup
 from broker.coordinators.group.records import (
     NO_LEADER_EPOCH,
@@ -22,6 +22,7 @@ from broker.coordinators.group.records import (
     TopicPartition,
 )
 from broker.coordinators.group.states import GroupState
+from broker.coordinators.group.transactions import NO_PENDING, PendingOffsets
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -180,7 +181,7 @@ def _commit_refusal(core: Core, caller: Caller, request: OffsetCommitRequest) ->
         return None
     if group is None:
         # A group that has offsets alone exists, but without members.
-        exists = group_id in core.appended.offsets
+        exists = core.appended.has_offsets(group_id)
         return ErrorCode.UNKNOWN_MEMBER_ID if exists else not_found
     return _member_refusal(group, request)
 
@@ -224,29 +225,48 @@ class FetchedTopic(NamedTuple):
 
 
 def fetch_offsets(
-    core: Core, group_id: str, topics: Sequence[tuple[str, bytes, Sequence[int]]]
+    core: Core,
+    group_id: str,
+    topics: Sequence[tuple[str, bytes, Sequence[int]]],
+    require_stable: bool,
 ) -> list[FetchedTopic]:
     """Committed offsets of (name, id or zero, partitions). What has none gets -1 and no error, as
     has an offset that was committed for another topic of the same name."""
-    offsets = core.committed.offsets_of(group_id)
+    offsets, unstable = _visible(core, group_id, require_stable)
     return [
-        FetchedTopic(name, topic_id, [_fetched(offsets, name, topic_id, i) for i in indexes])
+        FetchedTopic(
+            name, topic_id, [_fetched(offsets, unstable, name, topic_id, i) for i in indexes]
+        )
         for name, topic_id, indexes in topics
     ]
 
 
-def fetch_all_offsets(core: Core, group_id: str) -> list[FetchedTopic]:
+def fetch_all_offsets(core: Core, group_id: str, require_stable: bool) -> list[FetchedTopic]:
     """Everything the group has committed, by topic and partition in order."""
-    offsets = core.committed.offsets_of(group_id)
+    offsets, unstable = _visible(core, group_id, require_stable)
     by_topic: dict[str, FetchedTopic] = {}
     for at in sorted(offsets.keys()):
         topic = by_topic.setdefault(at.topic, FetchedTopic(at.topic, ZERO_UUID, []))
-        topic.partitions.append(_fetched(offsets, at.topic, ZERO_UUID, at.partition))
+        topic.partitions.append(_fetched(offsets, unstable, at.topic, ZERO_UUID, at.partition))
     return list(by_topic.values())
 
 
-def _fetched(offsets: GroupOffsets, name: str, topic_id: bytes, index: int) -> FetchedPartition:
-    committed = offsets.get(TopicPartition(name, index))
+def _visible(
+    core: Core, group_id: str, require_stable: bool
+) -> tuple[GroupOffsets, PendingOffsets]:
+    """The group's offsets, and what is pending if that makes them unstable (KIP-447)."""
+    state = core.committed
+    pending = state.pending_of(group_id) if require_stable else NO_PENDING
+    return state.offsets_of(group_id), pending
+
+
+def _fetched(
+    offsets: GroupOffsets, unstable: PendingOffsets, name: str, topic_id: bytes, index: int
+) -> FetchedPartition:
+    at = TopicPartition(name, index)
+    if unstable and at in unstable:
+        return FetchedPartition(index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = offsets.get(at)
     if committed is None:
         return FetchedPartition(index)
     ids = {topic_id, committed.topic_id} - {ZERO_UUID}
@@ -275,7 +295,7 @@ def decide_offset_delete(core: Core, request: OffsetDeleteRequest, topics: Topic
     code = _delete_refusal(core, group_id, group)
     if code is not None:
         return Decision(reply=offset_delete_error(code))
-    offsets = core.appended.offsets.get(group_id, NO_OFFSETS)
+    offsets, pending = core.appended.offsets_of(group_id), core.appended.pending_of(group_id)
     response = OffsetDeleteResponse()
     decision = Decision(reply=response)
     for topic in request.topics:
@@ -289,7 +309,7 @@ def decide_offset_delete(core: Core, request: OffsetDeleteRequest, topics: Topic
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif at in offsets:
+            elif at in offsets or at in pending:
                 decision.records.append(OffsetRecord(group_id, at, None))
             results.partitions.append(
                 OffsetDeleteResponse.OffsetDeleteResponsePartition(
@@ -303,7 +323,7 @@ def decide_offset_delete(core: Core, request: OffsetDeleteRequest, topics: Topic
 
 def _delete_refusal(core: Core, group_id: str, group: LiveGroup | None) -> ErrorCode | None:
     if group is None:
-        exists = group_id in core.appended.offsets and group_id not in core.appended.foreign
+        exists = core.appended.has_offsets(group_id) and group_id not in core.appended.foreign
         return None if exists else ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return None

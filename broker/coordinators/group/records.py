@@ -97,6 +97,24 @@ class OffsetRecord(NamedTuple):
     value: CommittedOffset | None
 
 
+class PendingOffsetRecord(NamedTuple):
+    """An offset that a transaction sent: it counts if the transaction is committed. log_offset is
+    that of the record."""
+
+    group_id: str
+    topic_partition: TopicPartition
+    value: CommittedOffset
+    producer_id: int
+    log_offset: int
+
+
+class EndTransactionRecord(NamedTuple):
+    """The marker that ends the transaction of a producer in this partition."""
+
+    producer_id: int
+    committed: bool
+
+
 class GroupRecord(NamedTuple):
     group_id: str
     value: GroupMetadata | None
@@ -109,6 +127,9 @@ class ForeignGroupRecord(NamedTuple):
 
 
 ParsedRecord: TypeAlias = OffsetRecord | GroupRecord | ForeignGroupRecord
+"""What the key and value of a record say."""
+ReplayedRecord: TypeAlias = ParsedRecord | PendingOffsetRecord | EndTransactionRecord
+"""What changes hard state: with the batch that a record stood in."""
 
 
 def encode_record(record: ParsedRecord) -> Record:

@@ -12,24 +12,30 @@ log holds: the driver drops the shard and loads a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from broker.coordinators.group import admin, expiry, join, membership, offsets, rebalance
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import AssignmentStored, Decision, Now
+from broker.coordinators.group.expiry import DeletedTopics
 from broker.coordinators.group.hard import HardState, replay
 from broker.coordinators.group.live import Caller, LiveGroup
 from broker.coordinators.group.offsets import FetchedTopic, TopicLookup
 from broker.coordinators.group.records import (
     CommittedOffset,
+    EndTransactionRecord,
     GroupRecord,
+    OffsetRecord,
     ParsedRecord,
+    PendingOffsetRecord,
+    ReplayedRecord,
     TopicPartition,
     parse_record,
 )
 from broker.coordinators.group.states import GroupEvent, GroupState
 from broker.coordinators.group.timers import TimerKey, TimerKind
+from protocol.batch.header import NO_PRODUCER_ID
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -47,25 +53,51 @@ class GroupShard:
 
     def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
         self.core = Core(config, new_uuid)
+        self._deleted: list[DeletedTopics] = []
 
     # -- loading
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Takes in one record of the log. Raises ProtocolError if it cannot be read."""
-        record = parse_record(key, value)
-        if record is not None:
-            self.core.appended = replay(self.core.appended, record)
+    def replay(
+        self,
+        key: bytes,
+        value: bytes | None,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        log_offset: int = -1,
+    ) -> None:
+        """Takes in one record of the log; `producer_id` says that it belongs to a transaction of
+        that producer. Raises ProtocolError if it cannot be read."""
+        record: ReplayedRecord | None = parse_record(key, value)
+        if record is None:
+            return
+        if producer_id >= 0 and isinstance(record, OffsetRecord) and record.value is not None:
+            record = PendingOffsetRecord(*record[:2], record.value, producer_id, log_offset)
+        self.core.appended = replay(self.core.appended, record)
+
+    def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Takes in the marker that ends a transaction."""
+        record = EndTransactionRecord(producer_id, committed)
+        self.core.appended = replay(self.core.appended, record)
 
     def loaded(self, now: Now) -> None:
         """Everything has been replayed and is committed: groups begin to live, sessions to run."""
+        for group_id in self.replayed():
+            self.revive(group_id, now)
+
+    def replayed(self) -> list[str]:
+        """The first half of `loaded`; the other is to `revive` each of the groups returned."""
         self.core.committed = self.core.appended
-        for group_id, record in self.core.appended.groups.items():
-            if group_id in self.core.appended.foreign:
-                continue
-            group = LiveGroup.from_persisted(group_id, record)
-            self.core.groups[group_id] = group
-            for member in group.members.values():
-                self.core.touch(group, member, now)
+        return list(self.core.appended.groups)
+
+    def revive(self, group_id: str, now: Now) -> int:
+        """A loaded group begins to live; returns how many members it has."""
+        if group_id in self.core.appended.foreign:
+            return 0
+        group = LiveGroup.from_persisted(group_id, self.core.appended.groups[group_id])
+        self.core.groups[group_id] = group
+        for member in group.members.values():
+            self.core.touch(group, member, now)
+        return len(group.members)
 
     # -- what became of a decision
 
@@ -171,25 +203,39 @@ class GroupShard:
     def decide_delete_group(self, group_id: str) -> Decision:
         return admin.decide_delete_group(self.core, group_id)
 
-    def expirable_groups(self) -> list[str]:
-        """Ids of the groups to be looked at for expired offsets, for calls in slices."""
+    def expirable_groups(self) -> Iterator[str]:
+        """Ids of the groups to be looked at for expired offsets."""
         return expiry.expirable_groups(self.core)
 
-    def decide_expired(self, group_ids: Sequence[str], now: Now) -> list[Decision]:
+    def decide_expired(self, group_ids: Iterable[str], now: Now) -> Iterator[Decision]:
+        """In slices: other work may be done between two decisions."""
         return expiry.decide_expired(self.core, group_ids, now)
 
-    def decide_topics_deleted(self, deleted: Mapping[str, bytes]) -> list[Decision]:
-        return expiry.decide_topics_deleted(self.core, deleted)
+    def decide_topics_deleted(self, deleted: Mapping[str, bytes]) -> Iterator[Decision]:
+        """Topics (name -> id) have been deleted: in slices, what follows. Whichever iterator is
+        begun next takes in all topics that have been deleted until then."""
+        self._deleted.append(DeletedTopics(dict(deleted), self.core.appended))
+        return self._follow_deleted()
+
+    def _follow_deleted(self) -> Iterator[Decision]:
+        deleted, self._deleted = self._deleted, []
+        if deleted:
+            yield from expiry.decide_topics_deleted(self.core, deleted)
 
     # -- views
 
     def fetch_offsets(
-        self, group_id: str, topics: Sequence[tuple[str, bytes, Sequence[int]]] | None
+        self,
+        group_id: str,
+        topics: Sequence[tuple[str, bytes, Sequence[int]]] | None,
+        *,
+        require_stable: bool = False,
     ) -> list[FetchedTopic]:
-        """Committed offsets of (name, id or zero, partitions), or of everything for None."""
+        """Committed offsets of (name, id or zero, partitions), or of everything for None. With
+        `require_stable` those that an open transaction may change are UNSTABLE_OFFSET_COMMIT."""
         if topics is None:
-            return offsets.fetch_all_offsets(self.core, group_id)
-        return offsets.fetch_offsets(self.core, group_id, topics)
+            return offsets.fetch_all_offsets(self.core, group_id, require_stable)
+        return offsets.fetch_offsets(self.core, group_id, topics, require_stable)
 
     def committed_offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """One committed offset with all that is stored about it."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from broker.coordinators.log import EndOfTransaction, LogRecord
 from broker.coordinators.log_driver import ReplicatedCoordinatorLog
 from broker.replication.partition import TRANSITIONS, Partition, Role
 from broker.replication.remote_replica import RemoteReplica
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE
+from protocol.batch.control import build_end_txn_marker
+from protocol.batch.records import NO_PRODUCER, Producer, Record, build_batch, records_payload
+from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.partition_record import PartitionRecord
 from protocol.metadata.topic_record import TopicRecord
@@ -276,12 +282,51 @@ async def test_coordinator_records_are_committed_and_read_back() -> None:
     second = log.append(0, [(b"c", b"3")], 6)
     assert first.done()
     assert second.done()
-    assert [row async for row in log.read_all(0)] == [
+    assert [row[:3] async for row in log.read_all(0)] == [
         (0, b"a", b"1"),
         (1, b"b", None),
         (2, b"c", b"3"),
     ]
     assert [row async for row in log.read_all(1)] == []
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+async def test_a_coordinator_is_told_of_transactions(codec: Codec) -> None:
+    """T9: the batch says whose transaction a record belongs to, a marker how it ended."""
+    h = Harness()
+    h.create_topic(configs={"cleanup.policy": "compact"})
+    log = coordinator_log(h)
+    unpacked = []
+    run_in_worker = h.files.run
+
+    async def run(function: Any, *args: Any) -> Any:
+        unpacked.append(function)
+        return await run_in_worker(function, *args)
+
+    h.files.run = run  # type: ignore[method-assign]
+
+    def append(data: bytes) -> None:
+        h.replicas.append_own(h.partition(), data, now_ms=5)
+
+    def records(*keys: bytes, producer: Producer = NO_PRODUCER) -> bytes:
+        listed = [Record(timestamp=5, key=key, value=b"v") for key in keys]
+        return build_batch(listed, producer=producer, compression=codec)
+
+    append(records(b"a"))
+    append(records(b"b", b"c", producer=Producer(7, 1, -1, transactional=True)))
+    append(records(b"d", producer=Producer(8, 1, 0, transactional=False)))
+    for commit in (False, True):
+        marker = build_end_txn_marker(7, 1, commit=commit, coordinator_epoch=0, timestamp_ms=5)
+        append(marker)
+    assert [row async for row in log.read_all(0)] == [
+        LogRecord(0, b"a", b"v"),
+        LogRecord(1, b"b", b"v", 7),
+        LogRecord(2, b"c", b"v", 7),
+        LogRecord(3, b"d", b"v"),
+        EndOfTransaction(4, 7, False),
+        EndOfTransaction(5, 7, True),
+    ]
+    assert unpacked == ([] if codec is Codec.NONE else [records_payload] * 3)
 
 
 async def test_coordinator_appends_wait_for_the_isr_and_fail_with_leadership() -> None:

@@ -109,7 +109,7 @@ async def test_an_offset_that_the_log_does_not_have_is_refused(
         host, port = world.servers[0].address
         with pytest.raises(CommandFailed) as refused:
             await asyncio.to_thread(
-                consume, ["t"], partition=0, offset=offset, bootstrap=f"{host}:{port}"
+                consume, ["t"], partition=0, offset=offset, timeout_ms=1, bootstrap=f"{host}:{port}"
             )
     assert str(refused.value) == f"t-0 has no offset {offset}: it begins at 0 and ends at 1"
     assert capsys.readouterr().out == ""

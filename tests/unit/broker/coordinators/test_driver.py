@@ -19,7 +19,7 @@ from broker.coordinators.group.records import (
     TopicPartition,
     encode_record,
 )
-from broker.coordinators.log import CoordinatorListener
+from broker.coordinators.log import CoordinatorListener, LogEntry, LogRecord
 from broker.coordinators.partitioner import partition_for
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -71,11 +71,11 @@ class FakeLog:
     def leader_epoch(self, partition: int) -> int | None:
         return self.epochs.get(partition)
 
-    async def read_all(self, partition: int) -> AsyncIterator[tuple[int, bytes, bytes | None]]:
+    async def read_all(self, partition: int) -> AsyncIterator[LogEntry]:
         if self.gate is not None:
             await self.gate.wait()
         for offset, (key, value) in enumerate(list(self.records[partition])):
-            yield offset, key, value
+            yield LogRecord(offset, key, value)
         if self.broken_read is not None:
             raise self.broken_read
 

@@ -1,0 +1,234 @@
+"""Bulk work over a shard is done in slices: the longest hold of the loop, by a counter of work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from broker.coordinators.driver import BYTES_PER_RECORD, WORK_PER_SLICE
+from broker.coordinators.group.decision import Decision
+from broker.coordinators.group.expiry import LOOKED_AT_PER_SLICE
+from broker.coordinators.group.records import (
+    CommittedOffset,
+    GroupMetadata,
+    GroupRecord,
+    OffsetRecord,
+    PersistedMember,
+    Record,
+    TopicPartition,
+    encode_record,
+)
+from protocol.errors import ApiError, ErrorCode
+from tests.unit.broker.coordinators.shard_world import A_ID, WALL_EPOCH_MS, World
+from tests.unit.broker.coordinators.test_driver import GROUP, HOME, Driver, settle
+
+GROUPS, EACH = 100, 50
+
+
+def offsets(topic_id: bytes = A_ID) -> Iterator[Record]:
+    value = CommittedOffset(1, -1, "", WALL_EPOCH_MS, topic_id=topic_id)
+    for number in range(GROUPS):
+        for index in range(EACH):
+            at = TopicPartition(f"topic-{number % 50}", index)
+            yield encode_record(OffsetRecord(f"g{number}", at, value))
+
+
+def member(number: int) -> PersistedMember:
+    return PersistedMember(f"m{number}", None, "c", "/h", 30_000, 10_000, b"", b"")
+
+
+def group_record(members: int) -> Record:
+    everybody = tuple(member(number) for number in range(members))
+    return encode_record(
+        GroupRecord(GROUP, GroupMetadata("consumer", 1, "range", "m0", 0, everybody))
+    )
+
+
+def carry_out(world: World, decision: Decision) -> None:
+    """Without the world's check, which replays the whole log."""
+    state = world.shard.apply(decision.records, world.now)
+    world.shard.committed(state, decision, world.now)
+
+
+class Turns:
+    """Counts how often the loop gives others their turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.count += 1
+
+    def stop(self) -> int:
+        self._task.cancel()
+        return self.count
+
+
+class TestDeletedTopics:
+    def test_a_delta_looks_at_so_many_offsets_at_a_time(self) -> None:
+        world = World(log=list(offsets()))
+        decisions = list(world.shard.decide_topics_deleted({"other": A_ID}))
+        assert len(decisions) == GROUPS * EACH // LOOKED_AT_PER_SLICE
+        assert not any(decision.records for decision in decisions)
+
+    def test_the_offsets_of_the_topics_go(self) -> None:
+        world = World(log=list(offsets()))
+        sizes = []
+        for decision in world.shard.decide_topics_deleted({"topic-7": A_ID, "topic-8": A_ID}):
+            sizes.append(len(decision.records))
+            carry_out(world, decision)
+        assert max(sizes) <= LOOKED_AT_PER_SLICE
+        assert world.shard.appended.offset_count() == (GROUPS - 2 * GROUPS // 50) * EACH
+        assert world.shard.core.counters.offset_deletions == 2 * GROUPS // 50 * EACH
+
+    def test_topics_deleted_one_by_one_are_looked_for_together(self) -> None:
+        world = World(log=list(offsets()))
+        walks = [world.shard.decide_topics_deleted({f"topic-{n}": A_ID}) for n in range(5)]
+        for decision in walks[2]:
+            carry_out(world, decision)
+        assert world.shard.core.counters.offset_deletions == 5 * GROUPS // 50 * EACH
+        assert [list(walk) for walk in walks] == [[]] * 5
+
+    def test_what_is_committed_between_two_slices_stays(self) -> None:
+        """A client of an old version commits for a new topic of the same name, without its id."""
+        world = World()
+        world.commit({("a", 0): 1, ("a", 1): 1, ("a", 2): 1}, version=4, retention_ms=10**9)
+        walk = world.shard.decide_topics_deleted({"a": A_ID})
+        world.commit({("a", 1): 1}, version=4, retention_ms=10**9)
+        for decision in walk:
+            world.run(decision)
+        assert [world.fetch("a", index) for index in range(3)] == [-1, 1, -1]
+
+    def test_what_is_committed_while_the_walk_is_under_way_stays(self) -> None:
+        value = CommittedOffset(1, -1, "", WALL_EPOCH_MS)
+        at = [TopicPartition("a", index) for index in range(2 * LOOKED_AT_PER_SLICE)]
+        world = World(log=[encode_record(OffsetRecord(GROUP, each, value)) for each in at])
+        walk = world.shard.decide_topics_deleted({"a": A_ID})
+        carry_out(world, next(walk))
+        kept = min(world.shard.appended.offsets_of(GROUP))
+        carry_out(world, Decision(records=[OffsetRecord(GROUP, kept, value._replace(offset=2))]))
+        for decision in walk:
+            carry_out(world, decision)
+        assert set(world.shard.appended.offsets_of(GROUP)) == {kept}
+
+    async def test_others_get_their_turn_meanwhile(self) -> None:
+        driver = Driver()
+        driver.log.records[HOME] = list(offsets())
+        await driver.start()
+        await until_loaded(driver)
+        turns = Turns()
+        for number in range(50):
+            driver.coordinator.topics_deleted({f"topic-{number}": A_ID})
+        await until(lambda: not driver.coordinator._slots[HOME].forgetting)
+        assert turns.stop() >= GROUPS * EACH // LOOKED_AT_PER_SLICE
+        (shard,), _ = driver.coordinator.shards()
+        assert shard.core.committed.offset_count() == 0
+        assert driver.coordinator._slots[HOME].topics_deleted == {}
+        await driver.stop()
+
+    async def test_who_loads_the_groups_again_goes_on(self) -> None:
+        driver = Driver()
+        driver.log.records[HOME] = list(offsets())
+        await driver.start()
+        await until_loaded(driver)
+        driver.coordinator.topics_deleted({f"topic-{number}": A_ID for number in range(50)})
+        await settle()
+        driver.log.hold = True
+        driver.commit(1)
+        driver.log.hold = False
+        error = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, None)
+        driver.log.pending[0].set_exception(error)
+        await settle()
+        assert driver.coordinator.shards() == ([], True)
+        await until_loaded(driver)
+        await until(lambda: not driver.coordinator._slots[HOME].forgetting)
+        (shard,), _ = driver.coordinator.shards()
+        assert shard.core.committed.offset_count() == 1
+        await driver.stop()
+
+
+class TestExpiry:
+    def test_so_many_offsets_at_a_time(self) -> None:
+        world = World(log=list(offsets()))
+        decisions = list(world.shard.decide_expired(world.shard.expirable_groups(), world.now))
+        assert len(decisions) >= GROUPS * EACH // LOOKED_AT_PER_SLICE
+        assert max(len(decision.records) for decision in decisions) == 0
+        world.now_ms += world.config.offsets_retention_ms
+        for decision in world.shard.decide_expired(world.shard.expirable_groups(), world.now):
+            carry_out(world, decision)
+        assert world.shard.appended.offset_count() == 0
+
+    def test_a_group_whose_offset_comes_back_between_two_slices_stays(self) -> None:
+        value = CommittedOffset(1, -1, "", WALL_EPOCH_MS)
+        at = [TopicPartition("a", index) for index in range(3 * LOOKED_AT_PER_SLICE)]
+        records = [encode_record(OffsetRecord(GROUP, each, value)) for each in at]
+        world = World(log=[group_record(0), *records])
+        world.now_ms += world.config.offsets_retention_ms
+        decisions = world.shard.decide_expired(world.shard.expirable_groups(), world.now)
+        first = next(decisions)
+        carry_out(world, first)
+        again = first.records[0]
+        assert isinstance(again, OffsetRecord)
+        carry_out(world, Decision(records=[OffsetRecord(GROUP, again.topic_partition, value)]))
+        for decision in decisions:
+            carry_out(world, decision)
+        assert set(world.shard.appended.offsets_of(GROUP)) == {again.topic_partition}
+        assert GROUP in world.shard.appended.groups
+
+
+class TestLoading:
+    async def test_others_get_their_turn_between_records(self) -> None:
+        driver = Driver()
+        driver.log.records[HOME] = list(offsets())
+        turns = Turns()
+        await driver.start()
+        await until_loaded(driver)
+        assert turns.stop() >= GROUPS * EACH // WORK_PER_SLICE
+        await driver.stop()
+
+    async def test_a_big_record_counts_as_several(self) -> None:
+        driver = Driver()
+        record = group_record(300)
+        assert record[1] is not None
+        driver.log.records[HOME] = [record] * 40
+        turns = Turns()
+        await driver.start()
+        await until_loaded(driver)
+        assert len(record[1]) > WORK_PER_SLICE * BYTES_PER_RECORD
+        assert turns.stop() >= 40
+        await driver.stop()
+
+    @pytest.mark.parametrize("per_group", [0, 9])
+    async def test_others_get_their_turn_while_groups_begin_to_live(self, per_group: int) -> None:
+        driver = Driver()
+        everybody = tuple(member(number) for number in range(per_group))
+        metadata = GroupMetadata("consumer", 1, "range", "m0", 0, everybody)
+        groups = 10 * WORK_PER_SLICE
+        records = [encode_record(GroupRecord(f"g{n}", metadata)) for n in range(groups)]
+        driver.log.records[HOME] = records
+        turns = Turns()
+        await driver.start()
+        await until_loaded(driver)
+        weight = 1 + len(records[0][1] or b"") // BYTES_PER_RECORD
+        slices = groups * (weight + 1 + per_group) // WORK_PER_SLICE
+        assert turns.stop() >= slices * 0.95
+        (shard,), _ = driver.coordinator.shards()
+        assert (len(shard.core.groups), len(shard.core.timers)) == (groups, groups * per_group)
+        await driver.stop()
+
+
+async def until_loaded(driver: Driver) -> None:
+    await until(lambda: bool(driver.coordinator.shards()[0]))
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if reached():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("not reached in 10,000 turns of the loop")

@@ -1,0 +1,165 @@
+"""Offsets of transactions in logs of Apache Kafka: pending, committed, aborted (T9, G10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.coordinators.group.records import (
+    CommittedOffset,
+    GroupMetadata,
+    GroupRecord,
+    OffsetRecord,
+    ParsedRecord,
+    TopicPartition,
+    encode_record,
+)
+from broker.coordinators.group.shard import GroupShard
+from broker.coordinators.group.transactions import NO_TRANSACTIONS
+from protocol.errors import ErrorCode
+from tests.unit.broker.coordinators.shard_world import A_ID, GROUP, WALL_EPOCH_MS, World
+
+AT = TopicPartition("a", 0)
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
+P, Q = 7, 8
+COMMIT, ABORT = True, False
+
+
+def offset(value: int, at: TopicPartition = AT, group: str = GROUP) -> OffsetRecord:
+    return OffsetRecord(group, at, CommittedOffset(value, -1, "", WALL_EPOCH_MS, topic_id=A_ID))
+
+
+DELETED = OffsetRecord(GROUP, AT, None)
+EMPTY_GROUP = GroupRecord(GROUP, GroupMetadata("consumer", 1, None, None, WALL_EPOCH_MS))
+
+
+class LoadedWorld(World):
+    """Steps: a record; (producer, record of its transaction); (producer, whether it commits)."""
+
+    def __init__(self, *steps: ParsedRecord | tuple[int, ParsedRecord | bool]) -> None:
+        super().__init__()
+        self.shard = GroupShard(self.config, self._new_uuid)
+        for at, step in enumerate(steps):
+            if isinstance(step, (OffsetRecord, GroupRecord)):
+                self.shard.replay(*encode_record(step), log_offset=at)
+            elif isinstance(step[1], bool):
+                self.shard.replay_end_of_transaction(step[0], committed=step[1])
+            else:
+                record: Any = step[1]
+                self.shard.replay(*encode_record(record), producer_id=step[0], log_offset=at)
+        self.shard.loaded(self.now)
+
+    def check(self) -> None:
+        self.shard.validate()
+
+    def stable(self, at: TopicPartition = AT) -> int | ErrorCode:
+        """What a client is told that wants stable offsets."""
+        asked = [(at.topic, bytes(16), [at.partition])]
+        (topic,) = self.shard.fetch_offsets(GROUP, asked, require_stable=True)
+        (found,) = topic.partitions
+        assert found.error_code is ErrorCode.NONE or found[1:4] == (-1, -1, "")
+        return found.error_code or found.offset
+
+
+@pytest.mark.parametrize(
+    ("steps", "any_", "stable"),
+    [
+        ([offset(3), (P, offset(9)), (P, ABORT)], 3, 3),
+        ([offset(3), (P, offset(9)), (P, COMMIT)], 9, 9),
+        ([offset(3), (P, offset(9))], 3, UNSTABLE),
+        ([(P, offset(9))], -1, UNSTABLE),
+        ([(P, offset(9)), (P, ABORT)], -1, -1),
+        ([(P, offset(9)), (P, COMMIT)], 9, 9),
+        # Of several offsets in one transaction the last counts, and only that transaction ends.
+        ([(P, offset(4)), (P, offset(6)), (P, COMMIT), (P, offset(8)), (P, ABORT)], 6, 6),
+        ([(P, offset(4)), (P, COMMIT), (P, offset(8))], 4, UNSTABLE),
+        ([offset(3), (Q, COMMIT), (Q, ABORT)], 3, 3),
+        # The order is that of the records, not of the markers.
+        ([(P, offset(9)), offset(5), (P, COMMIT)], 5, 5),
+        ([(P, offset(9)), offset(5)], 5, UNSTABLE),
+        ([(P, offset(9)), offset(5), (P, offset(7)), (P, COMMIT)], 7, 7),
+        ([(P, offset(7)), (Q, offset(8)), (Q, COMMIT), (P, COMMIT)], 8, 8),
+        ([(P, offset(7)), (Q, offset(8)), (P, COMMIT), (Q, COMMIT)], 8, 8),
+        ([(P, offset(7)), (Q, offset(8)), (Q, ABORT), (P, COMMIT)], 7, 7),
+        ([(P, offset(7)), (Q, offset(8)), (Q, COMMIT)], 8, UNSTABLE),
+        # A tombstone forgets what is pending, too.
+        ([offset(3), (P, offset(9)), DELETED, (P, COMMIT)], -1, -1),
+        ([(P, offset(9)), DELETED], -1, -1),
+        ([(P, offset(9)), DELETED, (P, offset(2)), (P, COMMIT)], 2, 2),
+    ],
+)
+def test_what_a_group_has_committed(steps: list[Any], any_: int, stable: int | ErrorCode) -> None:
+    world = LoadedWorld(*steps)
+    assert (world.fetch(*AT), world.stable()) == (any_, stable)
+
+
+def test_all_offsets_of_a_group() -> None:
+    other, pending = TopicPartition("a", 1), TopicPartition("b", 0)
+    world = LoadedWorld(offset(3), offset(4, other), (P, offset(9)), (P, offset(1, pending)))
+    for require_stable, expected in ((False, [3, 4]), (True, [-1, 4])):
+        (topic,) = world.shard.fetch_offsets(GROUP, None, require_stable=require_stable)
+        assert [each.offset for each in topic.partitions] == expected
+
+
+def test_nothing_is_left_of_transactions_that_ended() -> None:
+    others = [offset(n, group=f"g{n}") for n in range(3)]
+    steps = [(P, each) for each in (*others, offset(9))]
+    for commits in (COMMIT, ABORT):
+        world = LoadedWorld(*steps, (P, commits))
+        assert world.shard.appended.transactions == NO_TRANSACTIONS
+    assert LoadedWorld((P, offset(1)), DELETED, (P, COMMIT)).shard.appended.transactions == (
+        NO_TRANSACTIONS
+    )
+
+
+def test_a_commit_after_loading_overtakes_what_is_pending() -> None:
+    world = LoadedWorld((P, offset(9)))
+    world.commit({("a", 0): 5})
+    assert (world.fetch(*AT), world.stable()) == (5, UNSTABLE)
+    world.shard.replay_end_of_transaction(P, committed=True)
+    world.shard.core.committed = world.shard.appended
+    assert (world.fetch(*AT), world.stable()) == (5, 5)
+
+
+def test_deleting_a_group_or_its_offsets_forgets_what_is_pending() -> None:
+    world = LoadedWorld((P, offset(9)))
+    assert world.delete_group() is ErrorCode.NONE
+    assert world.stable() == -1
+    assert world.delete_group() is ErrorCode.GROUP_ID_NOT_FOUND
+    world = LoadedWorld((P, offset(9)))
+    world.delete_offsets([("a", 0)])
+    assert world.stable() == -1
+
+
+def test_a_group_that_has_nothing_but_pending_offsets_exists() -> None:
+    world = LoadedWorld((P, offset(9)))
+    (listed,) = world.shard.list_groups(frozenset(), frozenset())
+    assert (listed.group_id, listed.group_state) == (GROUP, "Empty")
+    assert world.shard.describe_group(GROUP, 6).group_state == "Empty"
+
+
+def test_the_topic_goes_with_what_is_pending() -> None:
+    world = LoadedWorld(offset(3), (P, offset(9)), (P, offset(4, TopicPartition("a", 1))))
+    for decision in world.shard.decide_topics_deleted({"a": A_ID}):
+        world.run(decision)
+    assert world.shard.appended.transactions.offsets == NO_TRANSACTIONS.offsets
+    assert world.shard.core.counters.offset_deletions == 2
+
+
+def test_what_is_pending_does_not_expire() -> None:
+    world = LoadedWorld(EMPTY_GROUP, offset(3), (P, offset(9)))
+    world.now_ms += world.config.offsets_retention_ms
+    world.expire()
+    assert (world.fetch(*AT), world.stable()) == (3, UNSTABLE)
+    assert GROUP in world.shard.appended.groups
+    world = LoadedWorld(EMPTY_GROUP, (P, offset(9)))
+    world.now_ms += world.config.offsets_retention_ms
+    world.expire()
+    assert GROUP in world.shard.appended.groups
+
+
+def test_a_new_coordinator_has_the_same_state() -> None:
+    """G10: the pure replay of a log is the same however often it is done."""
+    steps = [offset(3), (P, offset(9)), (Q, offset(4)), (Q, COMMIT)]
+    assert LoadedWorld(*steps).shard.appended == LoadedWorld(*steps).shard.appended
