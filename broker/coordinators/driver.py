@@ -252,7 +252,8 @@ class GroupCoordinator:
                     work = 0
                     await asyncio.sleep(0)
             await self._revive(shard)
-        except (ApiError, ProtocolError) as error:
+        except (ApiError, ProtocolError, InvariantViolated) as error:
+            # Whatever the log says, which others wrote, only this partition's groups suffer.
             if self._slots.get(slot.partition) is slot:
                 del self._slots[slot.partition]
                 _log.error(

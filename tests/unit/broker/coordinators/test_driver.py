@@ -14,7 +14,10 @@ from broker.coordinators.driver import DUE_PER_WAKE, GroupCoordinator
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.records import (
     CommittedOffset,
+    GroupMetadata,
+    GroupRecord,
     OffsetRecord,
+    PersistedMember,
     Record,
     TopicPartition,
     encode_record,
@@ -362,6 +365,17 @@ async def test_records_that_cannot_be_read_end_the_loading(key: bytes) -> None:
     driver.log.records[HOME] = [(key, b"")]
     await driver.start()
     assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
+    await driver.stop()
+
+
+async def test_a_group_that_cannot_be_ends_the_loading() -> None:
+    driver = Driver()
+    member = PersistedMember("m", None, "c", "/h", 0, 10_000, b"", b"")
+    twice = GroupMetadata("consumer", 1, "range", "m", 0, (member, member))
+    driver.log.records[HOME] = [encode_record(GroupRecord(GROUP, twice))]
+    await driver.start()
+    assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
+    assert driver.supervisor.failure is None
     await driver.stop()
 
 
