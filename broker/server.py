@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from broker.api_table import build_table
@@ -55,6 +55,7 @@ from runtime.clock import Clock
 from runtime.config import NodeConfig
 from runtime.log import get_logger
 from runtime.metrics import Metrics
+from runtime.slices import SLICE_MS, in_slices
 from runtime.tasks import Supervisor
 from storage.files import Files
 from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
@@ -65,7 +66,6 @@ from storage.log.log import Log
 from storage.log.manager import LogManager, LogManagerSettings
 
 MAINTENANCE_MS: Final = 1_000.0
-SLICE_MS: Final = 5.0
 CONTROLLED_SHUTDOWN_MS: Final = 30_000.0
 CLOSE_GRACE_MS: Final = 5_000.0
 
@@ -224,9 +224,10 @@ class BrokerServer:
         self.coordinator.start()
         self.replication.start()
         self._maintenance = [
-            self._supervisor.spawn("log maintenance", self._maintain()),
-            self._supervisor.spawn("log cleaner", self.cleaner.run()),
+            self._supervisor.spawn(f"log {name}", self._repeat(chore))
+            for name, chore in self.logs.chores().items()
         ]
+        self._maintenance.append(self._supervisor.spawn("log cleaner", self.cleaner.run()))
         await self._join()
 
     async def stop(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
@@ -269,11 +270,7 @@ class BrokerServer:
     # --- start, step by step ------------------------------------------------------------------
 
     async def _open_logs(self) -> None:
-        slice_ends_ms = self._clock.monotonic_ms() + SLICE_MS
-        for _ in self.logs.load_steps():
-            if self._clock.monotonic_ms() >= slice_ends_ms:
-                await asyncio.sleep(0)
-                slice_ends_ms = self._clock.monotonic_ms() + SLICE_MS
+        await in_slices(self.logs.load_steps(), self._clock)
         self._logs_open = True
         self.cleaner.start()
         report = self.logs.report
@@ -455,10 +452,11 @@ class BrokerServer:
 
     # --- while running ------------------------------------------------------------------------
 
-    async def _maintain(self) -> None:
+    @staticmethod
+    async def _repeat(chore: Callable[[], Awaitable[object]]) -> None:
         while True:
             await asyncio.sleep(MAINTENANCE_MS / 1000.0)
-            await self.logs.maintain()
+            await chore()
 
     def _log_failed(self, log: Log, error: BaseException) -> None:
         partition = self.replicas.get(log.topic, log.partition)

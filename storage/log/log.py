@@ -743,8 +743,11 @@ class Log:
 
     # Retention -------------------------------------------------------------------------------
 
-    def retention(self, now_ms: int) -> int:
-        """Remove segments that are past retention; returns how many. Raises LogFailed."""
+    def retention(self, now_ms: int, limit: int | None = None) -> int:
+        """Remove segments that are past retention, the oldest `limit` of them; returns how many.
+
+        Raises LogFailed.
+        """
         if self._failure is not None:
             return 0
         doomed = self._look(
@@ -758,6 +761,8 @@ class Log:
                 may_delete=lambda segment: self.hooks.may_delete_locally(self, segment),
             )
         )
+        if limit is not None:
+            doomed = min(doomed, limit)
         if doomed:
             self._guard(lambda: self._delete_oldest(doomed))
         return doomed

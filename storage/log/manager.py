@@ -5,10 +5,11 @@ marker), recovering it from its recovery point otherwise. Stop: `close` flushes 
 log, writes the checkpoints, and the marker last. The marker is removed before the first log is
 opened, so that a crash in the middle of loading is a crash.
 
-Everything periodic is a step, plain (`retention_steps`) or awaited (`flush_due`, `checkpoint_*`,
-`remove_discarded`); `maintain` does them by the clock, and whoever owns the manager calls it about
-every second. Deletion is in two parts: a rename on the loop, which takes the name out of the way
-for good, and the removal in a worker after `file.delete.delay.ms`.
+Everything periodic is a chore that looks at the clock itself. Whoever owns the manager calls each
+of `chores` about every second, from a task of its own: a slow disk that keeps one of them busy for
+minutes (the removal of a big topic, a flush of thousands of logs) must not hold up the others.
+Deletion is in two parts: a rename on the loop, which takes the name out of the way for good, and
+the removal in workers after `file.delete.delay.ms`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import asyncio
 import heapq
 import posixpath
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -25,6 +26,7 @@ from protocol.ids import TopicId, random_uuid
 from runtime.clock import Clock
 from runtime.metrics import Family
 from runtime.recent_times import RecentTimes
+from runtime.slices import Slices, in_slices
 from storage.files import File, Files
 from storage.log import directory as folders
 from storage.log.checkpoints import (
@@ -46,6 +48,12 @@ from storage.log.offset_checkpoint import OffsetCheckpoint
 from storage.log.segment import Segment
 
 CLOSING_WORKERS: Final = 8
+REMOVING_WORKERS: Final = 2
+"""Few enough that cold reads and checkpoints find a worker while a big topic goes."""
+RETIRED_PER_STEP: Final = 32
+"""Segments: four renames each."""
+FLUSHED_AT_ONCE: Final = 64
+"""Logs that share the writes of the file system (see `storage.files.real`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +146,12 @@ class LogManager:
         self._rolled: dict[Log, None] = {}
         self._discarded: list[tuple[float, int, str]] = []
         self._discard_count = 0
+        self._renamed = False
+        """Whether a folder has a new name since the directory was last flushed."""
         self._recovery_points_due = False
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._due_ms: dict[str, float] = {}
-        self._retention_steps: Iterator[int] | None = None
         self._closed = False
         self.watcher: LogWatcher | None = None
 
@@ -282,7 +291,11 @@ class LogManager:
         return log
 
     def delete(self, topic: str, partition: int) -> bool:
-        """Take a log out: renamed at once, removed later. Returns whether there was one."""
+        """Take a log out: renamed at once, removed later. Returns whether there was one.
+
+        The rename is durable after the next `remove_discarded` or `close`. A power cut before that
+        brings the folder back under its own name, and the next start sets it aside.
+        """
         log = self._retire(topic, partition, folders.DELETE_SUFFIX)
         if log is None:
             return False
@@ -316,7 +329,7 @@ class LogManager:
         name = folders.retired_name(topic, partition, random_uuid(self._rng), suffix)
         target = posixpath.join(self.directory, name)
         self.files.rename(log.directory, target)
-        self.files.fsync_dir(self.directory)
+        self._renamed = True
         log.directory = target
         return log
 
@@ -358,11 +371,27 @@ class LogManager:
         for log in self.logs.values():
             log.producers.expiration_ms = settings.producer_id_expiration_ms
 
+    def chores(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
+        """What is to be called about every second, by name; each does what is due by then."""
+        return {
+            "flush": self.flush_scheduled,
+            "checkpoints": self.checkpoint_scheduled,
+            "retention": self.tidy_scheduled,
+            "removal": self.remove_discarded,
+        }
+
     async def maintain(self) -> None:
-        """Whatever is due: flushes, checkpoints, retention (one log per call), removal."""
-        settings = self.settings
-        if self._is_due("flush", settings.flush_scheduler_interval_ms):
+        """One round of the chores, in turn, but for the removal of what was deleted."""
+        await self.flush_scheduled()
+        await self.checkpoint_scheduled()
+        await self.tidy_scheduled()
+
+    async def flush_scheduled(self) -> None:
+        if self._is_due("flush", self.settings.flush_scheduler_interval_ms):
             await self.flush_due()
+
+    async def checkpoint_scheduled(self) -> None:
+        settings = self.settings
         if self._recovery_points_due or self._is_due(
             "recovery points", settings.flush_offset_checkpoint_interval_ms
         ):
@@ -371,10 +400,14 @@ class LogManager:
             await self.checkpoint_log_starts()
         if self._is_due("high watermarks", settings.high_watermark_checkpoint_interval_ms):
             await self.checkpoint_high_watermarks()
+
+    async def tidy_scheduled(self) -> None:
+        """Retention, and producers that have been silent for too long."""
+        settings = self.settings
         if self._is_due("producers", settings.producer_id_expiration_check_interval_ms):
-            self.expire_producers()
-        self._retention_slice()
-        await self.remove_discarded()
+            await in_slices(self.expiry_steps(), self._clock)
+        if self._is_due("retention", settings.retention_check_interval_ms):
+            await in_slices(self.retention_steps(), self._clock)
 
     def _is_due(self, what: str, interval_ms: int) -> bool:
         now_ms = self._clock.monotonic_ms()
@@ -383,58 +416,78 @@ class LogManager:
             self._due_ms[what] = now_ms + interval_ms
         return due_ms is not None and now_ms >= due_ms
 
-    def _retention_slice(self, budget_ms: float = 5.0) -> None:
-        if self._retention_steps is None:
-            if not self._is_due("retention", self.settings.retention_check_interval_ms):
-                return
-            self._retention_steps = self.retention_steps()
-        deadline_ms = self._clock.monotonic_ms() + budget_ms
-        while self._retention_steps is not None and self._clock.monotonic_ms() < deadline_ms:
-            if next(self._retention_steps, None) is None:
-                self._retention_steps = None
-
     def retention_steps(self) -> Iterator[int]:
-        """Apply retention, one log per step; yields how many segments went."""
+        """Apply retention, one log or some of its segments per step; yields how many went."""
         for key in list(self.logs):
-            log = self.logs.get(key)
-            if log is None or (self.watcher is not None and self.watcher.holds(log)):
-                continue
-            try:
-                yield log.retention(self._clock.now_ms())
-            except LogFailed:
-                yield 0  # the owner has heard of it through on_failure
+            while removed := self._retain(key):
+                yield removed
+            yield 0
+
+    def _retain(self, key: TopicPartition) -> int:
+        log = self.logs.get(key)
+        if log is None or (self.watcher is not None and self.watcher.holds(log)):
+            return 0
+        try:
+            return log.retention(self._clock.now_ms(), RETIRED_PER_STEP)
+        except LogFailed:
+            return 0  # the owner has heard of it through on_failure
 
     def retention(self) -> int:
         """All of `retention_steps`; returns the number of segments removed."""
         return sum(self.retention_steps())
 
+    def expiry_steps(self) -> Iterator[int]:
+        """Forget idle producers, some per step; yields how many."""
+        for log in list(self.logs.values()):
+            yield from log.producers.expiry_steps(self._clock.now_ms())
+
     def expire_producers(self) -> int:
-        now_ms = self._clock.now_ms()
-        return sum(log.producers.expire(now_ms) for log in self.logs.values())
+        """All of `expiry_steps`; returns the number of producers forgotten."""
+        return sum(self.expiry_steps())
 
     async def flush_due(self) -> None:
         """Flush logs that rolled since the last call and those that flush.ms asks for."""
         now_ms = self._clock.now_ms()
-        wanted = list(self._rolled)
-        self._rolled.clear()
-        wanted += [log for log in self.logs.values() if log not in wanted and log.flush_due(now_ms)]
-        for log in wanted:
-            try:
-                await log.flush()
-            except LogFailed:
-                continue  # reported through on_failure
+        rolled, self._rolled = self._rolled, {}
+        slices = Slices(self._clock)
+        wanted = dict(rolled)
+        for log in list(self.logs.values()):
+            if log.flush_due(now_ms):
+                wanted[log] = None
+            await slices.breathe()
+        logs = list(wanted)
+        for at in range(0, len(logs), FLUSHED_AT_ONCE):
+            await asyncio.gather(*map(self._flush, logs[at : at + FLUSHED_AT_ONCE]))
+
+    async def _flush(self, log: Log) -> None:
+        try:
+            await log.flush()
+        except LogFailed:
+            return  # reported through on_failure
 
     async def remove_discarded(self, *, at_once: bool = False) -> int:
-        """Remove renamed files and folders whose delay is over; returns how many."""
+        """Remove renamed files and folders whose delay is over; returns how many. Raises OSError.
+
+        A few at a time, and nothing before the renames are durable: else a power cut could bring
+        back a folder under its own name with half of its files.
+        """
         removed = 0
-        while self._discarded:
-            due_ms, _, path = self._discarded[0]
-            if not at_once and due_ms > self._clock.monotonic_ms():
-                break
-            heapq.heappop(self._discarded)
-            await self.files.run(self._remove, path)
-            removed += 1
+        while (doomed := self._take_discarded(at_once)) or self._renamed:
+            if self._renamed:
+                self._renamed = False
+                await self.files.run(self.files.fsync_dir, self.directory)
+            await asyncio.gather(*(self.files.run(self._remove, path) for path in doomed))
+            removed += len(doomed)
         return removed
+
+    def _take_discarded(self, at_once: bool) -> list[str]:
+        now_ms = self._clock.monotonic_ms()
+        taken: list[str] = []
+        while self._discarded and len(taken) < REMOVING_WORKERS:
+            if not at_once and self._discarded[0][0] > now_ms:
+                break
+            taken.append(heapq.heappop(self._discarded)[2])
+        return taken
 
     def _remove(self, path: str) -> None:
         if self.files.isdir(path):

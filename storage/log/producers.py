@@ -36,6 +36,7 @@ from protocol.batch.header import (
 from protocol.errors import ApiError, ErrorCode
 
 REMEMBERED_BATCHES: Final = 5
+EXPIRY_STEP: Final = 1_000
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 SNAPSHOT_VERSION: Final = 1
@@ -331,12 +332,18 @@ class ProducerStates:
 
     # Expiry, snapshots -----------------------------------------------------------------------
 
-    def expire(self, now_ms: int) -> int:
-        """Forget idle producers; returns how many."""
-        gone = [pid for pid, state in self._producers.items() if self._expired(state, now_ms)]
-        for producer_id in gone:
-            del self._producers[producer_id]
-        return len(gone)
+    def expiry_steps(self, now_ms: int) -> Iterator[int]:
+        """Forget idle producers; yields how many after each `EXPIRY_STEP` that were looked at."""
+        forgotten = 0
+        for at, producer_id in enumerate(list(self._producers), 1):
+            state = self._producers.get(producer_id)
+            if state is not None and self._expired(state, now_ms):
+                del self._producers[producer_id]
+                forgotten += 1
+            if at % EXPIRY_STEP == 0:
+                yield forgotten
+                forgotten = 0
+        yield forgotten
 
     def _expired(self, state: ProducerState, now_ms: int) -> bool:
         idle_ms = now_ms - state.last_timestamp_ms

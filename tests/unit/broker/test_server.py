@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -33,6 +34,7 @@ from runtime.errors import StartupRefused
 from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from storage.files import MemoryFiles
+from storage.log.config import LogConfig
 from storage.log.directory import MetaProperties, write_meta
 from tests.unit.broker.fake_controller import FakeController, until
 from tests.unit.broker.harness import batch
@@ -459,3 +461,45 @@ async def test_a_controller_that_knows_another_epoch_ends_a_broker_without_an_im
     assert await _produced(connection, tid) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     await connection.close()
     await _assert_lost(world, broker, "under another registration or none")
+
+
+class HeldRemovals(MemoryFiles):
+    """Workers that remove something never come back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = 0
+
+    async def run(self, function: Any, *args: object) -> Any:
+        if function.__name__ == "_remove":
+            self.held += 1
+            await asyncio.Event().wait()
+        return function(*args)
+
+
+async def test_logs_are_flushed_while_deleted_ones_go(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.server.MAINTENANCE_MS", 5.0)
+    world.files = files = HeldRemovals()
+    meta = MetaProperties(cluster_id="cluster", node_id=1, directory_id=DIRECTORY_ID)
+    write_meta(files, "/data", meta)
+    broker = world.broker(log_flush_interval_ms="10")
+    broker.logs.reconfigure(replace(broker.logs.settings, flush_scheduler_interval_ms=10))
+    await broker.start()
+    connection = await world.connect(broker)
+    await connection.request(create("live"))
+    topic_id = await topic_id_of(connection, "live")
+    config = LogConfig(file_delete_delay_ms=0)
+    for number in range(3):
+        broker.logs.get_or_create(f"gone-{number}", 0, bytes(15) + bytes([number + 1]), config)
+        broker.logs.delete(f"gone-{number}", 0)
+    await until(lambda: files.held > 0)
+    log = broker.logs.get("live", 0)
+    assert log is not None
+    await until(lambda: broker.replicas.find("live", 0).is_leader)
+    answer = await connection.request(produce(topic_id, batch(b"a")))
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    await until(lambda: log.recovery_point > 0)
+    await connection.close()
+    await broker.stop()

@@ -11,10 +11,13 @@ import pytest
 from protocol.batch.records import Producer
 from protocol.ids import TopicId
 from runtime.clock import ManualClock
+from runtime.slices import SLICE_MS
 from storage.files import LossyFiles, MemoryFiles, RealFiles
 from storage.log.config import LogConfig
 from storage.log.errors import BadLogDirectory, LogFailed
 from storage.log.manager import LogManager, LogManagerSettings
+from storage.log.producers import ProducerState
+from tests.support.loop_holds import ToilClock, ToilingFiles, loop_holds
 from tests.unit.storage.logs import T0, append, batch, contents, facts, fill
 
 CONFIG = LogConfig(segment_bytes=400)
@@ -181,7 +184,7 @@ async def test_a_deleted_log_is_renamed_now_and_removed_later(world):
     await manager.remove_discarded()
     assert len(world.names("-delete")) == 1
     world.clock.advance(60_000)
-    await manager.maintain()
+    await manager.remove_discarded()
     assert world.names() == ["topic-0"]
     with pytest.raises(LogFailed):
         log.read(0, 100, max_offset=3)
@@ -196,6 +199,77 @@ async def test_leftovers_of_a_deletion_are_removed_after_a_restart(world):
     assert len(again) == 0
     assert await again.remove_discarded() == 1
     assert world.names() == []
+
+
+async def test_a_rename_is_durable_before_what_was_deleted_goes():
+    """Else a power cut leaves a folder under a live log's name, without half of its files."""
+    world = World(files=(files := Witness()))
+    manager = world.start()
+    fill(create(manager), 3)
+    manager.delete("topic", 0)
+    await manager.remove_discarded()
+    assert files.seen == [("fsync_dir", "/data")]
+    await manager.remove_discarded()
+    assert len(files.seen) == 1, "nothing new to make durable"
+    create(manager)
+    manager.delete("topic", 0)
+    await manager.remove_discarded(at_once=True)
+    assert [kind for kind, _ in files.seen[1:]] == ["fsync_dir", "rmtree", "rmtree"]
+
+
+class Witness(MemoryFiles):
+    """Writes down flushes of directories and removals."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def fsync_dir(self, path):
+        self.seen.append(("fsync_dir", path))
+
+    def rmtree(self, path):
+        self.seen.append(("rmtree", path))
+        super().rmtree(path)
+
+
+async def test_a_removal_that_hangs_holds_up_no_other_chore():
+    world = World(files=(files := HeldRemovals()), config=LogConfig(flush_ms=1000))
+    manager = world.start(settings=LogManagerSettings(high_watermark_checkpoint_interval_ms=1000))
+    log = manager.get_or_create("live", 0, ID, world.config)
+    for number in range(20):
+        create(manager, f"gone-{number}")
+        manager.delete(f"gone-{number}", 0)
+    fill(log, 2)
+    chores = manager.chores()
+    for chore in chores.values():
+        await chore()
+    world.clock.advance(60_000)
+    removal = asyncio.ensure_future(chores.pop("removal")())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert files.held == 2, "removals leave workers to the others"
+    for chore in chores.values():
+        await asyncio.wait_for(chore(), 5)
+    assert log.recovery_point == 2
+    assert world.names("replication-offset-checkpoint")
+    files.go.set()
+    assert await removal == 20
+    assert world.names("-delete") == []
+
+
+class HeldRemovals(MemoryFiles):
+    """Workers that remove something wait until they may."""
+
+    def __init__(self):
+        super().__init__()
+        self.go = asyncio.Event()
+        self.held = 0
+
+    async def run(self, function, *args):
+        if function.__name__ == "_remove":
+            self.held += 1
+            await self.go.wait()
+        return function(*args)
 
 
 def test_a_namesake_with_another_id_makes_room(world):
@@ -254,6 +328,57 @@ async def test_rolled_logs_are_flushed(world):
     fill(small, 2)
     await manager.flush_due()
     assert (rolled.recovery_point, small.recovery_point) == (10, 0)
+
+
+async def test_ten_thousand_rolled_logs_are_found_without_a_search_for_each():
+    """`in` on a list compared each of them with all others: a second on the loop."""
+    manager = World().start()
+    compared = 0
+
+    class Rolled:
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return self is other
+
+        def __hash__(self):
+            return id(self)
+
+        def flush_due(self, now_ms):
+            return False
+
+        async def flush(self):
+            return 0
+
+    logs = [Rolled() for _ in range(10_000)]
+    manager.logs = dict(enumerate(logs))
+    manager._rolled = dict.fromkeys(logs)
+    await manager.flush_due()
+    assert compared < 100
+    assert manager._rolled == {}
+
+
+async def test_logs_that_are_due_are_flushed_together():
+    """One after the other they would keep a slow disk for minutes, each with a flush of its own."""
+    world = World(files=(files := CountedFlushes()), config=LogConfig(flush_ms=0))
+    manager = world.start()
+    for number in range(100):
+        fill(manager.get_or_create("t", number, ID, world.config), 1)
+    await manager.flush_due()
+    assert files.together_max > 50
+    assert {log.recovery_point for log in manager.logs.values()} == {1}
+
+
+class CountedFlushes(MemoryFiles):
+    def __init__(self):
+        super().__init__()
+        self.under_way = self.together_max = 0
+
+    async def flush(self, files):
+        self.under_way += 1
+        self.together_max = max(self.together_max, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
 
 
 async def test_flushes_are_timed():
@@ -324,8 +449,50 @@ async def test_maintenance_applies_retention_by_the_clock():
     assert {log.log_start_offset for log in logs} == {5}
     assert any(name.endswith(".deleted") for name in world.files.listdir("/data/t-0"))
     world.clock.advance(60_000)
-    await manager.maintain()
+    await manager.remove_discarded()
     assert not any(name.endswith(".deleted") for name in world.files.listdir("/data/t-0"))
+
+
+async def test_no_chore_holds_the_loop_for_long():
+    """Work is counted, see `loop_holds`: thousands of logs, of segments and of producers."""
+    clock = ToilClock(T0)
+    world = World(files=ToilingFiles(clock), config=LogConfig(segment_bytes=400, retention_ms=1000))
+    world.clock = clock
+    manager = world.start()
+    for number in range(300):
+        create(manager, "gone", number)
+    log = manager.get_or_create("t", 0, ID, world.config)
+    fill(log, 500, size=200)
+    log.update_high_watermark(500)
+    for producer_id in range(5_000):
+        log.producers._producers[producer_id] = state = ToilingState(producer_id)
+        state.clock, state.last_timestamp_ms = clock, T0
+    for chore in manager.chores().values():
+        await chore()
+    for number in range(300):
+        manager.delete("gone", number)
+    clock.advance(24 * 3_600_000)
+    async with loop_holds(clock) as holds:
+        for chore in manager.chores().values():
+            await chore()
+    assert log.log_start_offset == 500 and len(log.producers) == 0
+    assert world.names("-delete") == []
+    assert holds.longest_ms < 3 * SLICE_MS
+
+
+class ToilingState(ProducerState):
+    """A producer; to look whether it is idle is work."""
+
+    clock: ToilClock
+
+    @property
+    def txn_first_offset(self):
+        self.clock.toil(0.004)
+        return None
+
+    @txn_first_offset.setter
+    def txn_first_offset(self, value):
+        return
 
 
 def test_retention_of_all(world):

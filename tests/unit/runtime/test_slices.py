@@ -1,0 +1,46 @@
+"""Long work lets others have their turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from runtime.clock import ManualClock
+from runtime.slices import SLICE_MS, Slices, in_slices
+from tests.support.loop_holds import ToilClock, loop_holds
+
+
+@pytest.mark.parametrize("step_ms", [0.5, 3.0, 20.0])
+async def test_no_hold_is_longer_than_a_slice_and_a_step(step_ms: float) -> None:
+    clock = ToilClock()
+    taken = 0
+
+    def steps():
+        nonlocal taken
+        for _ in range(100):
+            clock.toil(step_ms)
+            taken += 1
+            yield
+
+    async with loop_holds(clock) as holds:
+        await in_slices(steps(), clock)
+    assert taken == 100
+    assert holds.longest_ms <= SLICE_MS + step_ms
+
+
+async def test_a_clock_that_stands_still_ends_slices_too() -> None:
+    slices = Slices(ManualClock(), steps_max=10)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.ensure_future(other())
+    for _ in range(100):
+        await slices.breathe()
+    task.cancel()
+    assert turns in (9, 10)
