@@ -334,12 +334,15 @@ class LossyFiles:
 
     def write_atomic(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
-        file = self.open(temporary, create=True)
+        self.write_new(temporary, data)
+        self.rename(temporary, path)
+        self.fsync_dir(posixpath.dirname(path))
+
+    def write_new(self, path: str, data: bytes) -> None:
+        file = self.open(path, create=True)
         file.truncate(0)
         file.append(data)
         self.fsync(file)
-        self.rename(temporary, path)
-        self.fsync_dir(posixpath.dirname(path))
 
     def touch(self, path: str) -> None:
         self.open(path, create=True)

@@ -191,6 +191,9 @@ class MemoryFiles:
     def read(self, path: str) -> bytes:
         return bytes(self._inode(path).content)
 
+    def write_new(self, path: str, data: bytes) -> None:
+        self.write_atomic(path, data)
+
     def write_atomic(self, path: str, data: bytes) -> None:
         file = self.open(path, create=True)
         file.truncate(0)

@@ -104,6 +104,10 @@ class Files(Protocol):
         """Replace the content durably: after a crash the file is wholly old or wholly new."""
         ...
 
+    def write_new(self, path: str, data: bytes) -> None:
+        """Write a whole file and wait until its content is durable; its name may not be."""
+        ...
+
     def touch(self, path: str) -> None:
         """Create an empty file unless there is one."""
         ...

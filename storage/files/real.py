@@ -24,6 +24,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from runtime.descriptors import files_share
+from storage.files.open_paths import OpenPaths
 from storage.files.port import Buffer, DirectoryLocked, File
 
 T = TypeVar("T")
@@ -267,8 +268,9 @@ class RealFiles:
         self._open: OrderedDict[RealFile, None] = OrderedDict()
         self.used: Callable[[RealFile], None] = self._open.move_to_end
         """Called for each use of an open file: the least recently used is closed first."""
-        self._known: dict[str, set[RealFile]] = {}
-        self._fresh_directories: set[str] = set()
+        self._known: OpenPaths[RealFile] = OpenPaths()
+        self._fresh_directories: dict[str, set[str]] = {}
+        """New directories whose entries are not durable, by the directory they are in."""
         self._running: _FlushBatch | None = None
         self._next: _FlushBatch | None = None
         self._flusher: ThreadPoolExecutor | None = None
@@ -300,17 +302,13 @@ class RealFiles:
 
     def forgotten(self, file: RealFile) -> None:
         self._open.pop(file, None)
-        known = self._known.get(file.path)
-        if known is not None:
-            known.discard(file)
-            if not known:
-                del self._known[file.path]
+        self._known.discard(file)
 
     # Files and directories -------------------------------------------------------------------
 
     def open(self, path: str, create: bool = False) -> RealFile:
         file = RealFile(self, path, create)
-        self._known.setdefault(path, set()).add(file)
+        self._known.add(file)
         return file
 
     def exists(self, path: str) -> bool:
@@ -328,27 +326,22 @@ class RealFiles:
         # Entries of new directories become durable with the first flush of a file in them.
         missing = os.path.abspath(path)
         while not os.path.isdir(missing):
-            self._fresh_directories.add(missing)
-            missing = os.path.dirname(missing)
+            parent = os.path.dirname(missing)
+            self._fresh_directories.setdefault(parent, set()).add(missing)
+            missing = parent
         os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
-        for file in self._known.pop(source, set()):
-            file.moved(target)
-            self._known.setdefault(target, set()).add(file)
-        prefix = source + os.sep
-        inside = [path for path in self._known if path.startswith(prefix)]
-        for path in inside:
-            moved_to = target + path[len(source) :]
-            for file in self._known.pop(path):
-                file.moved(moved_to)
-                self._known.setdefault(moved_to, set()).add(file)
+        self._known.move(source, target)
+        # The entry under the new name is as durable as the caller makes it.
+        self._no_longer_fresh(os.path.abspath(source))
 
     def unlink(self, path: str) -> None:
         os.unlink(path)
 
     def rmtree(self, path: str) -> None:
+        self._no_longer_fresh(os.path.abspath(path))
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
@@ -367,17 +360,20 @@ class RealFiles:
 
     def write_atomic(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self.write_new(temporary, data)
+        os.replace(temporary, path)
+        for directory in self._directories_of(path):
+            _sync_dir(directory)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             written = 0
             while written < len(data):
                 written += os.write(fd, memoryview(data)[written:])
-            os.fsync(fd)
+            _fdatasync(fd)
         finally:
             os.close(fd)
-        os.replace(temporary, path)
-        for directory in self._directories_of(path):
-            _sync_dir(directory)
 
     def touch(self, path: str) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
@@ -406,11 +402,28 @@ class RealFiles:
 
     def _and_fresh_parents(self, directory: str) -> list[str]:
         directories = [directory]
-        while directory in self._fresh_directories:
-            self._fresh_directories.discard(directory)
-            directory = os.path.dirname(directory)
+        while self._is_fresh(directory):
+            parent = os.path.dirname(directory)
+            self._forget_fresh(parent, directory)
+            directory = parent
             directories.append(directory)
         return directories
+
+    def _is_fresh(self, directory: str) -> bool:
+        return directory in self._fresh_directories.get(os.path.dirname(directory), ())
+
+    def _forget_fresh(self, parent: str, directory: str) -> None:
+        siblings = self._fresh_directories.get(parent)
+        if siblings is not None:
+            siblings.discard(directory)
+            if not siblings:
+                self._fresh_directories.pop(parent, None)
+
+    def _no_longer_fresh(self, directory: str) -> None:
+        """It is gone, or has another name, and so has all that is in it."""
+        self._forget_fresh(os.path.dirname(directory), directory)
+        for inner in self._fresh_directories.pop(directory, ()):
+            self._no_longer_fresh(inner)
 
     async def flush(self, files: Sequence[File]) -> None:
         running = self._running

@@ -113,6 +113,10 @@ class SlowFiles:
         self._block(self._flush_s)
         self.backing.write_atomic(path, data)
 
+    def write_new(self, path: str, data: bytes) -> None:
+        self._block(self._flush_s)
+        self.backing.write_new(path, data)
+
     def read(self, path: str) -> bytes:
         data = self.backing.read(path)  # what is not there takes no time
         self._block(self._read_s)
