@@ -30,6 +30,7 @@ from broker.metadata_cache import MetadataCache
 from broker.quota_metrics import QuotaMetrics
 from broker.quotas import ClientQuotas
 from broker.quotas_driver import QuotaEnforcer
+from broker.replication.epoch_driver import EpochSaver
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flush_driver import Flusher
 from broker.replication.late_append_driver import LateAppends
@@ -169,6 +170,9 @@ class BrokerServer:
         context = self.context = self._build_context()
         self.replicas.on_backlog(self._advance_soon)
         self.replicas.on_flush_due(context.flusher.want)
+        self.replicas.on_epochs_unsaved(
+            EpochSaver(self._files, self._supervisor, self.replicas.storage_failed).want
+        )
         self.replication = Replication(
             config=self.config,
             directory=self._meta().directory_id,

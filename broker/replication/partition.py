@@ -76,6 +76,10 @@ class PartitionHost(Protocol):
         """Nothing more can be committed before a flush; `maybe_advance_high_watermark` is to be
         called after one."""
 
+    def epochs_unsaved(self, partition: Partition, /) -> None:
+        """The log's epochs are to be written to their file; `epochs_saved` is to be called, now or
+        later."""
+
     def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
         """The controller is to be asked; `isr_answered` is to be called."""
 
@@ -88,6 +92,9 @@ class _Alone:
 
     def flush_wanted(self, partition: Partition, /) -> None:
         return
+
+    def epochs_unsaved(self, partition: Partition, /) -> None:
+        partition.log.write_epochs()
 
     def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
         return
@@ -104,6 +111,7 @@ class Partition(Watched):
         "_host",
         "_low_watermark_waits",
         "_uncommitted",
+        "_unshown",
         "adding",
         "counters",
         "follower_throttled",
@@ -165,6 +173,8 @@ class Partition(Watched):
         self.follower_throttled = False
         self._low_watermark_waits: list[tuple[int, CommitWaiter, Any]] = []
         self._commit_waits: deque[tuple[int, CommitWaiter, Any]] = deque()
+        # The leader's high watermark where the own one must wait, see `follow_high_watermark`.
+        self._unshown = 0
         # (end offset, size) of appended batches above the high watermark.
         self._uncommitted: deque[tuple[int, int]] = deque()
 
@@ -288,6 +298,7 @@ class Partition(Watched):
         self.replicas = replicas
         if new_epoch:
             self.log.note_leader_epoch(leader_epoch)
+            self._unshown = 0
             self.leader_epoch_start = self.log.log_end_offset
             self._uncommitted.clear()
             self.remote = {}  # nothing a follower told an earlier leader counts
@@ -325,6 +336,7 @@ class Partition(Watched):
         self.isr = self.maximal_isr = frozenset(isr)
         self.remote = {}
         if changed:
+            self._unshown = 0
             # An epoch that began here without a record is no history: nobody else knows it.
             self.log.truncate_to(self.log.log_end_offset)
             self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -373,6 +385,10 @@ class Partition(Watched):
         if len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr:
             return False
         target = log.log_end_offset
+        if target > log.epoch_file.limit:
+            # Nobody is shown a record whose epoch is in no file (see `epoch_driver`).
+            self._host.epochs_unsaved(self)
+            target = min(target, log.epoch_file.limit)
         if target - log.recovery_point >= log.config.flush_messages:
             # A topic that flushes shows nothing that a power cut could take back.
             target = max(log.recovery_point, log.high_watermark)
@@ -497,12 +513,32 @@ class Partition(Watched):
 
     def follower_appended(self, size_bytes: int) -> None:
         """The leader's records were taken over up to the log end."""
-        self._uncommitted.append((self.log.log_end_offset, size_bytes))
+        log = self.log
+        self._uncommitted.append((log.log_end_offset, size_bytes))
+        if log.log_end_offset > log.epoch_file.limit:
+            self._host.epochs_unsaved(self)
 
     def follow_high_watermark(self, high_watermark: int) -> None:
-        """The leader's high watermark, as far as the own log reaches; wakes consumers here."""
+        """The leader's high watermark, as far as the own log reaches; wakes consumers here.
+
+        As on the leader it waits for an epoch's file.
+        """
+        if high_watermark > self.log.epoch_file.limit:
+            self._unshown = high_watermark
+            high_watermark = self.log.epoch_file.limit
+            if high_watermark <= self.log.high_watermark:
+                return
         self.log.update_high_watermark(high_watermark)
         self._high_watermark_moved(high_watermark)
+
+    def epochs_saved(self) -> None:
+        """The log's epochs are in their file: the high watermark may go on."""
+        if self.role is Role.LEADER:
+            self.maybe_advance_high_watermark()
+        elif self.role is Role.FOLLOWER:
+            unshown = min(self._unshown, self.log.log_end_offset)
+            if unshown > self.log.high_watermark:
+                self.follow_high_watermark(unshown)
 
     # --- followers' fetches -------------------------------------------------------------------
 

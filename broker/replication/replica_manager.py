@@ -142,6 +142,9 @@ class ReplicaManager:
         self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
         self._flush: Callable[[Partition], None] = lambda partition: None
+        self._save_epochs: Callable[[Partition], None] = lambda partition: (
+            partition.log.write_epochs()
+        )
         self._propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: None
         self._role_given: Callable[[Partition, PartitionImage], None] = lambda partition, now: None
         self._fetchers: FetcherPort = _NoFetchers()
@@ -316,6 +319,9 @@ class ReplicaManager:
     def flush_wanted(self, partition: Partition, /) -> None:
         self._flush(partition)
 
+    def epochs_unsaved(self, partition: Partition, /) -> None:
+        self._save_epochs(partition)
+
     def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
         self._propose(partition, proposal)
 
@@ -347,6 +353,10 @@ class ReplicaManager:
     def on_flush_due(self, flush: Callable[[Partition], None]) -> None:
         """`flush` is called for a leader that can commit no more before it is flushed."""
         self._flush = flush
+
+    def on_epochs_unsaved(self, save: Callable[[Partition], None]) -> None:
+        """`save` is called for a partition whose high watermark waits for its epochs' file."""
+        self._save_epochs = save
 
     def on_isr_proposed(self, propose: Callable[[Partition, IsrProposal], None]) -> None:
         """`propose` is to ask the controller for an ISR."""

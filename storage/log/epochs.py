@@ -22,9 +22,14 @@ class EpochEntry(NamedTuple):
 
 
 class EpochCache:
-    """The epochs of one log. `changes` counts changes, `saved` how far the file follows them."""
+    """The epochs of one log.
 
-    __slots__ = ("_epochs", "_starts", "changes", "saved")
+    `changes` counts changes. `saved` is how far the file follows them, `durable` how far that will
+    be found after a power cut, too: the file may have been replaced by one that is whole, while its
+    name can still go back to the one before.
+    """
+
+    __slots__ = ("_epochs", "_starts", "changes", "durable", "saved")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
@@ -32,12 +37,17 @@ class EpochCache:
         self.changes = 0
         for epoch, start in entries:
             self.assign(epoch, start)
-        self.changes = self.saved = 0
+        self.changes = self.saved = self.durable = 0
 
     @property
     def dirty(self) -> bool:
         """The file does not hold the present list yet."""
         return self.saved != self.changes
+
+    @property
+    def unsettled(self) -> bool:
+        """A power cut could take back what the present list says."""
+        return self.durable != self.changes
 
     @property
     def latest_epoch(self) -> int:

@@ -17,7 +17,6 @@ remembered, so that the usual reads (a follower or consumer at the end) are one 
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -35,8 +34,8 @@ from storage.files import File, Files
 from storage.log import recovery, timestamps
 from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
 from storage.log.bootstrap import BootstrapMarker
-from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, encode_epochs
 from storage.log.config import LogConfig
+from storage.log.epoch_file import EpochFile, EpochWrite
 from storage.log.epochs import EpochEntry
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
 from storage.log.hooks import LogHooks
@@ -81,6 +80,7 @@ class Log:
         self.local_log_start_offset = max(loaded.log_start_offset, loaded.segments[0].base_offset)
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = loaded.log_start_offset
+        self.epoch_file = EpochFile(files, loaded.epochs)
         self.recovery_point = loaded.log_end_offset if loaded.report.clean else 0
         self.checkpointed_recovery_point = 0
         """What the checkpoint on disk says; whoever writes it sets this."""
@@ -89,9 +89,10 @@ class Log:
         self._clock = clock
         self._failure: BaseException | None = None
         self._metadata_file: File | None = None
+        if len(loaded.epochs) and not loaded.report.clean:
+            loaded.epochs.durable = -1  # a process that was killed may have left a name that is not
         self._cut_unflushed = loaded.report.truncated_bytes > 0
         self._truncations = 0
-        self._epoch_writes = 0
         self._last_flush_ms = clock.now_ms()
         self._jitter_ms = self._draw_jitter()
         self._closed = False
@@ -307,7 +308,7 @@ class Log:
             raise LogFailed(self.directory, error) from error
         segment.note(last_offset, position, size, max_timestamp)
         if leader_epoch > self.epochs.latest_epoch:
-            self.epochs.assign(leader_epoch, base_offset)
+            self.epoch_file.begin(leader_epoch, base_offset)
         if batch.producer_id >= 0:
             self._apply_producer(segment, batch, None)
         self.log_end_offset = last_offset + 1
@@ -350,7 +351,7 @@ class Log:
             )
             position += batch_size
             if batch.leader_epoch > self.epochs.latest_epoch:
-                self.epochs.assign(batch.leader_epoch, batch.base_offset)
+                self.epoch_file.begin(batch.leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
                 self._apply_producer(segment, batch, markers.get(at) if markers else None)
         self.log_end_offset = last_offset + 1
@@ -371,7 +372,7 @@ class Log:
     def note_leader_epoch(self, epoch: int) -> None:
         """This replica leads from now on: the epoch begins at the log end."""
         if epoch > self.epochs.latest_epoch:
-            self.epochs.assign(epoch, self.log_end_offset)
+            self.epoch_file.begin(epoch, self.log_end_offset)
 
     def fail(self, error: BaseException) -> None:
         """Close the log for appends: the disk did not do what was asked."""
@@ -539,7 +540,7 @@ class Log:
         target, truncations = self.log_end_offset, self._truncations
         if self._failure is not None:
             raise LogFailed(self.directory, self._failure)
-        if target <= self.recovery_point and not (self.epochs.dirty or self._cut_unflushed):
+        if target <= self.recovery_point and not (self.epochs.unsettled or self._cut_unflushed):
             return self.recovery_point
         if self._closed:
             return self.recovery_point
@@ -547,8 +548,8 @@ class Log:
             taken = list(self.snapshots.unflushed)
             await self.hooks.flush(self.files, self._unflushed_files(), self._clock)
             self._flushed(taken)
-            if self.epochs.dirty and not self._closed:
-                await self._write_epochs_in_worker()
+            if self.epochs.unsettled:
+                await self.epoch_file.settle(self.directory, self.topic_id, lambda: self._closed)
         except OSError as error:
             if self._closed:
                 return self.recovery_point  # the log was deleted meanwhile
@@ -588,27 +589,17 @@ class Log:
             self._metadata_file = None
 
     def write_epochs(self) -> None:
-        """Write leader-epoch-checkpoint if it is out of date."""
-        if self.epochs.dirty:
-            path = posixpath.join(self.directory, LEADER_EPOCH_CHECKPOINT)
-            self.files.write_atomic(path, encode_epochs(self.epochs.entries))
-            self.epochs.saved = self.epochs.changes
+        """Write leader-epoch-checkpoint, durably, if it is out of date. Blocks; raises OSError."""
+        self.epoch_file.write(self.directory)
 
-    async def _write_epochs_in_worker(self) -> None:
-        """`write_epochs` without blocking; of several at once the newest list wins."""
-        while self.epochs.dirty and not self._closed:
-            changes = self.epochs.changes
-            path = posixpath.join(self.directory, LEADER_EPOCH_CHECKPOINT)
-            self._epoch_writes += 1
-            own = f"{path}.{self._epoch_writes}.tmp"
-            content = encode_epochs(self.epochs.entries)
-            await self.files.run(self.files.write_atomic, own, content)
-            if changes == self.epochs.changes and self.epochs.dirty:
-                self.files.rename(own, path)
-                await self.files.run(self.files.fsync_dir, self.directory)
-                self.epochs.saved = max(self.epochs.saved, changes)
-            else:
-                self.files.unlink(own)
+    def epochs_to_write(self) -> EpochWrite | None:
+        """See `EpochFile.to_write`."""
+        return None if self._closed else self.epoch_file.to_write(self.directory, self.topic_id)
+
+    def epochs_written(self, write: EpochWrite) -> None:
+        """See `EpochFile.written`. Raises OSError."""
+        if not self._closed:
+            self.epoch_file.written(write)
 
     def close(self, *, clean: bool = True) -> None:
         """Close the files; `clean` first writes what makes the next start a clean one."""

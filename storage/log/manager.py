@@ -41,6 +41,7 @@ from storage.log.checkpoints import (
     encode_clean_shutdown,
 )
 from storage.log.config import LogConfig
+from storage.log.epoch_file import TOGETHER, write_all
 from storage.log.errors import BadLogDirectory, CorruptLog, LogFailed
 from storage.log.hooks import LogHooks
 from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log
@@ -146,6 +147,7 @@ class LogManager:
         self._rolled: dict[Log, None] = {}
         self._discarded: list[tuple[float, int, str]] = []
         self._discard_count = 0
+        self._epochs_due = True
         self._renamed = False
         """Whether a folder has a new name since the directory was last flushed."""
         self._recovery_points_due = False
@@ -376,6 +378,7 @@ class LogManager:
         return {
             "flush": self.flush_scheduled,
             "checkpoints": self.checkpoint_scheduled,
+            "leader epochs": self.save_epochs_scheduled,
             "retention": self.tidy_scheduled,
             "removal": self.remove_discarded,
         }
@@ -400,6 +403,33 @@ class LogManager:
             await self.checkpoint_log_starts()
         if self._is_due("high watermarks", settings.high_watermark_checkpoint_interval_ms):
             await self.checkpoint_high_watermarks()
+
+    async def save_epochs_scheduled(self) -> None:
+        """Files of epochs for which nobody waits: of idle partitions, and what recovery found."""
+        if self._epochs_due or self._is_due(
+            "leader epochs", self.settings.flush_offset_checkpoint_interval_ms
+        ):
+            self._epochs_due = False
+            await self.save_epochs()
+
+    async def save_epochs(self) -> None:
+        """Bring every leader-epoch-checkpoint up to date, some at a time."""
+        dirty = [log for log in self.logs.values() if log.epochs.dirty and log.failure is None]
+        for at in range(0, len(dirty), TOGETHER):
+            writes = {
+                log: write
+                for log in dirty[at : at + TOGETHER]
+                if (write := log.epochs_to_write()) is not None
+            }
+            errors = await self.files.run(write_all, self.files, list(writes.values()))
+            for (log, write), error in zip(writes.items(), errors, strict=True):
+                try:
+                    if error is not None:
+                        raise error
+                    log.epochs_written(write)
+                except OSError as failure:
+                    if not log.closed:
+                        log.fail(failure)
 
     async def tidy_scheduled(self) -> None:
         """Retention, and producers that have been silent for too long."""
@@ -572,7 +602,9 @@ class LogManager:
                 if log.failure is None:
                     pending += log.seal_for_close()
             await self.files.flush(pending)
-            dirty = [log for log in self.logs.values() if log.epochs.dirty and log.failure is None]
+            dirty = [
+                log for log in self.logs.values() if log.epochs.unsettled and log.failure is None
+            ]
             share = -(-len(dirty) // CLOSING_WORKERS) or 1
             await asyncio.gather(
                 *(

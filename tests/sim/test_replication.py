@@ -30,6 +30,7 @@ from controller.elections import election, eligibility
 from controller.elections.election import Candidates, Elected
 from controller.elections.eligibility import Eligibility, Eligible, ReplicaEligibility
 from metalog.image.values import PartitionImage
+from storage.log.epoch_file import EpochFile
 from tests.sim.replicated import Replicated, Story, WorldFailed, calm, lose_everything, swap_disks
 from tests.sim.world.invariants import Violation
 from tests.sim.world.trace import first_difference
@@ -201,6 +202,11 @@ PLANTED: dict[str, Planted] = {
     ),
     "brokers name a former leader": Planted(
         8, "P24", [(MetadataCache, "leader_hint", _names_whom_it_named_first)]
+    ),
+    "a record is shown before its epoch is in the file": Planted(
+        2,
+        "P18",
+        [(EpochFile, "begin", lambda file, epoch, offset: file._epochs.assign(epoch, offset))],
     ),
     "nobody asks who is alive": Planted(
         8,

@@ -10,13 +10,15 @@ it compares what that node holds with what was committed before, anywhere:
 * a high watermark moves over what the whole maximal ISR has, and only at min ISR (P12);
 * with the leader's view and the controllers' apart, the leader's is the wider one (P3);
 * who joins an ISR has what is committed and has reached the leader epoch's start (P13);
-* nobody cuts below a high watermark (P17), and logs are logs (P18).
+* nobody cuts below a high watermark (P17), and logs are logs (P18): what is shown has its epoch in
+  leader-epoch-checkpoint.
 
 The laws of the metadata records are in `metadata_truth`.
 """
 
 from __future__ import annotations
 
+import posixpath
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -27,6 +29,7 @@ from broker.replication.partition import Partition, Role
 from metalog.image.values import ConfigResourceType, PartitionImage
 from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
+from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 from storage.log.log import Log
 from tests.sim.world.hints import Views
 from tests.sim.world.invariants import Key, Violation, require
@@ -100,6 +103,7 @@ class Promises:
         self._awaited: dict[int, set[Key]] = {}
         self._marks: dict[NodeLife, int] = {}
         self._seen: dict[Partition, State] = {}
+        self._told: dict[Partition, int] = {}
         self._open: dict[int, dict[Key, Partition]] = {}
 
     # --- lives --------------------------------------------------------------------------------
@@ -204,6 +208,8 @@ class Promises:
         if one.is_leader:
             self._look_at_leader(where, one, truth, old)
         self._look_at_committed(where, one, truth, old)
+        if old is not None:
+            self._look_at_epochs(where, one, old[2])
         self._look_at_members(key, truth)
 
     def _note(self, life: NodeLife, name: str, one: Partition) -> None:
@@ -287,6 +293,18 @@ class Promises:
             truth.end = batch[1]
             for record in read_records(whole):
                 truth.values[record.offset] = record.value or b""
+
+    def _look_at_epochs(self, where: str, one: Partition, begin: int) -> None:
+        """The file on the disk as somebody beside the process reads it, for what is newly shown."""
+        log = one.log
+        begin = max(begin, log.log_start_offset)
+        shown = {batch[2] for batch, _ in batches_of(log, begin, log.high_watermark)}
+        if shown <= {self._told.get(one, -1)}:
+            return
+        path = posixpath.join(log.directory, LEADER_EPOCH_CHECKPOINT)
+        told = {entry.epoch for entry in decode_epochs(log.files.read(path))}
+        require(shown <= told, f"P18: {where} shows {shown}, its file tells of {told}")
+        self._told[one] = max(shown)
 
     def _may_show(
         self, where: str, one: Partition, truth: PartitionTruth, mark: int, old: State | None

@@ -119,6 +119,7 @@ class Life:
 
     async def checkpoint(self, manager: LogManager, log: Log) -> None:
         log.update_high_watermark(log.log_end_offset)
+        await manager.save_epochs()
         await manager.checkpoint_recovery_points()
         await manager.checkpoint_high_watermarks()
         await manager.checkpoint_log_starts()

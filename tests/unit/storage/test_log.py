@@ -15,6 +15,7 @@ from protocol.ids import TopicId
 from runtime.clock import ManualClock
 from runtime.errors import InvariantViolated
 from storage.files import LossyFiles, MemoryFiles
+from storage.log.epoch_file import NO_LIMIT
 from storage.log.epochs import EpochEntry
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
 from storage.log.hooks import LogHooks
@@ -377,6 +378,69 @@ async def test_flush_moves_the_recovery_point_and_writes_epochs():
     assert await log.flush() == 6
     assert log.recovery_point == 6
     assert files.read("/data/topic-0/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+
+
+def written(log):
+    """What a worker and the loop do, without the one and the other."""
+    write = log.epochs_to_write()
+    log.files.write_new(write.temporary, write.content)
+    log.epochs_written(write)
+
+
+def test_an_epoch_limits_the_high_watermark_until_it_is_in_its_file():
+    log = make_log()
+    append(log, batch(3), 1)
+    assert log.epoch_file.limit == 0
+    written(log)
+    assert log.epoch_file.limit == NO_LIMIT
+    log.note_leader_epoch(2)
+    assert log.epoch_file.limit == 3
+    write = log.epochs_to_write()
+    append(log, batch(3), 4)
+    log.files.write_new(write.temporary, write.content)
+    log.epochs_written(write)
+    assert log.epoch_file.limit == 3, "epoch 4 is not in it"
+    written(log)
+    assert log.epoch_file.limit == NO_LIMIT
+    assert log.epochs_to_write() is None
+    assert log.files.read(f"{log.directory}/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 3\n"
+
+
+def test_an_older_list_never_follows_a_newer_one():
+    log = make_log()
+    append(log, batch(3), 1)
+    older = log.epochs_to_write()
+    log.files.write_new(older.temporary, older.content)
+    append(log, batch(3), 2)
+    written(log)
+    log.epochs_written(older)
+    assert log.files.read(f"{log.directory}/leader-epoch-checkpoint").startswith(b"0\n2\n")
+    assert [name for name in log.files.listdir(log.directory) if name.endswith("tmp")] == []
+
+
+async def test_a_flush_makes_the_name_of_a_written_list_durable():
+    """KAFKA-16541: whole before and after; the recovery point moves only past what stays."""
+    disk = MemoryFiles()
+    files = LossyFiles(disk)
+    files.mkdirs("/data")
+    log = make_log(files)
+    append(log, batch(3), 1)
+    await log.flush()
+    append(log, batch(3), 2)
+    written(log)
+    path = f"{log.directory}/leader-epoch-checkpoint"
+    assert (files.read(path), disk.read(path)) == (b"0\n2\n1 0\n2 3\n", b"0\n1\n1 0\n")
+    await log.flush()
+    assert disk.read(path) == b"0\n2\n1 0\n2 3\n"
+
+
+def test_a_namesake_writes_to_a_file_of_its_own():
+    """A worker may still be writing for the log that was deleted."""
+    old, new = make_log(), make_log()
+    old.topic_id, new.topic_id = TopicId(b"a" * 16), TopicId(b"b" * 16)
+    for log in (old, new):
+        append(log, batch(), 1)
+    assert old.epochs_to_write().temporary != new.epochs_to_write().temporary
 
 
 async def test_a_truncation_during_a_flush_wins():

@@ -407,6 +407,25 @@ class SlowFlushes(MemoryFiles):
         await super().flush(files)
 
 
+async def test_idle_partitions_epochs_are_saved_at_leisure(world):
+    manager = world.start()
+    logs = [create(manager, "t", number) for number in range(40)]
+    for log in logs:
+        log.note_leader_epoch(3)
+    await manager.save_epochs_scheduled()
+    assert {log.epochs.dirty for log in logs} == {False}
+    assert world.files.read("/data/t-39/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+    logs[0].note_leader_epoch(4)
+    await manager.save_epochs_scheduled()
+    world.clock.advance(60_000)
+    assert logs[0].epochs.dirty
+    await manager.save_epochs_scheduled()
+    await manager.save_epochs_scheduled()
+    world.clock.advance(60_000)
+    await manager.save_epochs_scheduled()
+    assert not logs[0].epochs.dirty
+
+
 def test_another_time_to_forget_producers_holds_for_open_logs_and_new_ones(world):
     manager = world.start()
     log = create(manager, "a")

@@ -1,0 +1,158 @@
+"""A record is shown when leader-epoch-checkpoint tells of its epoch (P18)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.replication.epoch_driver import EpochSaver
+from storage.files import MemoryFiles
+from storage.log.epoch_file import TOGETHER
+from tests.unit.broker.replication.replicas import Broker, Cluster
+
+PATH = "/data/t-0/leader-epoch-checkpoint"
+
+
+class Workers(MemoryFiles):
+    """Workers wait until they may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.calls: list[int] = []
+        self.error: OSError | None = None
+
+    async def run(self, function: Any, *args: Any) -> Any:
+        self.calls.append(len(args[1]))
+        await self.go.wait()
+        return [self.error for _ in args[1]] if self.error else function(*args)
+
+
+def save_in_workers(broker: Broker) -> Workers:
+    """From now on this broker's epochs are saved by workers that wait."""
+    workers = Workers()
+    workers._inodes, workers._children = broker.files._inodes, broker.files._children  # type: ignore[attr-defined]
+    saver = EpochSaver(workers, broker.supervisor, broker.replicas.storage_failed)
+    broker.replicas.on_epochs_unsaved(saver.want)
+    return workers
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_leader_shows_its_first_record_when_the_file_tells_of_its_epoch() -> None:
+    cluster = Cluster(1)
+    workers = save_in_workers(cluster[1])
+    cluster.create(1)
+    await turns()
+    assert workers.calls == [], "an idle partition that changed its leader costs nothing"
+    answer = cluster[1].append(b"a", acks=-1)
+    await turns()
+    cluster[1].append(b"b")
+    await turns()
+    assert (cluster[1].high_watermark, workers.calls) == (0, [1])
+    assert not answer.done() and not workers.exists(PATH)
+    workers.go.set()
+    await turns()
+    assert workers.read(PATH) == b"0\n1\n0 0\n"
+    assert cluster[1].high_watermark == 2 and answer.done()
+    cluster[1].append(b"c")
+    await turns()
+    assert (cluster[1].high_watermark, workers.calls) == (3, [1]), "once per epoch"
+
+
+async def test_a_follower_shows_it_when_its_own_file_does() -> None:
+    cluster = Cluster(2)
+    cluster.create(1, 2)
+    workers = save_in_workers(cluster[2])
+    cluster[1].append(b"a")
+    cluster.fetch(2, 1)
+    await turns()
+    assert workers.calls == [1], "it begins with the record, not with the high watermark"
+    cluster.fetch(2, 1)
+    assert (cluster[1].high_watermark, cluster[2].high_watermark) == (1, 0)
+    workers.go.set()
+    await turns()
+    assert cluster[2].high_watermark == 1, "without another word of the leader"
+
+
+async def test_what_an_earlier_leader_said_is_not_shown_after_a_change() -> None:
+    cluster = Cluster(3)
+    cluster.create(1, 2, 3)
+    workers = save_in_workers(cluster[2])
+    cluster[1].append(b"a")
+    for follower in (2, 3, 2):
+        cluster.fetch(follower, 1)
+    cluster.change(2, leader=3, isr=[2, 3])
+    workers.go.set()
+    await turns()
+    assert cluster[2].high_watermark == 0
+
+
+async def test_a_disk_that_refuses_takes_the_partition_offline() -> None:
+    cluster = Cluster(1)
+    workers = save_in_workers(cluster[1])
+    cluster.create(1)
+    workers.error = OSError(28, "no space left on device")
+    workers.go.set()
+    cluster[1].append(b"a")
+    await turns()
+    assert cluster[1].failures == ["log of t-0"]
+    assert cluster[1].high_watermark == 0
+
+
+async def test_a_partition_that_is_deleted_meanwhile_is_no_error() -> None:
+    cluster = Cluster(1)
+    workers = save_in_workers(cluster[1])
+    cluster.create(1)
+    cluster[1].append(b"a")
+    await turns()
+    cluster[1].logs.delete("t", 0)
+    workers.go.set()
+    await turns()
+    assert cluster[1].failures == []
+
+
+@pytest.mark.parametrize("count", [3, 200])
+async def test_many_share_few_workers(count: int) -> None:
+    calls: list[int] = []
+    under_way = most = 0
+
+    class Counted(MemoryFiles):
+        async def run(self, function: Any, *args: Any) -> Any:
+            nonlocal under_way, most
+            calls.append(len(args[1]))
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0)
+            under_way -= 1
+            return [None for _ in args[1]]
+
+    class Waiting:
+        def __init__(self) -> None:
+            self.log = self
+            self.closed = self.saved = False
+
+        def epochs_to_write(self) -> object:
+            return object()
+
+        def epochs_written(self, write: object) -> None:
+            return
+
+        def epochs_saved(self) -> None:
+            self.saved = True
+
+    cluster = Cluster(1)
+    saver = EpochSaver(Counted(), cluster[1].supervisor, lambda partition, error: None)
+    waiting: list[Any] = [Waiting() for _ in range(count)]
+    for one in waiting + waiting:
+        saver.want(one)
+    await turns()
+    await turns()
+    assert all(one.saved for one in waiting)
+    assert sum(calls) == count and max(calls) <= TOGETHER
+    assert most <= 4
