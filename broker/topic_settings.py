@@ -20,6 +20,9 @@ from runtime.config import DynamicLayers, NodeConfig, TopicConfig, topic_default
 from runtime.log import get_logger
 from storage.log.config import LogConfig
 
+CACHED_MAX: Final = 1_000
+"""Sets of overrides whose settings are kept."""
+
 _log = get_logger("broker.topics")
 
 _CODECS: Final[Mapping[str, Codec | None]] = {
@@ -135,6 +138,8 @@ class TopicSettingsTable:
         settings = self._by_overrides.get(key)
         if settings is None:
             config = self._defaults.with_overrides(overrides or {})
+            if len(self._by_overrides) >= CACHED_MAX:
+                self._by_overrides.clear()  # topics come and go, each with values of its own
             settings = self._by_overrides[key] = topic_settings(config, self._effective)
         return settings
 

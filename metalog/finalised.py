@@ -16,7 +16,7 @@ from metalog.format import bootstrap_records
 from metalog.image.values import VersionRange
 from metalog.quorum.batches import read_batches
 from metalog.quorum.log import DIRECTORY_NAME
-from metalog.quorum.snapshots import list_snapshots, snapshot_name
+from metalog.quorum.snapshots import snapshot_name, whole_snapshots
 from protocol.batch.header import iter_batches
 from protocol.errors import ProtocolError
 from protocol.metadata.feature_level_record import FeatureLevelRecord
@@ -63,7 +63,7 @@ def check_features(
 
 def _follow_log(files: Files, directory: str, levels: dict[str, int]) -> None:
     start = 0
-    snapshots = list_snapshots(files, directory)
+    snapshots, _ = whole_snapshots(files, directory)
     if snapshots:
         start = snapshots[-1].offset
         _collect(levels, files.read(posixpath.join(directory, snapshot_name(snapshots[-1]))), 0)

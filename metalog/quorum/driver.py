@@ -66,7 +66,7 @@ from metalog.quorum.core.voters import Endpoint, Voter, VoterSet
 from metalog.quorum.delivery import Delivery, QuorumListener
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers_driver import Peers
-from metalog.quorum.snapshot_driver import SnapshotFetcher, SnapshotWriter
+from metalog.quorum.snapshot_driver import NotStored, SnapshotFetcher, SnapshotWriter
 from metalog.quorum.stats import QuorumStats
 from metalog.quorum.voter_update_driver import keep_entry
 from protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -133,6 +133,7 @@ class QuorumNode:
         self._fetching: asyncio.Task[Any] | None = None
         self._known_endpoints: dict[int, Endpoint] = {}
         self._asked_next = self._in_vain = 0
+        self._not_stored = 0
         # A dictionary as an ordered set: called in the order of registration.
         self._fetch_watchers: dict[Callable[[], None], None] = {}
         self._early_listeners: list[QuorumListener] = []
@@ -154,6 +155,8 @@ class QuorumNode:
         self.log = MetadataLog.open(
             self._files, config.log_dir, self._clock, config.log, config.voters
         )
+        for problem in self.log.problems:
+            _log.warning("while opening the metadata log", problem=problem)
         self._delivery = Delivery(self.log, self.node_id)
         for listener in self._early_listeners:
             self._delivery.add(listener)
@@ -698,15 +701,26 @@ class QuorumNode:
             await self._snapshot_fetcher.fetch(effect, to, lambda: self._step(piece))
         except (OSError, ApiError, ProtocolError) as error:
             _log.warning("fetching a metadata snapshot failed", why=str(error))
+            if isinstance(error, NotStored):
+                await asyncio.sleep(self._disk_pause_ms() / 1000.0)
             failed = RequestFailed(effect.node_id, RequestKind.FETCH_SNAPSHOT, effect.fetch_id)
             self._step(failed)
             return
         if not self.core.awaits(effect.fetch_id):
             return
+        self._not_stored = 0
         self.log.install_snapshot(effect.id)
         self._delivery.forget_from(0)
         self._step(VotersChanged(self.log.voters))
         self._step(SnapshotInstalled(effect.fetch_id, effect.id))
+
+    def _disk_pause_ms(self) -> float:
+        """A full disk is not asked every 20 ms. The core hears of the failure after the pause: a
+        longer one would make it take its leader for lost."""
+        timing = self.config.timing
+        pause_ms = timing.retry_backoff_ms * 2.0 ** min(self._not_stored, 20)
+        self._not_stored += 1
+        return min(pause_ms, timing.fetch_timeout_ms / 2.0)
 
 
 _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {

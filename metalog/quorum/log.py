@@ -6,6 +6,9 @@ snapshot, and the latest snapshot never ends beyond the log. At the start whatev
 brought back to it: half-written snapshots go, and a log that ends before the latest snapshot (the
 crash came between installing one and emptying the log) begins anew at the snapshot's end.
 
+A newest snapshot that is damaged is set aside where the log, alone or with an older snapshot, holds
+all that it stood for; otherwise the start is refused.
+
 The voter set is part of the log (KIP-853): the last Voters record says it, committed or not, and
 truncation takes it back. Snapshots begin with the one in force at their end.
 """
@@ -29,11 +32,16 @@ from metalog.quorum.batches import (
 from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.voters import VoterSet
 from metalog.quorum.snapshots import (
+    DAMAGED_SUFFIX,
     FIRST_SNAPSHOT,
+    SUFFIX,
+    CorruptSnapshot,
+    DamagedSnapshot,
     SnapshotReader,
     list_snapshots,
     remove_leftovers,
     snapshot_name,
+    whole_snapshots,
 )
 from metalog.quorum.state_file import FILE_NAME, format_quorum_state, read_quorum_state
 from protocol.batch.header import iter_batches
@@ -89,6 +97,8 @@ class MetadataLog:
         self._log = log
         self._snapshots = list_snapshots(files, directory)
         self._snapshot_times: dict[OffsetAndEpoch, int] = {}
+        self.problems: list[str] = []
+        """What was wrong when the log was opened."""
         self._static_voters = voters
         self._voters: list[tuple[int, VoterSet]] = [(-1, voters)]
         self._kraft_versions: list[tuple[int, int]] = [(-1, 0)]
@@ -110,7 +120,7 @@ class MetadataLog:
         directory = posixpath.join(log_dir, DIRECTORY_NAME)
         files.mkdirs(directory)
         remove_leftovers(files, directory)
-        snapshots = list_snapshots(files, directory)
+        snapshots, damaged = whole_snapshots(files, directory)
         latest = snapshots[-1] if snapshots else FIRST_SNAPSHOT
         try:
             log = Log.open(
@@ -119,12 +129,18 @@ class MetadataLog:
                 config.storage(),
                 clock,
                 recovery_point=latest.offset,
-                log_start_offset=_start_offset(files, directory, snapshots),
+                log_start_offset=_start_offset(files, directory, snapshots, damaged),
                 topic_id=METADATA_TOPIC_ID,
             )
         except CorruptLog as error:
             raise StartupRefused(f"the metadata log cannot be read: {error}") from error
+        if damaged:
+            _require_covered(log, damaged)
+            for problem in damaged:
+                path = problem.path
+                files.rename(path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX)
         opened = cls(files, directory, log, config, voters)
+        opened.problems = [f"{one.why}; the log stands for it" for one in damaged]
         opened._drop_snapshots_below(log.log_start_offset)
         if log.log_end_offset < latest.offset:
             log.truncate_fully_and_start_at(latest.offset)
@@ -416,7 +432,10 @@ class MetadataLog:
     def _snapshot_time(self, snapshot_id: OffsetAndEpoch) -> int:
         known = self._snapshot_times.get(snapshot_id)
         if known is None:
-            known = self.open_snapshot(snapshot_id).last_contained_timestamp_ms
+            try:
+                known = self.open_snapshot(snapshot_id).last_contained_timestamp_ms
+            except CorruptSnapshot:
+                known = self.files.modified_ms(self.snapshot_path(snapshot_id))
             self._snapshot_times[snapshot_id] = known
         return known
 
@@ -432,7 +451,27 @@ def _end_of(data: bytes, offset: int) -> int:
     return offset
 
 
-def _start_offset(files: Files, directory: str, snapshots: Sequence[OffsetAndEpoch]) -> int:
+def _require_covered(log: Log, damaged: Sequence[DamagedSnapshot]) -> None:
+    """Raises `StartupRefused` unless the log reaches as far as the damaged snapshots."""
+    newest = damaged[0]
+    if newest.id == FIRST_SNAPSHOT or damaged[-1].id == FIRST_SNAPSHOT:
+        raise StartupRefused(
+            f"{damaged[-1].why}. It says who the voters are, and nothing else does: restore the "
+            "file, or format the directory again"
+        )
+    if log.log_end_offset < newest.id.offset:
+        raise StartupRefused(
+            f"{newest.why}. The metadata log ends at offset {log.log_end_offset}, below the end of "
+            f"that snapshot, {newest.id.offset}: restore the file"
+        )
+
+
+def _start_offset(
+    files: Files,
+    directory: str,
+    snapshots: Sequence[OffsetAndEpoch],
+    damaged: Sequence[DamagedSnapshot],
+) -> int:
     """Where the log starts: at 0, or at the first snapshot its segments reach back to.
 
     Raises `StartupRefused` if the beginning is missing and no snapshot stands for it.
@@ -446,6 +485,11 @@ def _start_offset(files: Files, directory: str, snapshots: Sequence[OffsetAndEpo
     if first == 0:
         return 0
     start = next((s.offset for s in snapshots if s.offset >= first), None)
+    if start is None and damaged:
+        raise StartupRefused(
+            f"{damaged[-1].why}. The metadata log begins at offset {first} and no other snapshot "
+            "stands for what was before it: restore the file"
+        )
     if start is None:
         raise StartupRefused(
             f"the metadata log in {directory} begins at offset {first} and no snapshot stands for "

@@ -81,10 +81,14 @@ class SnapshotWriter:
             )
             path = self._log.snapshot_path(snapshot_id)
             file = fresh_file(self._files, path + _PART)
-            for part in parts:
-                file.append(part)
-                await asyncio.sleep(0)
-            await finish_file(self._files, file, path, self._log.directory)
+            try:
+                for part in parts:
+                    file.append(part)
+                    await asyncio.sleep(0)
+                await finish_file(self._files, file, path, self._log.directory)
+            except BaseException:
+                discard_part(self._files, file)
+                raise
             self._log.snapshot_written(snapshot_id)
         finally:
             self._writing = False
@@ -97,6 +101,15 @@ def fresh_file(files: Files, path: str) -> File:
     if file.size():
         file.truncate(0)
     return file
+
+
+def discard_part(files: Files, file: File) -> None:
+    """Give up a part file: on a full disk its room is what others wait for."""
+    file.close()
+    try:
+        files.unlink(file.path)
+    except OSError:
+        return  # finished and renamed, or a disk that does nothing any more
 
 
 async def finish_file(files: Files, file: File, path: str, directory: str) -> None:
@@ -114,10 +127,15 @@ class _Begun(NamedTuple):
     id: OffsetAndEpoch
 
 
+class NotStored(OSError):
+    """The own disk does not take a snapshot."""
+
+
 class SnapshotFetcher:
     """Fetches snapshots from leaders, in pieces, one at a time.
 
-    A fetch that breaks off goes on where it stopped when the same node is asked again.
+    A fetch that breaks off goes on where it stopped when the same node is asked again; one that the
+    disk refused begins anew.
     """
 
     def __init__(self, files: Files, log: MetadataLog, peers: Peers, config: QuorumConfig) -> None:
@@ -133,8 +151,8 @@ class SnapshotFetcher:
     ) -> None:
         """The snapshot is whole, durable and under its name when this returns.
 
-        `on_piece` is called whenever the leader has sent another part. Raises OSError, ApiError,
-        ProtocolError.
+        `on_piece` is called whenever the leader has sent another part. Raises NotStored, OSError,
+        ApiError, ProtocolError.
         """
         path = self._log.snapshot_path(effect.id)
         file = self._part_file(_Begun(effect.node_id, effect.id), path + _PART)
@@ -145,12 +163,24 @@ class SnapshotFetcher:
             reader = SnapshotReader(file.pread(file.size(), 0), effect.id, path)
             for _ in reader.check():
                 await asyncio.sleep(0)
+            await self._finish(file, path)
         except (ApiError, ProtocolError):
             # The node does not have it (any more), or it is not what it should be.
             self._begun = None
             raise
-        await finish_file(self._files, file, path, self._log.directory)
+        except NotStored:
+            self._begun = None
+            discard_part(self._files, file)
+            raise
+        finally:
+            file.close()
         self._begun = None
+
+    async def _finish(self, file: File, path: str) -> None:
+        try:
+            await finish_file(self._files, file, path, self._log.directory)
+        except OSError as error:
+            raise NotStored(*error.args) from error
 
     def _part_file(self, wanted: _Begun, path: str) -> File:
         if self._begun == wanted:
@@ -184,5 +214,8 @@ class SnapshotFetcher:
             raise ProtocolError(
                 "position of a piece of a snapshot", partition.position, f"{position}"
             )
-        file.append(data)
+        try:
+            file.append(data)
+        except OSError as error:
+            raise NotStored(*error.args) from error
         return partition.size

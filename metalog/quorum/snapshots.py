@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from metalog.quorum.batches import (
     Batch,
@@ -36,13 +37,14 @@ from protocol.control import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from protocol.errors import ProtocolError
+from protocol.errors import ApiError, ProtocolError
 from protocol.schema import ControlRecord
 from storage.files.port import Files
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
 DELETED_SUFFIX = ".checkpoint.deleted"
+DAMAGED_SUFFIX = ".checkpoint.damaged"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 FIRST_SNAPSHOT = OffsetAndEpoch(0, 0)
 """The voter set that formatting writes: it covers no record of the log."""
@@ -76,6 +78,40 @@ def remove_leftovers(files: Files, directory: str) -> None:
     for name in files.listdir(directory):
         if name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
             files.unlink(f"{directory}/{name}")
+
+
+def damage(files: Files, path: str, snapshot_id: OffsetAndEpoch) -> str | None:
+    """What is wrong with a snapshot's file, None if it is whole. Raises OSError."""
+    try:
+        for _ in SnapshotReader.open(files, path, snapshot_id).check():
+            pass
+    except (ProtocolError, ApiError) as error:
+        return str(error)
+    return None
+
+
+class DamagedSnapshot(NamedTuple):
+    """A snapshot that cannot be used."""
+
+    id: OffsetAndEpoch
+    path: str
+    why: str
+
+
+def whole_snapshots(
+    files: Files, directory: str
+) -> tuple[list[OffsetAndEpoch], list[DamagedSnapshot]]:
+    """The snapshots up to the newest that is whole, and the damaged ones after it."""
+    snapshots = list_snapshots(files, directory)
+    damaged: list[DamagedSnapshot] = []
+    while snapshots:
+        newest = snapshots[-1]
+        path = f"{directory}/{snapshot_name(newest)}"
+        why = damage(files, path, newest)
+        if why is None:
+            break
+        damaged.append(DamagedSnapshot(snapshots.pop(), path, why))
+    return snapshots, damaged
 
 
 def snapshot_parts(

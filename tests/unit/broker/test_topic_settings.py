@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from immutables import Map
 
+from broker.topic_settings import CACHED_MAX
+from metalog.image.values import EMPTY_IMAGE, ConfigResourceType
 from protocol.batch.header import TimestampType
 from protocol.compression import Codec
 from tests.unit.broker.harness import Harness
@@ -16,6 +19,17 @@ async def test_topics_without_overrides_share_one_value() -> None:
     h.create_topic("a", number=1)
     h.create_topic("b", number=2)
     assert h.settings.of("a") is h.settings.of("b") is h.settings.of("unknown")
+
+
+async def test_values_of_topics_that_are_gone_are_not_kept_for_ever() -> None:
+    h = Harness()
+    for number in range(2 * CACHED_MAX):
+        name = f"t{number}"
+        h.settings._image = EMPTY_IMAGE._replace(
+            configs=Map({(ConfigResourceType.TOPIC, name): Map({"retention.ms": str(number)})})
+        )
+        assert h.settings.of(name).log.retention_ms == number
+    assert len(h.settings._by_overrides) <= CACHED_MAX
 
 
 async def test_the_defaults_are_kafkas() -> None:

@@ -115,6 +115,17 @@ class TestLeadership:
         assert world.controller.is_active
         assert "t" in world.controller.view().image.topics.by_name
 
+    async def test_a_standby_remembers_no_topics_that_were_touched(self) -> None:
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        for number in range(20):
+            topic_id = number.to_bytes(16, "big")
+            world.quorum.add(1, [TopicRecord(name="t", topic_id=topic_id)])
+            world.quorum.add(1, [RemoveTopicRecord(topic_id=topic_id)])
+        world.quorum.commit()
+        assert not world.controller.is_active
+        assert world.controller._replayer.take_touched().ids == set()
+
     async def test_requests_wait_for_it_to_catch_up(self) -> None:
         world = World()
         world.quorum.add(1, [BOOTSTRAP])

@@ -120,3 +120,11 @@ def test_levels_that_are_not_built_are_all_named() -> None:
     assert "group.version at level 1 (this node supports 0 to 0)" in said
     assert "metadata.version at level 31" in said
     assert "--feature group.version=LEVEL" in said
+
+
+def test_levels_of_a_damaged_snapshot_are_those_of_the_log_that_stands_for_it(
+    files: MemoryFiles,
+) -> None:
+    segment(files, 0, [level("group.version", 1)], [level("share.version", 1)])
+    files.write_atomic(f"{LOG}/{snapshot_name(OffsetAndEpoch(1, 1))}", b"")
+    assert finalised_features(files, "/data") == {"group.version": 1, "share.version": 1}

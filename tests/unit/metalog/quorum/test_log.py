@@ -253,3 +253,98 @@ def test_a_vote_that_was_read_survives_a_power_cut() -> None:
     files.crash()
     again = MetadataLog.open(LossyFiles(backing), "/data", ManualClock(), SMALL, STATIC)
     assert again.read_state() == state
+
+
+# Damaged snapshots -----------------------------------------------------------------------------
+
+
+def damage_newest(log: MetadataLog, how: str) -> str:
+    path = log.snapshot_path(log.snapshots[-1])
+    data = bytearray(log.files.read(path))
+    if how == "flipped":
+        data[-3] ^= 1
+    data = {"empty": bytearray(), "half": data[: len(data) // 2]}.get(how, data)
+    log.files.write_atomic(path, bytes(data))
+    return path
+
+
+@pytest.mark.parametrize("how", ["empty", "half", "flipped"])
+@pytest.mark.parametrize("older", [False, True])
+def test_a_damaged_snapshot_is_set_aside_where_the_log_stands_for_it(how: str, older: bool) -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 20)
+    kept = [add_snapshot(log, 5)] if older else []
+    add_snapshot(log, 10)
+    path = damage_newest(log, how)
+    log.close()
+    again = open_log(files)
+    assert (list(again.snapshots), again.start_offset, again.end_offset) == (kept, 0, 20)
+    (problem,) = again.problems
+    assert path in problem
+    assert not files.exists(path) and files.exists(f"{path}.damaged")
+    again.close()
+    assert open_log(files).problems == []
+
+
+def test_a_damaged_snapshot_with_an_older_one_where_the_log_begins() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.install_snapshot(add_snapshot(log, 30))
+    fill(log, 20)
+    add_snapshot(log, 40)
+    damage_newest(log, "empty")
+    log.close()
+    again = open_log(files)
+    assert [one.offset for one in again.snapshots] == [30]
+    assert (again.start_offset, again.end_offset) == (30, 50)
+
+
+def test_a_damaged_snapshot_that_alone_knows_the_beginning_is_refused() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.install_snapshot(add_snapshot(log, 30))
+    fill(log, 5)
+    path = damage_newest(log, "empty")
+    log.close()
+    with pytest.raises(StartupRefused, match="begins at offset 30") as refused:
+        open_log(files)
+    assert path in str(refused.value)
+    assert files.exists(path)
+
+
+def test_a_damaged_snapshot_beyond_the_log_is_refused() -> None:
+    """What the log lacks was acknowledged by this voter."""
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 5)
+    add_snapshot(log, 30)
+    path = damage_newest(log, "half")
+    log.close()
+    with pytest.raises(StartupRefused, match="ends at offset 5, below the end") as refused:
+        open_log(files)
+    assert path in str(refused.value)
+
+
+def test_a_damaged_first_snapshot_is_refused() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 5)
+    add_snapshot(log, 0, epoch=0, voters=DYNAMIC)
+    path = damage_newest(log, "empty")
+    log.close()
+    with pytest.raises(StartupRefused, match="who the voters are") as refused:
+        open_log(files)
+    assert path in str(refused.value)
+
+
+def test_a_damaged_old_snapshot_does_not_stop_the_cleaning() -> None:
+    files = MemoryFiles(now_ms=lambda: 7)
+    log = open_log(files, SMALL._replace(retention_bytes=-1, retention_ms=1000))
+    fill(log, 20)
+    log.update_high_watermark(20)
+    damaged = add_snapshot(log, 5)
+    damage_newest(log, "empty")
+    add_snapshot(log, 10)
+    assert log.clean(1007) == []
+    assert log.clean(1008) == [damaged]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 
+from metalog.image.values import EMPTY_IMAGE, Provenance
 from metalog.quorum.core.messages import InstallSnapshot, OffsetAndEpoch
 from metalog.quorum.core.voters import Endpoint
-from metalog.quorum.log import MetadataLog, MetadataLogConfig
-from metalog.quorum.snapshot_driver import SnapshotFetcher
+from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
+from metalog.quorum.snapshot_driver import NotStored, SnapshotFetcher, SnapshotWriter
 from metalog.quorum.snapshots import SnapshotReader, snapshot_parts
 from protocol.batch.header import CRC_START, iter_batches
 from protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -57,8 +59,8 @@ class Leader:
 
 
 class Follower:
-    def __init__(self, leader: Leader) -> None:
-        self.files = MemoryFiles()
+    def __init__(self, leader: Leader, files: Any = None) -> None:
+        self.files = files or MemoryFiles()
         limits = MetadataLogConfig()
         self.log = MetadataLog.open(self.files, "/data", ManualClock(), limits, sole_voter())
         peers: Any = leader
@@ -151,3 +153,74 @@ async def test_one_that_ends_before_its_footer_is_refused() -> None:
     with pytest.raises(ProtocolError):
         await follower.fetch()
     assert not follower.files.exists(follower.log.snapshot_path(ID))
+
+
+class FullDisk(MemoryFiles):
+    """Takes so many bytes; counts who holds a file open."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.opened = 0
+
+    def open(self, path: str, create: bool = False) -> Any:
+        file = super().open(path, create)
+        if not path.endswith(".part"):
+            return file
+        disk = self
+        disk.opened += 1
+
+        class Held:
+            path = file.path
+            size, pread, truncate = file.size, file.pread, file.truncate
+            closed = False
+
+            def append(self, data: bytes) -> int:
+                if len(data) > disk.room:
+                    raise OSError(errno.ENOSPC, "no space left on device", path)
+                disk.room -= len(data)
+                return file.append(data)
+
+            def close(self) -> None:
+                disk.opened -= not self.closed
+                self.closed = True
+
+        return Held()
+
+    def parts(self) -> list[str]:
+        return [name for name in self.listdir(f"/data/{DIRECTORY_NAME}") if name.endswith(".part")]
+
+
+async def test_a_full_disk_keeps_neither_part_nor_descriptor_of_a_fetch() -> None:
+    leader = Leader(content("a"))
+    follower = Follower(leader, FullDisk(250))
+    with pytest.raises(NotStored):
+        await follower.fetch()
+    assert (follower.files.parts(), follower.files.opened) == ([], 0)
+    follower.files.room = 1 << 20
+    leader.positions.clear()
+    await follower.fetch()
+    assert leader.positions[0] == 0
+    assert follower.loaded() == [f"a{i}" for i in range(9)]
+    assert follower.files.opened == 0
+
+
+async def test_a_fetch_that_breaks_off_keeps_its_part_and_no_descriptor() -> None:
+    follower = Follower(Leader(content("a"), pieces=2), FullDisk(1 << 20))
+    with pytest.raises(ConnectionResetError):
+        await follower.fetch()
+    assert (len(follower.files.parts()), follower.files.opened) == (1, 0)
+
+
+async def test_a_full_disk_keeps_neither_part_nor_descriptor_of_a_write() -> None:
+    files = FullDisk(250)
+    log = MetadataLog.open(files, "/data", ManualClock(), MetadataLogConfig(), sole_voter())
+    image = EMPTY_IMAGE.at(Provenance(9, 1, 0))
+    writer = SnapshotWriter(files, log, ManualClock())
+    records = [(TopicRecord(name=f"t{i}", topic_id=i.to_bytes(16, "big")), 0) for i in range(999)]
+    with pytest.raises(OSError, match="no space"):
+        await writer.write(image, records)
+    assert (files.parts(), files.opened, list(log.snapshots)) == ([], 0, [])
+    files.room = 1 << 20
+    assert await writer.write(image, records) == OffsetAndEpoch(10, 1)
+    assert (files.parts(), files.opened) == ([], 0)
