@@ -54,6 +54,11 @@ class CreatedTopic(NamedTuple):
     configs: Mapping[str, ConfigValue]
 
 
+_Described: TypeAlias = dict[frozenset[tuple[str, str]], Mapping[str, ConfigValue]]
+"""What topics with the same overrides share: two milliseconds of work for each would be a second
+for the 500 topics of a request."""
+
+
 class TopicOutcome(NamedTuple):
     """One topic of the request: created, or why not."""
 
@@ -76,6 +81,7 @@ def decide_create_topics(
     rng = view.fresh_rng()
     records: list[MetadataRecord] = []
     outcomes: dict[str, TopicOutcome] = {}
+    described: _Described = {}
     for topic in request.topics:
         if topic.name in outcomes:
             continue
@@ -83,7 +89,7 @@ def decide_create_topics(
         topic_id = _fresh_topic_id(view, rng)
         try:
             _check_name(view, topic.name, names[topic.name], taken)
-            created, topic_records = _create_topic(view, topic, topic_id, rng)
+            created, topic_records = _create_topic(view, topic, topic_id, rng, described)
             if spending is not None:
                 spending.charge(created.partition_count)
         except ApiError as error:
@@ -140,7 +146,11 @@ def _check_name(
 
 
 def _create_topic(
-    view: ControllerView, topic: CreatableTopic, topic_id: bytes, rng: Random
+    view: ControllerView,
+    topic: CreatableTopic,
+    topic_id: bytes,
+    rng: Random,
+    described: _Described,
 ) -> tuple[CreatedTopic, list[MetadataRecord]]:
     overrides = _overrides(topic.configs)
     check_topic_config(view, overrides)
@@ -162,9 +172,10 @@ def _create_topic(
         partition_record(view, topic_id, index, replicas, Cause.TOPIC_CREATED)
         for index, replicas in enumerate(assignments)
     )
-    created = CreatedTopic(
-        topic_id, len(assignments), len(assignments[0]), effective_topic(view, overrides)
-    )
+    configs = described.get(key := frozenset(overrides.items()))
+    if configs is None:
+        configs = described[key] = effective_topic(view, overrides)
+    created = CreatedTopic(topic_id, len(assignments), len(assignments[0]), configs)
     return created, records
 
 

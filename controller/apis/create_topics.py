@@ -16,6 +16,9 @@ REQUEST_TIMED_OUT (not committed in time; it may be later), NOT_CONTROLLER.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeAlias
+
 from controller.driver import Controller
 from controller.mutations_driver import submit_within_quota
 from controller.topics import TopicOutcome, decide_create_topics
@@ -31,6 +34,10 @@ STRICT_VERSION = 6
 """From which on a client over its quota is refused (KIP-599)."""
 
 
+_Entries: TypeAlias = dict[int, list[CreateTopicsResponse.CreatableTopicConfigs]]
+"""By the identity of the description, which the outcomes keep alive."""
+
+
 def register(table: HandlerTable, controller: Controller) -> None:
     """Serve the API from `table`."""
 
@@ -39,7 +46,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
             controller,
             context,
             lambda view, spending: decide_create_topics(view, request, spending),
-            lambda outcomes: CreateTopicsResponse(topics=[_result(o) for o in outcomes]),
+            _response,
             strict_from=STRICT_VERSION,
             fail=lambda error: _failed(request, error),
             timeout_ms=request.timeout_ms,
@@ -48,24 +55,34 @@ def register(table: HandlerTable, controller: Controller) -> None:
     table.register(ApiKey.CREATE_TOPICS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
 
 
+def _response(outcomes: Iterable[TopicOutcome]) -> CreateTopicsResponse:
+    # Topics with the same overrides share the description of their configuration.
+    entries: _Entries = {}
+    return CreateTopicsResponse(topics=[_result(outcome, entries) for outcome in outcomes])
+
+
 def _failed(request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(topics=[_result(TopicOutcome(name, error)) for name in names])
+    return _response(TopicOutcome(name, error) for name in names)
 
 
-def _result(outcome: TopicOutcome) -> CreateTopicsResponse.CreatableTopicResult:
+def _result(outcome: TopicOutcome, entries: _Entries) -> CreateTopicsResponse.CreatableTopicResult:
     created = outcome.result
     if isinstance(created, ApiError):
         return CreateTopicsResponse.CreatableTopicResult(
             name=outcome.name, error_code=created.code, error_message=created.text
         )
+    configs = entries.get(id(created.configs))
+    if configs is None:
+        configs = [_config(name, value) for name, value in created.configs.items()]
+        entries[id(created.configs)] = configs
     return CreateTopicsResponse.CreatableTopicResult(
         name=outcome.name,
         topic_id=created.topic_id,
         error_message=None,
         num_partitions=created.partition_count,
         replication_factor=created.replication_factor,
-        configs=[_config(name, value) for name, value in created.configs.items()],
+        configs=configs,
     )
 
 

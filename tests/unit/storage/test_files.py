@@ -602,6 +602,8 @@ def test_nothing_is_remembered_of_what_came_and_went(tmp_path):
         file.append(b"found under its new name")
         file.close()
         files.rmtree(f"{folder}-delete")
+        files.mkdirs(f"{folder}-other/inner")
+        files.rmtree(f"{folder}-other")
     files.fsync_dir(f"{tmp_path}/a")
     assert files._fresh_directories == {}
     assert len(files._known) == 0

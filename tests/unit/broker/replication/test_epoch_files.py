@@ -85,8 +85,9 @@ async def test_what_an_earlier_leader_said_is_not_shown_after_a_change() -> None
     cluster.create(1, 2, 3)
     workers = save_in_workers(cluster[2])
     cluster[1].append(b"a")
-    for follower in (2, 3, 2):
+    for follower in (2, 3, 2, 3, 2):
         cluster.fetch(follower, 1)
+    assert (cluster[1].high_watermark, cluster[2].high_watermark) == (1, 0)
     cluster.change(2, leader=3, isr=[2, 3])
     workers.go.set()
     await turns()
