@@ -165,7 +165,10 @@ def read_batch(
 
 
 def decode_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records in the plain bytes of a batch. Raises as `scan` does."""
+    """The records in the plain bytes of a batch. Raises as `scan` does.
+
+    A timestamp that leaves int64 wraps around, as Java's readers see it.
+    """
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -182,9 +185,12 @@ def decode_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
         except (ValueError, IndexError) as error:
             raise InvalidRecord(index, _reason(error)) from None
         key_at, value_at = one.key_at, one.value_at
+        timestamp = base_timestamp + one.timestamp_delta if fixed is None else fixed
+        if not -(2**63) <= timestamp < 2**63:
+            timestamp = wrapped(timestamp)
         yield Record(
             base_offset + one.offset_delta,
-            base_timestamp + one.timestamp_delta if fixed is None else fixed,
+            timestamp,
             data[key_at : key_at + one.key_length] if one.key_length >= 0 else None,
             data[value_at : value_at + one.value_length] if one.value_length >= 0 else None,
             headers,
@@ -215,10 +221,10 @@ def record_times(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
             offset_delta, at = read_varint(data, at)
         except (ValueError, IndexError) as error:
             raise InvalidRecord(index, _reason(error)) from None
-        yield (
-            (base_timestamp + timestamp_delta if fixed is None else fixed),
-            (base_offset + offset_delta),
-        )
+        timestamp = base_timestamp + timestamp_delta if fixed is None else fixed
+        if not -(2**63) <= timestamp < 2**63:
+            timestamp = wrapped(timestamp)
+        yield timestamp, base_offset + offset_delta
         at = end
 
 
@@ -345,6 +351,11 @@ def read_varlong(data: bytes, pos: int) -> tuple[int, int]:
     if raw > 0xFFFFFFFFFFFFFFFF:
         raise ValueError("a varint longer than 64 bits")
     return (raw >> 1) ^ -(raw & 1), pos
+
+
+def wrapped(value: int) -> int:
+    """`value` as an int64 that overflowed: what Java's readers and writers of timestamps see."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def varint(value: int) -> bytes:
@@ -481,7 +492,7 @@ def _encode(
         body = b"".join(
             (
                 b"\x00",
-                varint(timestamp - base_timestamp),
+                varint(wrapped(timestamp - base_timestamp)),
                 varint(delta),
                 _NULL if key is None else varint(len(key)) + key,
                 _NULL if value is None else varint(len(value)) + value,

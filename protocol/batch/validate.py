@@ -43,7 +43,7 @@ from protocol.batch.records import InvalidRecord, assemble, records_payload, sca
 from protocol.compression import DEFAULT_BUDGET_BYTES, Codec, codec_of, lz4_is_linked
 from protocol.errors import ApiError, ErrorCode
 
-MAX_INT64 = 2**63 - 1
+MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 ZSTD_SINCE_PRODUCE_VERSION = 7
 RECORD_ERRORS_MAX = 1000
 """Record errors in one answer; a batch of a million bad records is described by its first."""
@@ -231,8 +231,8 @@ def validate_records(payload: bytes, header: BatchHeader, rules: AppendRules, no
 
     Raises RecordsRefused: INVALID_RECORD for a record that cannot be read, offsets that are not
     dense, or a record without key on a compacted topic; INVALID_TIMESTAMP when one timestamp or
-    more is outside `message.timestamp.{before,after}.max.ms` or the producer set the bit of
-    LogAppendTime.
+    more is no int64, is outside `message.timestamp.{before,after}.max.ms`, or the producer set the
+    bit of LogAppendTime.
     """
     time_fault = _time_check(header, rules, now_ms)
     base_timestamp, compacted = header.base_timestamp, rules.compacted
@@ -267,16 +267,18 @@ def _time_check(
 ) -> Callable[[int], str | None]:
     """A function from a record's timestamp to what is wrong with it."""
     oldest, newest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    if rules.timestamp_type is not TimestampType.CREATE_TIME:
+        oldest, newest = MIN_INT64, MAX_INT64
+    elif header.attributes & LOG_APPEND_TIME_BIT:
+        return lambda _: "a producer may not set the timestamp type LogAppendTime"
+    # A base and a delta may add up to what no header, index or response can hold.
+    oldest, newest = max(oldest, MIN_INT64), min(newest, MAX_INT64)
 
     def in_range(timestamp: int) -> str | None:
         if oldest <= timestamp <= newest or timestamp == NO_TIMESTAMP:
             return None
         return f"timestamp {timestamp} is not in [{oldest}, {newest}]"
 
-    if rules.timestamp_type is not TimestampType.CREATE_TIME:
-        return lambda _: None
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        return lambda _: "a producer may not set the timestamp type LogAppendTime"
     return in_range
 
 

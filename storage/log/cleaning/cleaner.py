@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from runtime.clock import Clock
+from runtime.errors import InvariantViolated
 from runtime.helper import HelperFailed
 from runtime.log import get_logger
 from runtime.metrics import Family
@@ -28,7 +29,7 @@ from storage.log.cleaning.plan import DirtyRange, Weight, dirty_range, first_dir
 from storage.log.cleaning.rewrite import LastBatch
 from storage.log.cleaning.swap import SwapAbandoned, swap_in
 from storage.log.cleaning.workers import Failed, Stopped, Worker
-from storage.log.errors import CorruptLog, LogFailed
+from storage.log.errors import LogFailed
 from storage.log.log import Log
 from storage.log.manager import LogManager
 from storage.log.segment import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
@@ -203,7 +204,9 @@ class LogCleaner:
             return _Candidate(key, log, dirty, weigh(listed, log.config, now_ms, dirty))
         except OSError as error:
             self._postpone(key, error)
-        except CorruptLog as error:
+        except InvariantViolated:
+            raise
+        except Exception as error:  # noqa: BLE001 - one log must not end the cleaning of all
             self._set_aside(key, log, str(error))
         return None
 
@@ -245,6 +248,10 @@ class LogCleaner:
             self._set_aside(key, log, str(error))
         except OSError as error:
             self._postpone(key, error)
+        except InvariantViolated:
+            raise
+        except Exception as error:  # noqa: BLE001 - one log must not end the cleaning of all
+            self._set_aside(key, log, f"{type(error).__name__}: {error}")
         finally:
             self._current = None
             _remove_unfinished(log)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from protocol.batch.header import NO_TIMESTAMP, BatchHeader, TimestampType
-from protocol.batch.records import read_varint, read_varlong
+from protocol.batch.records import read_varint, read_varlong, wrapped
 from storage.log.cleaning.key_offsets import KEY_BYTES_MAX, KeyId, KeyOffsets, long_key
 
 VARLONG_BYTES_MAX: Final = 10
@@ -174,6 +174,7 @@ def _max_timestamp(data: bytes, header: BatchHeader, starts: list[int]) -> int:
         return NO_TIMESTAMP
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return header.max_timestamp
-    return header.base_timestamp + max(
-        read_varlong(data, read_varint(data, start)[1] + 1)[0] for start in starts
+    base = header.base_timestamp
+    return max(
+        wrapped(base + read_varlong(data, read_varint(data, start)[1] + 1)[0]) for start in starts
     )

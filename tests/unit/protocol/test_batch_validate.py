@@ -333,3 +333,43 @@ def test_a_batch_that_grows_over_the_limit() -> None:
 def test_the_two_steps_are_the_one() -> None:
     header = check_batch(BATCH, VERSION, RULES, transactional=False)
     assert finish(BATCH, header, RULES, NOW_MS) == validate_produce(BATCH, VERSION, RULES, NOW_MS)
+
+
+BEYOND = [(2**63 - 1, 1), (-(2**63), -1), (2**63 - 1, 2**63 - 1)]
+
+
+@pytest.mark.parametrize(("base", "delta"), BEYOND)
+@pytest.mark.parametrize(
+    "rules",
+    [
+        AppendRules(compacted=True, timestamp_type=TimestampType.LOG_APPEND_TIME),
+        AppendRules(compression=Codec.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME),
+        AppendRules(always_walk=True, timestamp_after_max_ms=2**63 - 1),
+        AppendRules(always_walk=True, timestamp_before_max_ms=2**63 - 1),
+    ],
+)
+def test_timestamps_that_are_no_int64_are_refused(
+    rules: AppendRules, base: int, delta: int
+) -> None:
+    """Base and delta are both allowed; their sum has no place in a header."""
+    record = b"\0" + varint(delta) + varint(0) + varint(1) + b"k" + varint(-1) + b"\0"
+    payload = varint(len(record)) + record
+    hostile = with_payload(payload, 1, base_timestamp=base, max_timestamp=base)
+    assert refusal(hostile, rules).code is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("stamp", [2**63 - 1, -(2**63)])
+def test_the_last_timestamps_that_are_int64_are_walked(stamp: int) -> None:
+    rules = AppendRules(compacted=True, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    batch = build_batch([Record(timestamp=stamp, key=b"k")])
+    assert validate_produce(batch, VERSION, rules, NOW_MS).log_append_time_ms == NOW_MS
+
+
+@pytest.mark.parametrize(("base", "delta"), BEYOND)
+def test_timestamps_that_are_no_int64_are_read_as_java_reads_them(base: int, delta: int) -> None:
+    """They may be stored: a topic whose records are not walked takes them."""
+    record = b"\0" + varint(delta) + varint(0) + varint(1) + b"k" + varint(-1) + b"\0"
+    batch = with_payload(varint(len(record)) + record, 1, base_timestamp=base)
+    (read,) = read_records(batch)
+    assert -(2**63) <= read.timestamp < 2**63
+    assert (read.timestamp - base - delta) % 2**64 == 0

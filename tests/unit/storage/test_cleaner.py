@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
 
 import pytest
 
 from protocol.batch.header import iter_batches
-from protocol.batch.records import Producer, Record, build_batch, read_batch
+from protocol.batch.records import Producer, Record, build_batch, read_batch, varint
 from protocol.errors import ApiError
 from runtime.clock import ManualClock, SystemClock
 from storage.files import LossyFiles, MemoryFiles, RealFiles
 from storage.log.checkpoints import CLEANER_CHECKPOINT
+from storage.log.cleaning import cleaner, job
 from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
 from storage.log.cleaning.key_offsets import ENTRY_BYTES
 from storage.log.cleaning.workers import LoopWorker, ProcessWorker, worker_for
 from storage.log.errors import LogFailed
 from storage.log.log import Log
 from storage.log.producers import Origin
+from tests.unit.protocol.batches import with_payload
 from tests.unit.storage.cleaning import DAY_MS, TOPIC_ID, Cleaning, pairs
 from tests.unit.storage.logs import T0, facts
 
@@ -408,6 +411,45 @@ def spoil(one: Cleaning) -> None:
     content = bytearray(file.pread(file.size(), 0))
     content[70] ^= 1
     file.pwrite(bytes(content), 0)
+
+
+async def test_what_nobody_foresaw_in_a_log_sets_it_aside(monkeypatch: pytest.MonkeyPatch):
+    """In the process that cleans as on the loop: the cleaner goes on with the other logs."""
+    one = Cleaning()
+    one.append(*pairs("a=1", "a=2"))
+    monkeypatch.setattr(job, "collect", fail_unforeseen)
+    await one.roll_and_clean()
+    assert one.cleaner.uncleanable == {KEY: one.log}
+    monkeypatch.undo()
+    other = one.manager.get_or_create("other", 0, b"o" * 16, one.config)
+    monkeypatch.setattr(cleaner, "dirty_range", fail_unforeseen)
+    other.append_as_leader(build_batch([Record(key=b"k")]), 0, 0, Origin.REPLICATION)
+    other.roll()
+    assert not await one.cleaner.clean_one()
+    assert one.cleaner.uncleanable == {KEY: one.log, ("other", 0): other}
+
+
+def fail_unforeseen(*_: object, **__: object) -> None:
+    raise struct.error("int too large")
+
+
+@pytest.mark.parametrize("base", [2**63 - 1, -(2**63)])
+async def test_records_whose_timestamps_leave_int64_are_cleaned(base: int):
+    """A topic whose records were not walked took them, and is compacted now."""
+    one = Cleaning()
+    delta = 1 if base > 0 else -1
+    bodies = [
+        b"\0" + varint(delta) + varint(at) + varint(1) + b"ab"[at % 2 : at % 2 + 1] + tail
+        for at, tail in enumerate([varint(1) + b"v\0", varint(1) + b"w\0", varint(-1) + b"\0"])
+    ]
+    payload = b"".join(varint(len(body)) + body for body in bodies)
+    hostile = with_payload(payload, 3, base_timestamp=base, max_timestamp=base)
+    for count in range(2):
+        one.log.append_as_leader(hostile, 0, count, Origin.REPLICATION)
+        one.log.update_high_watermark(one.log.log_end_offset)
+        assert await one.roll_and_clean()
+    assert one.cleaner.uncleanable == {}
+    assert one.records() == [(4, "b", "w"), (5, "a", None)]
 
 
 async def test_a_log_that_cannot_be_read_is_set_aside():
