@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from protocol.errors import ApiError, ErrorCode
 from protocol.ids import ProducerId
 from runtime.errors import invariant
 
+MAX_INT64: Final = 2**63 - 1
 PREFETCH_FRACTION: Final = 0.1
 """When this much of a block is left the next one is wanted, so that producers need not wait."""
 
@@ -53,7 +55,14 @@ class ProducerIdBlocks:
         return producer_id
 
     def add(self, block: ProducerIdBlock) -> None:
-        """A block came from the controller; blocks rise, as the controller counts up."""
-        invariant(block.size > 0 and block.first >= self._end, f"bad block of ids: {block}")
+        """A block came from the controller; blocks rise, as the controller counts up.
+
+        Raises ApiError for one that does not follow, or ends beyond int64.
+        """
+        if block.size <= 0 or not self._end <= block.first <= MAX_INT64 - block.size:
+            raise ApiError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"The controller gave {block} as a block of producer ids after {self._end}",
+            )
         invariant(self._following is None, f"two blocks of ids in store: {block}")
         self._following = block

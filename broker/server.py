@@ -46,6 +46,7 @@ from metalog.image.values import EMPTY_IMAGE, MetadataImage
 from metalog.loader import MetadataLoader
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.compression import Codec
+from protocol.errors import ApiError
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC
 from protocol.transport.admission import ConnectionGate
@@ -131,6 +132,7 @@ class BrokerServer:
             metadata=self.metadata,
             clock=clock,
             on_storage_failure=self._storage_failed,
+            on_unforeseen=supervisor.survive,
         )
         self.quotas = _client_quotas(config)
         self._gate = ConnectionGate(connection_limits(config), ip_rate=self.quotas.ip_rate)
@@ -456,11 +458,15 @@ class BrokerServer:
 
     # --- while running ------------------------------------------------------------------------
 
-    @staticmethod
-    async def _repeat(chore: Callable[[], Awaitable[object]]) -> None:
+    async def _repeat(self, chore: Callable[[], Awaitable[object]]) -> None:
         while True:
             await asyncio.sleep(MAINTENANCE_MS / 1000.0)
-            await chore()
+            try:
+                await chore()
+            except (ApiError, OSError):
+                raise  # the disk's
+            except Exception as error:  # noqa: BLE001 - headers are what producers wrote
+                self._supervisor.survive("log maintenance", error)
 
     def _log_failed(self, log: Log, error: BaseException) -> None:
         partition = self.replicas.get(log.topic, log.partition)

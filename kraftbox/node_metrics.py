@@ -39,6 +39,7 @@ class NodeMetrics:
                 "Level of metadata.version in the image; 0 before there is one",
                 loader.image.metadata_version or 0,
             )
+        yield from self._node.supervisor.collect()
         yield from process_io.collect()
 
     def _request_memory(self) -> Iterator[Family]:

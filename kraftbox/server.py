@@ -16,7 +16,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from kraftbox.cluster.network import CuttableLoop
 from kraftbox.cluster.place import read_properties
@@ -25,6 +26,7 @@ from runtime import descriptors, log
 from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.config.env import merge
+from runtime.tasks import Supervisor
 from storage.files import Files, RealFiles, SlowFiles
 
 _log = log.get_logger("kraftbox.server")
@@ -106,6 +108,7 @@ async def _serve(
         _log.warning(warning)
     node = build_node(config, clock=SystemClock(), rng=rng, files=files)
     plant_faults(loop, config, node.files)
+    loop.set_exception_handler(partial(_callback_failed, node.supervisor))
     starting = asyncio.ensure_future(_start(node, on_ready))
     ending = asyncio.ensure_future(_wait(stop))
     node.failed.add_done_callback(lambda _failed: stop.set())
@@ -129,6 +132,17 @@ async def _serve(
     name, error = node.failed.result()
     sys.stderr.write(f"kraftbox: the node had to stop: {name}: {error!r}\n")
     return 1
+
+
+def _callback_failed(
+    supervisor: Supervisor, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
+    """What a timer, a callback or a protocol let through: nobody else would hear of it."""
+    error = context.get("exception")
+    if isinstance(error, Exception):
+        supervisor.survive("callback", error, what=str(context.get("message")))
+    else:
+        loop.default_exception_handler(context)
 
 
 def _read_lifeline(

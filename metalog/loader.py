@@ -131,5 +131,8 @@ class MetadataLoader:
             # The log is whole without it; the next one is tried when it is due.
             _log.error("a metadata snapshot could not be written", why=str(error))
             return
+        except Exception as error:  # noqa: BLE001 - nor does the node need it to go on
+            self._supervisor.survive("metadata snapshot", error)
+            return
         if written is not None:
             _log.info("wrote a metadata snapshot", offset=written.offset, epoch=written.epoch)

@@ -151,6 +151,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """A code of a newer node, which says at least that something went wrong."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
     @property
     def retriable(self) -> bool:
         """Whether Kafka's clients try the same request again."""

@@ -8,15 +8,27 @@ with an exception is reported to `on_fatal`, which stops the node.
 Tasks that serve one request or one connection belong to the transport, which has its own rule
 (answer or close); they are spawned here with `fatal=False` so that only a broken invariant stops
 the node.
+
+Work on bytes from outside (a client's batch, a leader's answer) that fails in a way nobody foresaw
+ends that piece of work and nothing else: whoever does it calls `survive` and goes on. Otherwise who
+sends the same bytes to one node after the other stops them all. docs/fatal-tasks.md lists the tasks
+that stop the node.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from runtime.errors import InvariantViolated
+from runtime.log import get_logger
+from runtime.metrics import Family
+
+HEAD_BYTES = 64
+"""Of the bytes that a survived failure is about: the header of a record batch."""
+
+_log = get_logger("runtime.tasks")
 
 T = TypeVar("T")
 
@@ -37,6 +49,8 @@ class Supervisor:
         self._on_fatal: OnFatal = on_fatal if on_fatal is not None else _raise_later
         self._closing = False
         self.failure: tuple[str, BaseException] | None = None
+        self.survived: dict[str, int] = {}
+        """Failures nobody foresaw that did not stop the node, by the kind of work."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -59,6 +73,43 @@ class Supervisor:
         if self.failure is None:
             self.failure = (name, error)
             self._on_fatal(name, error)
+
+    def survive(
+        self,
+        work: str,
+        error: BaseException,
+        data: bytes | bytearray | memoryview = b"",
+        /,
+        **about: Any,
+    ) -> None:
+        """Count a failure that nobody foresaw in work on bytes from outside, `data` where they are
+        known; the caller answers, or tries again later, and goes on.
+
+        The log has the 1st, 2nd, 4th, 8th ... of a kind: what can be sent once can be sent a
+        million times. A broken invariant stops the node even so.
+        """
+        count = self.survived[work] = self.survived.get(work, 0) + 1
+        if count & (count - 1) == 0:
+            _log.error(
+                "Work on bytes from outside failed",
+                work=work,
+                count=count,
+                bytes=len(data),
+                head=bytes(data[:HEAD_BYTES]).hex(),
+                exc_info=error,
+                **about,
+            )
+        if isinstance(error, InvariantViolated):
+            self.report(work, error)
+
+    def collect(self) -> Iterable[Family]:
+        """For the metrics registry."""
+        yield Family(
+            "kraftbox_unforeseen_errors_total",
+            "Failures that nobody foresaw in work on bytes from clients or other nodes",
+            "counter",
+            [({"work": work}, count) for work, count in {"request": 0, **self.survived}.items()],
+        )
 
     async def close(self) -> None:
         """Cancel everything that still runs and wait until it has ended."""

@@ -263,6 +263,11 @@ class GroupCoordinator:
                     error=str(error),
                 )
             return
+        except Exception as error:  # noqa: BLE001 - one partition's records must not stop the others
+            self._supervisor.survive("group records", error, partition=slot.partition, after=count)
+            if self._slots.get(slot.partition) is slot:
+                del self._slots[slot.partition]
+            return
         if self._slots.get(slot.partition) is not slot:
             return
         slot.shard = shard
@@ -456,7 +461,10 @@ class GroupCoordinator:
     async def _expire_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000.0)
-            await self.expire_offsets()
+            try:
+                await self.expire_offsets()
+            except Exception as error:  # noqa: BLE001 - what expires is what clients committed
+                self._supervisor.survive("expiry of offsets", error)
 
     async def expire_offsets(self) -> None:
         """One round over all groups, in slices."""

@@ -121,7 +121,8 @@ class AlterPartitionManager:
         if response.error_code:
             self.failed(now_ms)
             return
-        sent, self._in_flight = self._in_flight or {}, None
+        # Until all of it is taken over, `failed` finds everything as it was.
+        sent = dict(self._in_flight or {})
         self._failures = 0
         for topic in response.topics:
             for data in topic.partitions:
@@ -139,6 +140,7 @@ class AlterPartitionManager:
                     self._again(item, now_ms)
         for item in sent.values():  # named and not answered: a controller that is not like ours
             self._again(item, now_ms)
+        self._in_flight = None
 
     def _again(self, item: Item, now_ms: float) -> None:
         self._due_ms = now_ms + BACK_OFF_FIRST_MS

@@ -80,7 +80,11 @@ class IsrChanges:
             return
         if response.error_code:
             self._grumble(ErrorCode(response.error_code).name)
-        self.manager.answered(response, self._clock.monotonic_ms())
+        try:
+            self.manager.answered(response, self._clock.monotonic_ms())
+        except Exception as error:  # noqa: BLE001 - whatever a controller says
+            self._supervisor.survive("answer to AlterPartition", error)
+            self.manager.failed(self._clock.monotonic_ms())
 
     def _grumble(self, why: str) -> None:
         held_back = self._quiet.admit()

@@ -30,8 +30,10 @@ from typing import Final, NamedTuple
 from broker.replication.follower import Appended, append_fetched, truncate_to_common
 from broker.replication.partition import Partition, Role
 from broker.replication.throttle import ReplicationThrottle
+from protocol.batch.header import Buffer
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from runtime.errors import InvariantViolated
 from runtime.log import get_logger
 from storage.log.errors import CorruptLog, LogFailed
 
@@ -92,7 +94,15 @@ class StorageFailed(NamedTuple):
     cause: BaseException
 
 
-Effect = Reset | Flush | StorageFailed
+class Unforeseen(NamedTuple):
+    """The leader's answer for this partition did what nobody foresaw; it is asked again later."""
+
+    partition: Partition
+    error: Exception
+    records: Buffer
+
+
+Effect = Reset | Flush | StorageFailed | Unforeseen
 
 
 class Followed:
@@ -420,33 +430,8 @@ class Fetcher:
         if data.error_code:
             self._refused(key, followed, ErrorCode(data.error_code), now_ms, effects)
             return
-        try:
-            if data.diverging_epoch.epoch >= 0:
-                diverging = data.diverging_epoch
-                truncate_to_common(partition, diverging.epoch, diverging.end_offset)
-                self._name(key, followed)
-                return
-            records = data.records
-            assert not isinstance(records, list)
-            appended = append_fetched(
-                partition,
-                records,
-                leader_high_watermark=data.high_watermark,
-                leader_log_start=data.log_start_offset,
-            )
-        except LogFailed as error:
-            self._hold(key, followed)
-            effects.append(StorageFailed(partition, error.cause))
-            return
-        except CorruptLog as error:
-            _log.warning(
-                "the leader sent what cannot follow the own log",
-                topic=partition.topic,
-                partition=partition.index,
-                leader=self.leader_id,
-                error=str(error),
-            )
-            self._pause(key, followed, now_ms)
+        appended = self._take_over(key, followed, data, now_ms, effects)
+        if appended is None:
             return
         followed.failures = 0
         followed.lag = max(0, data.high_watermark - partition.log.log_end_offset)
@@ -460,6 +445,53 @@ class Fetcher:
                 return
         if appended.record_count or appended.log_start_moved:
             self._name(key, followed)
+
+    def _take_over(
+        self,
+        key: PartitionId,
+        followed: Followed,
+        data: _Data,
+        now_ms: float,
+        effects: list[Effect],
+    ) -> Appended | None:
+        """Brings the answer into the log; None when there is nothing more to say about it."""
+        partition = followed.partition
+        try:
+            if data.diverging_epoch.epoch >= 0:
+                diverging = data.diverging_epoch
+                truncate_to_common(partition, diverging.epoch, diverging.end_offset)
+                self._name(key, followed)
+                return None
+            records = data.records
+            assert not isinstance(records, list)
+            return append_fetched(
+                partition,
+                records,
+                leader_high_watermark=data.high_watermark,
+                leader_log_start=data.log_start_offset,
+            )
+        except LogFailed as error:
+            self._hold(key, followed)
+            effects.append(StorageFailed(partition, error.cause))
+            return None
+        except CorruptLog as error:
+            _log.warning(
+                "the leader sent what cannot follow the own log",
+                topic=partition.topic,
+                partition=partition.index,
+                leader=self.leader_id,
+                error=str(error),
+            )
+            self._pause(key, followed, now_ms)
+            return None
+        except InvariantViolated:
+            raise
+        except Exception as error:  # noqa: BLE001 - one partition's bytes must not stop the others
+            self._pause(key, followed, now_ms)
+            records = data.records
+            head = b"" if records is None or isinstance(records, list) else records
+            effects.append(Unforeseen(partition, error, head))
+            return None
 
     def _count(self, partition: Partition, size_bytes: int) -> None:
         self.counters.bytes += size_bytes

@@ -17,6 +17,7 @@ from broker.replication.fetcher import (
     Flush,
     Reset,
     StorageFailed,
+    Unforeseen,
 )
 from broker.replication.flush_driver import Flusher
 from broker.replication.partition import Partition, Role
@@ -28,6 +29,7 @@ from protocol.schema import Request, Response
 from protocol.transport.client import Connection
 from protocol.transport.dispatch import BROKER_SOFTWARE_NAME
 from runtime.clock import Clock
+from runtime.errors import InvariantViolated
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 from storage.log.errors import LogFailed
@@ -259,10 +261,21 @@ class FetcherLink:
             if error is not None or done.cancelled():
                 self._drop(connection, str(error))
             else:
-                self._take(done.result())
+                self._take_or_drop(connection, done.result())
             self._pump()
         except Exception as failure:  # noqa: BLE001 - a fetcher that died in silence is worse
             self._context.supervisor.report(self._client_id, failure)
+
+    def _take_or_drop(self, connection: Connection, response: FetchResponse) -> None:
+        """An answer that cannot be taken over ends the session, not the node."""
+        try:
+            self._take(response)
+        except InvariantViolated:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a leader says
+            leader = self.fetcher.leader_id
+            self._context.supervisor.survive("fetch answer", error, leader=leader)
+            self._drop(connection, f"an answer that cannot be taken over: {error!r}")
 
     def _take(self, response: FetchResponse) -> None:
         context = self._context
@@ -273,6 +286,15 @@ class FetcherLink:
                     context.flusher.wait(partition, self._flushed, partition)
                 case StorageFailed():
                     context.storage_failed(partition, effect.cause)
+                case Unforeseen():
+                    context.supervisor.survive(
+                        "fetched batches",
+                        effect.error,
+                        effect.records,
+                        topic=partition.topic,
+                        partition=partition.index,
+                        leader=self.fetcher.leader_id,
+                    )
                 case Reset():
                     name = f"reset {partition.topic}-{partition.index}"
                     context.supervisor.spawn(name, self._reset(effect))
@@ -291,6 +313,11 @@ class FetcherLink:
                 partition=partition.index,
                 leader=self.fetcher.leader_id,
                 error=str(error),
+            )
+            self.fetcher.retry_later(partition, context.clock.monotonic_ms())
+        except Exception as error:  # noqa: BLE001 - whatever a leader says of its bounds
+            context.supervisor.survive(
+                "reset", error, topic=partition.topic, partition=partition.index
             )
             self.fetcher.retry_later(partition, context.clock.monotonic_ms())
         else:

@@ -94,6 +94,10 @@ class LateAppends:
             except ApiError as error:
                 if not job.done.done():
                     job.done.set_exception(error)
+            except Exception as error:  # noqa: BLE001 - one batch must not end the worker
+                refused = self._replicas.batch_failed(partition, job.records, error)
+                if not job.done.done():
+                    job.done.set_exception(refused)
             else:
                 if not job.done.done():
                     job.done.set_result(appended)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from broker.metadata_cache import MetadataCache
 from broker.replication.counters import PartitionCounters
@@ -103,6 +103,14 @@ class FetcherPort(Protocol):
         """Fetch it no longer; a partition that is not fetched is fine."""
 
 
+class Survive(Protocol):
+    """`Supervisor.survive`."""
+
+    def __call__(
+        self, work: str, error: BaseException, data: Buffer = b"", /, **about: Any
+    ) -> None: ...
+
+
 class _NoFetchers:
     """Fetches nothing."""
 
@@ -125,6 +133,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         clock: Clock,
         on_storage_failure: Callable[[str, BaseException], None],
+        on_unforeseen: Survive,
     ) -> None:
         self.node_id = node_id
         self.logs = logs
@@ -132,6 +141,7 @@ class ReplicaManager:
         self._settings = settings
         self._clock = clock
         self._on_storage_failure = on_storage_failure
+        self._on_unforeseen = on_unforeseen
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self.retired_counters = PartitionCounters()
@@ -234,7 +244,12 @@ class ReplicaManager:
         rules = partition.rules
         if keeps_bytes(header, rules, now_ms):
             return self._append(partition, records, header, now_ms, NO_TIMESTAMP)
-        valid = finish(records, header, rules, now_ms)
+        try:
+            valid = finish(records, header, rules, now_ms)
+        except ApiError:
+            raise
+        except Exception as error:
+            raise self.batch_failed(partition, records, error) from error
         return self._append(partition, valid.data, valid.header, now_ms, valid.log_append_time_ms)
 
     def append_valid(
@@ -276,6 +291,14 @@ class ReplicaManager:
             counters.messages_in += header.record_count
             partition.appended(info, size)
         return info
+
+    def batch_failed(self, partition: Partition, records: Buffer, error: Exception) -> ApiError:
+        """What to answer to the producer of a batch that could not be judged or appended for a
+        reason that nobody foresaw."""
+        self._on_unforeseen(
+            "produced batch", error, records, topic=partition.topic, partition=partition.index
+        )
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
     def _require_writable(self, partition: Partition, required_acks: int) -> Log:
         log = partition.require_leader()

@@ -8,6 +8,7 @@ one turn cost one read, and no read happens in the middle of an append.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -73,9 +74,14 @@ class WaitsDriver:
             self._timer = None
 
     def _finish_ready(self) -> None:
-        ready, self._ready = self._ready, []
-        for finish in ready:
-            finish()
+        ready, self._ready = deque(self._ready), []
+        try:
+            while ready:
+                ready.popleft()()
+        finally:
+            # One that failed must not take those behind it along.
+            for finish in ready:
+                self.soon(finish)
 
     def _peer_closed(self, peer_id: int) -> None:
         self._peers.discard(peer_id)
@@ -96,5 +102,7 @@ class WaitsDriver:
     def _fire(self) -> None:
         self._timer = None
         self._timer_due_ms = float("inf")
-        self.purgatory.expire(self._clock.monotonic_ms())
-        self._arm()
+        try:
+            self.purgatory.expire(self._clock.monotonic_ms())
+        finally:
+            self._arm()

@@ -91,10 +91,9 @@ def check(code: int, what: str, message: str | None = None) -> None:
     """Raise CommandFailed unless `code` is no error."""
     if code == ErrorCode.NONE:
         return
-    try:
-        error = ErrorCode(code)
-    except ValueError:
-        raise CommandFailed(f"{what}: error {code}") from None
+    if code not in ErrorCode._value2member_map_:
+        raise CommandFailed(f"{what}: error {code}")
+    error = ErrorCode(code)
     raise CommandFailed(f"{what}: {error.name}: {message or error.text}")
 
 

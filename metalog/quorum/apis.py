@@ -23,7 +23,7 @@ from metalog.quorum.core.messages import (
     ReplyVote,
 )
 from metalog.quorum.core.roles import Progress
-from metalog.quorum.core.voters import ReplicaKey, Voter
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter
 from metalog.quorum.driver import QuorumNode
 from metalog.quorum.log import METADATA_TOPIC
 from protocol.api_keys import ApiKey
@@ -49,6 +49,9 @@ MaybeLater: TypeAlias = R | asyncio.Future[R]
 
 DIRECTORIES_SINCE = 2
 """First version of DescribeQuorum with directory ids and the voters' endpoints (KIP-853)."""
+
+FETCH_ENDPOINTS_SINCE = 16
+"""First version of Fetch whose answer says where the leader listens (KIP-951)."""
 
 FETCH_BYTES_MAX = 8 << 20
 """Whatever a replica asks for, one answer holds no more (a larger first batch goes whole)."""
@@ -94,13 +97,17 @@ class QuorumApis:
             if later is None:
                 ready.append(respond(answer))
             elif not later.done():
-                later.set_result(respond(answer))
+                _fill(later, respond, answer)
 
         self._node.ask(make, then)
         if ready:
             return ready[0]
         later = asyncio.get_running_loop().create_future()
         return later
+
+    def _leader_endpoint(self, version: int, since: int) -> Endpoint | None:
+        """Where the leader listens, for a response that says so `since` that version."""
+        return self._node.leader_endpoint() if version >= since else None
 
     # --- elections ----------------------------------------------------------------------------
 
@@ -111,7 +118,7 @@ class QuorumApis:
         version = context.api_version
 
         def respond(reply: ReplyVote) -> VoteResponse:
-            return wire.vote_response(reply, self._node.leader_endpoint())
+            return wire.vote_response(reply, self._leader_endpoint(version, 1))
 
         return self._ask(lambda token: wire.vote_asked(token, request, version), respond)
 
@@ -124,7 +131,7 @@ class QuorumApis:
         version = context.api_version
 
         def respond(reply: ReplyEpoch) -> BeginQuorumEpochResponse:
-            return wire.begin_epoch_response(reply, self._node.leader_endpoint())
+            return wire.begin_epoch_response(reply, self._leader_endpoint(version, 1))
 
         return self._ask(lambda token: wire.begin_epoch_asked(token, request, version), respond)
 
@@ -137,7 +144,7 @@ class QuorumApis:
         version = context.api_version
 
         def respond(reply: ReplyEpoch) -> EndQuorumEpochResponse:
-            return wire.end_epoch_response(reply, self._node.leader_endpoint())
+            return wire.end_epoch_response(reply, self._leader_endpoint(version, 1))
 
         return self._ask(lambda token: wire.end_epoch_asked(token, request, version), respond)
 
@@ -152,13 +159,13 @@ class QuorumApis:
 
         def respond(reply: ReplyFetch) -> FetchResponse:
             nonlocal idle
-            response = self._fetch_response(reply, request)
+            response = self._fetch_response(reply, request, context.api_version)
             idle = self._is_idle(reply, request, response)
             return response
 
         answer = self._ask(lambda token: wire.fetch_asked(token, request), respond)
         if idle and request.max_wait_ms > 0:
-            return _WaitingFetch(self, request).future
+            return _WaitingFetch(self, request, context.api_version).future
         return answer
 
     def _fetch_refusal(self, context: RequestContext, request: FetchRequest) -> ErrorCode:
@@ -184,7 +191,9 @@ class QuorumApis:
         special = reply.error or reply.diverging is not None or reply.snapshot is not None
         return not special and not news and not response.responses[0].partitions[0].records
 
-    def _fetch_response(self, reply: ReplyFetch, request: FetchRequest) -> FetchResponse:
+    def _fetch_response(
+        self, reply: ReplyFetch, request: FetchRequest, version: int
+    ) -> FetchResponse:
         node = self._node
         records = b""
         if not reply.error and reply.diverging is None and reply.snapshot is None:
@@ -196,7 +205,7 @@ class QuorumApis:
             high_watermark=node.core.shown_high_watermark,
             log_start_offset=node.log.start_offset,
             records=records,
-            leader_endpoint=node.leader_endpoint(),
+            leader_endpoint=self._leader_endpoint(version, FETCH_ENDPOINTS_SINCE),
         )
 
     def fetch_snapshot(
@@ -234,7 +243,7 @@ class QuorumApis:
                 FetchSnapshotResponse.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
             ]
         )
-        endpoint = node.leader_endpoint()
+        endpoint = self._leader_endpoint(context.api_version, 1)
         if endpoint is not None and leader_id is not None:
             response.node_endpoints = [
                 FetchSnapshotResponse.NodeEndpoint(
@@ -382,6 +391,15 @@ class QuorumApis:
         return self._node.endpoints if own and self._node.endpoints else voter.endpoints
 
 
+def _fill(future: asyncio.Future[R], respond: Callable[[Any], R], answer: Any) -> None:
+    """Give a waiting request its response. What fails there is that request's alone: the caller is
+    a timer, or somebody who appends."""
+    try:
+        future.set_result(respond(answer))
+    except Exception as error:  # noqa: BLE001 - the transport answers and counts it
+        future.set_exception(error)
+
+
 def _taken(replicas: dict[ReplicaKey, Progress], voter: ReplicaKey) -> Progress | None:
     """A voter's progress, removed from `replicas`."""
     found = next((key for key in replicas if key.matches(voter)), None)
@@ -422,9 +440,10 @@ class _WaitingUpdate:
 class _WaitingFetch:
     """A fetch that waits for records, for the high watermark to move, or for its time to end."""
 
-    def __init__(self, apis: QuorumApis, request: FetchRequest) -> None:
+    def __init__(self, apis: QuorumApis, request: FetchRequest, version: int) -> None:
         self._apis = apis
         self._request = request
+        self._version = version
         self._node = apis._node
         self._before = self._seen()
         loop = asyncio.get_running_loop()
@@ -445,11 +464,16 @@ class _WaitingFetch:
         if self.future.done():
             return
         self._forget()
-        self._node.ask(lambda token: wire.fetch_asked(token, self._request), self._respond)
+        try:
+            self._node.ask(lambda token: wire.fetch_asked(token, self._request), self._respond)
+        except Exception as error:  # noqa: BLE001 - who asked hears of it, not who wakes this
+            if not self.future.done():
+                self.future.set_exception(error)
 
     def _respond(self, reply: ReplyFetch) -> None:
         if not self.future.done():
-            self.future.set_result(self._apis._fetch_response(reply, self._request))
+            apis, request, version = self._apis, self._request, self._version
+            _fill(self.future, lambda it: apis._fetch_response(it, request, version), reply)
 
     def _done(self, future: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()

@@ -70,9 +70,8 @@ from metalog.quorum.snapshot_driver import NotStored, SnapshotFetcher, SnapshotW
 from metalog.quorum.stats import QuorumStats
 from metalog.quorum.voter_update_driver import keep_entry
 from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.schema import ControlRecord, Records, Request, Response
+from protocol.schema import Buffer, ControlRecord, Request, Response
 from runtime.clock import Clock
-from runtime.errors import InvariantViolated
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
 from storage.files.port import Files
@@ -129,7 +128,7 @@ class QuorumNode:
         self._timer: asyncio.TimerHandle | None = None
         self._tokens = 0
         self._answers: dict[int, Callable[[Any], None]] = {}
-        self._fetched: Records = b""
+        self._fetched: Buffer = b""
         self._fetching: asyncio.Task[Any] | None = None
         self._known_endpoints: dict[int, Endpoint] = {}
         self._asked_next = self._in_vain = 0
@@ -418,7 +417,7 @@ class QuorumNode:
         """Run work that no caller waits for; what breaks there stops the node."""
         try:
             work()
-        except (InvariantViolated, ApiError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - a quorum without its timer would hang in silence
             self._supervisor.report(name, error)
 
     def ask(self, make: Callable[[int], Event], then: Callable[[Any], None]) -> None:
@@ -489,8 +488,7 @@ class QuorumNode:
 
     def _on_append_fetched(self, effect: AppendFetched) -> None:
         data, self._fetched = self._fetched, b""
-        joined = b"".join(data) if isinstance(data, list) else data
-        if self.log.append_fetched(joined):
+        if self.log.append_fetched(data):
             self._step(VotersChanged(self.log.voters))
         self._appended()
 
@@ -691,7 +689,8 @@ class QuorumNode:
             raise ApiError(ErrorCode(response.error_code), "a Fetch response without our partition")
         event, records = answered
         if self.core.awaits(effect.fetch_id):
-            self._fetched = records
+            self._fetched = b"".join(records) if isinstance(records, list) else records
+            self.log.check_fetched(self._fetched)
         self._step(event)
 
     async def _install_snapshot(self, effect: InstallSnapshot) -> None:

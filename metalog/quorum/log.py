@@ -46,7 +46,7 @@ from metalog.quorum.snapshots import (
 from metalog.quorum.state_file import FILE_NAME, format_quorum_state, read_quorum_state
 from protocol.batch.header import iter_batches
 from protocol.control import KRaftVersionRecord, VotersRecord
-from protocol.errors import ApiError, ErrorCode
+from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import METADATA_TOPIC_ID
 from protocol.schema import Buffer, ControlRecord
 from runtime.clock import Clock
@@ -312,6 +312,21 @@ class MetadataLog:
         return self._log.append_as_leader(
             memoryview(bytearray(data)), epoch, timestamp_ms, Origin.RAFT_LEADER
         )
+
+    def check_fetched(self, data: Buffer) -> None:
+        """Whether `append_fetched` could append what a leader sent; to be asked before anything
+        counts as received. Raises ProtocolError.
+
+        Metadata records are not decoded: they count when a majority has committed them.
+        """
+        try:
+            self._log.check_fetched(data)
+            for batch in read_control_batches(data):
+                for record in batch.control:
+                    if isinstance(record, VotersRecord):
+                        voter_set(record)
+        except (ApiError, CorruptLog, ValueError) as error:
+            raise ProtocolError(f"fetched metadata batches: {error}") from error
 
     def append_fetched(self, data: Buffer) -> bool:
         """Append batches as the leader sent them; True if they changed the voters.

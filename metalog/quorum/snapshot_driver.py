@@ -161,8 +161,9 @@ class SnapshotFetcher:
                 self._size_bytes = await self._fetch_piece(effect, to, file)
                 on_piece()
             reader = SnapshotReader(file.pread(file.size(), 0), effect.id, path)
-            for _ in reader.check():
-                await asyncio.sleep(0)
+            for step in (reader.check(), reader.batches()):
+                for _ in step:
+                    await asyncio.sleep(0)
             await self._finish(file, path)
         except (ApiError, ProtocolError):
             # The node does not have it (any more), or it is not what it should be.
@@ -205,6 +206,8 @@ class SnapshotFetcher:
         response = await self._peers.request(to, request)
         if response.error_code:
             raise ApiError(ErrorCode(response.error_code))
+        if not response.topics or not response.topics[0].partitions:
+            raise ProtocolError("a FetchSnapshot response without our partition")
         partition = response.topics[0].partitions[0]
         if partition.error_code:
             raise ApiError(ErrorCode(partition.error_code))

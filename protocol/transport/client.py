@@ -111,6 +111,9 @@ class Connection(asyncio.BufferedProtocol):
             )
         except TimeoutError:
             raise ConnectionLost(f"connect to {host}:{port}: {timeout_ms:.0f} ms passed") from None
+        except (ValueError, OverflowError) as error:
+            # A name that is no name (too long a label, a zero byte) is as good as one unknown.
+            raise ConnectionLost(f"connect to {host!r}:{port}: {error}") from error
         connection.peer = (host, port)
         if negotiate:
             left_ms = timeout_ms - (loop.time() - started_s) * 1000.0
@@ -375,7 +378,9 @@ class Connection(asyncio.BufferedProtocol):
             self._handed_out = True
         try:
             pending.future.set_result(_read_response(kept, pending))
-        except ProtocolError as error:
+        except Exception as error:  # noqa: BLE001 - who asked must hear of it, whatever it was
+            if not isinstance(error, ProtocolError):
+                error = ProtocolError(f"a response that cannot be read: {error!r}")
             pending.future.set_exception(error)
             self._broken(f"an unreadable {pending.api.name} response: {error}")
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from protocol.api_keys import ApiKey
 from protocol.codec import decode
-from protocol.errors import ApiError, EncodeError, ErrorCode, ProtocolError
+from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import decode_client_id
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import ApiMessage, Buffer
@@ -630,7 +630,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return None
         try:
             encoded = reply_parts(body, entry, version, correlation_id)
-        except EncodeError as error:
+        except Exception as error:  # noqa: BLE001 - or this connection would wait for ever
             self._server.handler_failed(self, entry.api.name, error)
             self.close("a response could not be encoded")
             return None

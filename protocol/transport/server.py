@@ -18,7 +18,6 @@ from protocol.transport.dispatch import ANONYMOUS, Entry, HandlerTable
 from protocol.transport.memory import SHARED_BYTES, RequestMemory, SpareBuffers
 from protocol.transport.stats import ConnectionStats
 from runtime.clock import Clock
-from runtime.errors import InvariantViolated
 from runtime.listening import cannot_listen
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
@@ -275,12 +274,10 @@ class Server:
 
     def handler_failed(self, connection: ServerConnection, name: str, error: BaseException) -> None:
         """A handler raised what it may not raise. A broken invariant stops the node."""
-        _log.error(
-            "A request handler failed",
+        self.supervisor.survive(
+            "request",
+            error,
             api=name,
             client=connection.client_id,
             peer=f"{connection.peer_host}:{connection.peer_port}",
-            exc_info=error,
         )
-        if isinstance(error, InvariantViolated):
-            self.supervisor.report(name, error)

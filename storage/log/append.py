@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from protocol.batch.header import (
@@ -14,11 +14,13 @@ from protocol.batch.header import (
     iter_batches,
     patch,
 )
+from protocol.errors import ProtocolError
 from runtime.errors import InvariantViolated
 from storage.log.errors import CorruptLog
 from storage.log.producers import EndMarker
 from storage.log.recovery import end_marker
 
+MAX_INT64: Final = 2**63 - 1
 NO_MARKERS: Final[dict[int, EndMarker]] = {}
 
 
@@ -72,21 +74,30 @@ def judge_fetched(
 ) -> list[BatchHeader]:
     """The headers of the whole batches that a follower may append at `next_offset`.
 
-    Raises CorruptLog for a wrong CRC, an offset or an epoch that goes back.
+    Raises CorruptLog for what is no batch, a wrong CRC, an offset or an epoch that goes back.
     """
     headers = []
-    for header, pos in iter_batches(buf):
+    for header, pos in _whole(buf):
         if max_epoch is not None and header.leader_epoch > max_epoch:
             break
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             raise CorruptLog(f"fetched offset {header.base_offset}, {next_offset} is next")
         if header.leader_epoch < epoch:
             raise CorruptLog(f"fetched epoch {header.leader_epoch} after {epoch}")
+        if header.last_offset >= MAX_INT64:
+            raise CorruptLog(f"fetched offset {header.last_offset}, after which none is left")
         if not crc_ok(buf, pos, header.size_bytes):
             raise CorruptLog(f"wrong CRC in the batch at offset {header.base_offset}")
         next_offset, epoch = header.next_offset, header.leader_epoch
         headers.append(header)
     return headers
+
+
+def _whole(buf: Buffer) -> Iterator[tuple[BatchHeader, int]]:
+    try:
+        yield from iter_batches(buf)
+    except ProtocolError as error:
+        raise CorruptLog(f"fetched bytes that are no batch: {error}") from error
 
 
 def end_markers(headers: Sequence[BatchHeader], parts: Sequence[Buffer]) -> dict[int, EndMarker]:

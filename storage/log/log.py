@@ -44,7 +44,7 @@ from storage.log.names import split_directory_name
 from storage.log.producers import CorruptSnapshot, EndMarker, Origin, decode_snapshot
 from storage.log.retention import expired
 from storage.log.rolling import must_roll
-from storage.log.segment import Segment
+from storage.log.segment import MAX_RELATIVE, Segment
 from storage.log.segments import ReadResult, Segments, Slice, complete_first
 from storage.log.timestamps import Search, TimestampOffset
 from storage.log.topic_id_file import load_topic_id, write_topic_id
@@ -253,6 +253,10 @@ class Log:
             first_offset, offset - 1, max_timestamp, log_append_time_ms, self.log_start_offset
         )
 
+    def check_fetched(self, buf: Buffer, *, max_epoch: int | None = None) -> list[BatchHeader]:
+        """The headers of what `append_as_follower` would write. Raises CorruptLog."""
+        return judge_fetched(buf, max_epoch, self.log_end_offset, self.epochs.latest_epoch)
+
     def append_as_follower(self, buf: Buffer, *, max_epoch: int | None = None) -> AppendInfo | None:
         """Write batches as a leader sent them: offsets and epochs stay.
 
@@ -265,14 +269,17 @@ class Log:
         """
         if self._failure is not None:
             raise LogFailed(self.directory, self._failure)
-        headers = judge_fetched(buf, max_epoch, self.log_end_offset, self.epochs.latest_epoch)
+        headers = self.check_fetched(buf, max_epoch=max_epoch)
         if not headers:
             return None
         now_ms = self._clock.now_ms()
         view = memoryview(buf)
         first, start, size, max_timestamp = 0, 0, 0, -1
         for at, batch in enumerate(headers):
-            if size and size + batch.size_bytes > self.config.segment_bytes:
+            full = size + batch.size_bytes > self.config.segment_bytes
+            # The indexes of one segment can express no further offset.
+            far = batch.last_offset - headers[first].base_offset > MAX_RELATIVE
+            if size and (full or far):
                 part = [view[start : start + size]]
                 stamp = self._write(headers[first:at], part, size, now_ms)
                 first, start, size = at, start + size, 0

@@ -30,7 +30,7 @@ SWAP_SUFFIX: Final = ".swap"
 INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
-_MAX_RELATIVE = 2**31 - 1
+MAX_RELATIVE = 2**31 - 1
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -225,7 +225,7 @@ class Segment:
 
     def fits_relative(self, offset: int) -> bool:
         """Whether the indexes can express this offset."""
-        return 0 <= offset - self.base_offset <= _MAX_RELATIVE
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE
 
     # Timestamps ------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections.abc import Iterator
@@ -138,6 +139,49 @@ def test_modules_and_functions_are_small():
     assert grown == {}, "larger than the limit, or than their exception"
     stale = {name: n for name, n in allowed.items() if found.get(name, 0) < n}
     assert stale == {}, "these shrank: lower or remove their exception"
+
+
+def fatal_places() -> Iterator[str]:
+    """Where a task is started, or a failure reported, that stops the node: `path: its name`."""
+    for path in sources():
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr in ("spawn", "_spawn") and not path.startswith("kraftbox/cluster"):
+                fatal = [word.value for word in node.keywords if word.arg == "fatal"]
+                quiet = any(
+                    isinstance(word, ast.Constant) and word.value is False for word in fatal
+                )
+                # Passed on: the caller is looked at instead.
+                if not quiet and not any(isinstance(word, ast.Name) for word in fatal):
+                    yield f"{path}: {task_name(path, node)}"
+            elif node.func.attr == "report" and "upervisor" in ast.unparse(node.func.value):
+                yield f"{path}: {ast.unparse(node.args[0])}"
+
+
+def task_name(path: str, call: ast.Call) -> str:
+    """The name of the task in a `spawn` as it stands in the source, without quotes."""
+    given = call.args[0]
+    if isinstance(given, ast.Name):
+        # name = f"..." stands just above
+        found = [
+            node
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.Assign)
+            and ast.unparse(node.targets[0]) == given.id
+            and node.lineno < call.lineno
+        ]
+        given = max(found, key=lambda node: node.lineno).value
+    return ast.unparse(given).removeprefix("f").strip("'\"")
+
+
+def test_every_task_that_stops_the_node_is_accounted_for():
+    """Bytes from outside must not end a fatal task: why they cannot is said for each of them."""
+    text = (ROOT / "docs/fatal-tasks.md").read_text()
+    listed = set(re.findall(r"^\| `([^`]+)` \|", text, re.M))
+    found = set(fatal_places())
+    assert found - listed == set(), "not in docs/fatal-tasks.md"
+    assert listed - found == set(), "gone: take it out of docs/fatal-tasks.md"
 
 
 def test_async_only_in_shells():

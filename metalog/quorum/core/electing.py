@@ -91,6 +91,8 @@ class ElectingReplica(LeadingReplica):
         error, granted = ErrorCode.NONE, False
         if event.voter is not None and not event.voter.matches(self.node):
             error = ErrorCode.INVALID_VOTER_KEY
+        elif event.candidate.id < 0 or self._is_leap(event.epoch):
+            error = ErrorCode.INVALID_REQUEST
         elif event.epoch < self._epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         else:
@@ -155,6 +157,8 @@ class ElectingReplica(LeadingReplica):
         error = ErrorCode.NONE
         if event.voter is not None and not event.voter.matches(self.node):
             error = ErrorCode.INVALID_VOTER_KEY
+        elif event.leader_id < 0 or self._is_leap(event.epoch):
+            error = ErrorCode.INVALID_REQUEST
         elif event.epoch < self._epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif event.leader_id == self.node.id or (
@@ -169,7 +173,9 @@ class ElectingReplica(LeadingReplica):
 
     def _on_end_epoch(self, event: EndEpochAsked) -> None:
         error = ErrorCode.NONE
-        if event.epoch < self._epoch:
+        if event.leader_id < 0 or self._is_leap(event.epoch):
+            error = ErrorCode.INVALID_REQUEST
+        elif event.epoch < self._epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif event.leader_id == self.node.id or (
             event.epoch == self._epoch and self._leader_id not in (None, event.leader_id)

@@ -76,6 +76,8 @@ class FollowingReplica(Replica):
         """Take note of an epoch and leader that a peer told of; True if they were news."""
         if leader_id == self.node.id:
             leader_id = None
+        if self._is_leap(epoch):
+            return False
         if epoch > self._epoch:
             if leader_id is None:
                 self._detach(Cause.HIGHER_EPOCH, epoch)

@@ -31,6 +31,9 @@ DOUBT_MS = 250.0
 twice as long each time, up to the fetch timeout. They may be about to find out."""
 ELECTION_BACKOFF_FIRST_MS = 100
 """The bound of the pause after a lost election; it doubles with each one in a row."""
+EPOCH_LEAP_MAX = 1 << 24
+"""No honest replica is so many epochs ahead: each takes an election. Who says so is not believed,
+or one request with the last epoch there is would leave none for an election."""
 OBSERVER_FORGOTTEN_MS = 300_000.0
 """A non-voter that has not fetched for so long is not listed any more."""
 
@@ -146,6 +149,9 @@ class Replica:
             return self._state.endpoints
         voter = self.voters.get(self._leader_id)
         return () if voter is None else voter.endpoints
+
+    def _is_leap(self, epoch: int) -> bool:
+        return epoch - self._epoch > EPOCH_LEAP_MAX
 
     def _enter(self, cause: Cause, state: RoleState) -> None:
         target = transition(self._state.role, cause)

@@ -178,6 +178,7 @@ class Harness:
             metadata=self.metadata,
             clock=self.clock,
             on_storage_failure=lambda what, _: self.failures.append(what),
+            on_unforeseen=self.supervisor.survive,
         )
         self.replicas.on_backlog(self.advance)
         self.controller: Any = NoController()

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
 
+from broker.replication import late_append_driver, replica_manager
 from broker.replication.late_append_driver import WALKED_ON_LOOP_RECORDS_MAX
-from protocol.batch.header import iter_batches
-from protocol.batch.records import Producer, Record, build_batch
+from protocol.batch.header import BatchHeader, iter_batches
+from protocol.batch.records import Producer, Record, build_batch, varint
+from protocol.batch.validate import ValidBatch
 from protocol.errors import ErrorCode
-from tests.unit.broker.harness import NODE, OTHER, Harness, Peer, batch, settle
+from protocol.messages.produce import ProduceRequest
+from runtime.errors import InvariantViolated
+from runtime.log import captured
+from tests.unit.broker.harness import (
+    NODE,
+    OTHER,
+    Harness,
+    Peer,
+    batch,
+    produce_request,
+    settle,
+)
+from tests.unit.protocol.batches import with_payload
 
 COUNT = WALKED_ON_LOOP_RECORDS_MAX + 1
 
@@ -23,9 +38,12 @@ def heavy(*, key: bytes | None = b"k", producer: Producer | None = None) -> byte
     return build_batch(records, producer=producer)
 
 
-def compacted(**fields: Any) -> Harness:
+def compacted(*, stamped: bool = False, **fields: Any) -> Harness:
     h = Harness()
-    h.create_topic(configs={"cleanup.policy": "compact"}, **fields)
+    configs = {"cleanup.policy": "compact"}
+    if stamped:
+        configs["message.timestamp.type"] = "LogAppendTime"
+    h.create_topic(configs=configs, **fields)
     return h
 
 
@@ -158,3 +176,82 @@ async def test_a_connection_that_goes_while_a_late_append_waits_ends_its_task(
     assert len(h.waits.purgatory) == 0
     await settle()
     assert len(h.supervisor) == 0
+
+
+def beyond_int64() -> bytes:
+    """Every timestamp of it is the last one there is, and one more."""
+    body = b"\0" + varint(1)
+    records = [body + varint(n) + varint(1) + b"k" + varint(-1) + b"\0" for n in range(COUNT)]
+    payload = b"".join(varint(len(record)) + record for record in records)
+    last = 2**63 - 1
+    return with_payload(payload, COUNT, base_timestamp=last, max_timestamp=last)
+
+
+async def test_a_heavy_batch_whose_timestamps_leave_int64_is_refused() -> None:
+    h = compacted(stamped=True)
+    refused = h.produce(beyond_int64())
+    passed = h.produce(batch(b"a", key=b"k"))
+    assert result_of(await refused).error_code == ErrorCode.INVALID_TIMESTAMP
+    assert result_of(await passed).base_offset == 0
+    assert h.failures == [] and h.supervisor.survived == {}
+
+
+@pytest.mark.parametrize("error", [struct.error("int too large"), KeyError(3), MemoryError()])
+async def test_what_nobody_foresaw_ends_one_batch_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    h = compacted()
+
+    def fail(records: bytes, header: BatchHeader, *_: object) -> ValidBatch:
+        if header.record_count == COUNT:
+            raise error
+        return ValidBatch(header, records, -1)
+
+    monkeypatch.setattr(late_append_driver, "finish", fail)
+    with captured() as lines:
+        refused = h.produce(heavy())
+        passed = h.produce(batch(b"a", key=b"k"))
+        result = result_of(await refused)
+    assert (result.error_code, result.base_offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+    assert result_of(await passed).base_offset == 0
+    assert h.failures == []
+    assert h.supervisor.survived == {"produced batch": 1}
+    (line,) = [line for line in lines if line["log_level"] == "error"]
+    assert line["head"] == heavy()[:64].hex() and line["topic"] == "t"
+    await settle()
+    # And the partition has a worker for the next heavy one.
+    monkeypatch.undo()
+    assert result_of(await h.produce(heavy())).base_offset == 1
+
+
+async def test_a_broken_invariant_in_a_late_append_stops_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    h = compacted()
+
+    def fail(*_: object) -> ValidBatch:
+        raise InvariantViolated("offsets went back")
+
+    monkeypatch.setattr(late_append_driver, "finish", fail)
+    await h.produce(heavy())
+    assert h.failures == ["produced batch"]
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+async def test_what_nobody_foresaw_on_the_loop_is_answered_too(
+    monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    h = compacted(partitions=2)
+
+    def fail(*_: object) -> ValidBatch:
+        raise struct.error("int too large")
+
+    monkeypatch.setattr(replica_manager, "finish", fail)
+    request = produce_request(batch(b"a", key=b"k"))
+    (data,) = request.topic_data[0].partition_data
+    if partitions == 2:
+        again = ProduceRequest.PartitionProduceData(index=1, records=data.records)
+        request.topic_data[0].partition_data.append(again)
+    results = h.call(request, 12).responses[0].partition_responses
+    assert {result.error_code for result in results} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert h.failures == []

@@ -9,7 +9,6 @@ import pytest
 from broker.producer_ids import ProducerIdBlock, ProducerIdBlocks
 from broker.producer_ids_driver import ProducerIds
 from protocol.errors import ApiError, ErrorCode
-from runtime.errors import InvariantViolated
 from runtime.tasks import Supervisor
 
 
@@ -35,13 +34,19 @@ class TestBlocks:
         assert not blocks.wants_block
 
     @pytest.mark.parametrize(
-        "block", [ProducerIdBlock(5, 10), ProducerIdBlock(10, 0), ProducerIdBlock(-1, 1)]
+        "block",
+        [
+            ProducerIdBlock(5, 10),
+            ProducerIdBlock(10, 0),
+            ProducerIdBlock(-1, 1),
+            ProducerIdBlock(2**63 - 5, 10),
+        ],
     )
-    def test_blocks_that_would_repeat_ids_stop_the_process(self, block: ProducerIdBlock) -> None:
+    def test_blocks_that_would_repeat_ids_are_refused(self, block: ProducerIdBlock) -> None:
         blocks = ProducerIdBlocks()
         blocks.add(ProducerIdBlock(0, 10))
         blocks.take()
-        with pytest.raises(InvariantViolated):
+        with pytest.raises(ApiError, match="UNKNOWN_SERVER_ERROR"):
             blocks.add(block)
 
 

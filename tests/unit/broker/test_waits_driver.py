@@ -1,9 +1,12 @@
-"""The purgatory on a loop: a wait belongs to its connection, whenever that goes."""
+"""The purgatory on a loop: a wait belongs to its connection, and takes no other along."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from broker.replication.purgatory import Wait
 from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
 from broker.replication.waits_driver import WaitsDriver
 from runtime.clock import ManualClock
@@ -51,3 +54,47 @@ async def test_a_wait_ends_with_its_connection_and_is_given_up(kind: int) -> Non
     assert given_up == ["given up"]
     assert len(peer.callbacks) == 0
     driver.close()
+
+
+class Expiring(Wait):
+    def __init__(self, ended: list[str], name: str, *, fails: bool = False) -> None:
+        super().__init__()
+        self.ended = ended
+        self.name = name
+        self.fails = fails
+
+    def expired(self, now_ms: float) -> None:
+        if self.fails:
+            raise KeyError(self.name)
+        self.ended.append(self.name)
+
+
+async def test_after_a_deadline_that_failed_the_next_one_still_rings() -> None:
+    clock, ended = ManualClock(), []
+    waits = WaitsDriver(clock)
+    waits.hold(Expiring(ended, "broken", fails=True), clock.monotonic_ms() + 10, None)
+    waits.hold(Expiring(ended, "later"), clock.monotonic_ms() + 500, None)
+    clock.advance(20)
+    with pytest.raises(KeyError):
+        waits._fire()
+    assert waits._timer is not None
+    clock.advance(500)
+    waits._fire()
+    assert ended == ["later"]
+    waits.close()
+
+
+async def test_who_is_ready_behind_one_that_failed_is_finished() -> None:
+    waits = WaitsDriver(ManualClock())
+    finished: list[int] = []
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    def fail() -> None:
+        raise KeyError(1)
+
+    for finish in (lambda: finished.append(1), fail, lambda: finished.append(2)):
+        waits.soon(finish)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert finished == [1, 2] and len(told) == 1

@@ -32,3 +32,9 @@ def test_api_error_speaks_for_its_code() -> None:
 )
 def test_texts(error: Exception, text: str) -> None:
     assert str(error) == text
+
+
+def test_a_code_of_a_newer_node_is_an_error_like_any_unknown_one():
+    assert ErrorCode(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    with pytest.raises(ValueError, match="NOPE"):
+        ErrorCode("NOPE")  # type: ignore[arg-type]

@@ -306,3 +306,16 @@ async def test_request_waits_until_the_node_reads() -> None:
         assert not echo.asked
         client.resume_writing()
         assert (await waiting).cluster_id == "tester"
+
+
+@pytest.mark.parametrize("host", ["é" * 70, "a\0b", "a..b", "x" * 300])
+async def test_a_name_that_is_no_name_is_nobody(host: str) -> None:
+    """Addresses come from the wire too; who connects knows only errors of the network."""
+    with pytest.raises(OSError):
+        await Connection.connect(host, 9092, "test", 1000)
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 2**31 - 1])
+async def test_a_port_that_is_no_port_is_nobody(port: int) -> None:
+    with pytest.raises(OSError):
+        await Connection.connect("127.0.0.1", port, "test", 1000)

@@ -354,9 +354,9 @@ async def test_a_bug_in_a_handler_is_logged_and_answered(later: bool) -> None:
             _, answer = read_response(await client.response(), ApiKey.HEARTBEAT, 4)
             assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
             assert correlation_id_of(await client.response()) == 6
-    assert [line["api"] for line in lines if line["event"] == "A request handler failed"] == [
-        "HEARTBEAT"
-    ]
+    assert [
+        line["api"] for line in lines if line["event"] == "Work on bytes from outside failed"
+    ] == ["HEARTBEAT"]
 
 
 @on_both_loops

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from runtime.errors import InvariantViolated
+from runtime.log import captured
 from runtime.tasks import Supervisor
 
 
@@ -72,3 +73,22 @@ async def test_cancelled_tasks_are_not_failures(fatal):
     task.cancel()
     await asyncio.wait([task])
     assert supervisor.failure is None
+
+
+def test_what_is_survived_is_counted_and_logged_ever_more_seldom():
+    supervisor = Supervisor(lambda name, error: pytest.fail("not fatal"))
+    with captured() as lines:
+        for _ in range(9):
+            supervisor.survive("batch", ValueError("a"), b"\x01" * 100, topic="t")
+    assert supervisor.survived == {"batch": 9}
+    assert [line["count"] for line in lines] == [1, 2, 4, 8]
+    assert (lines[0]["head"], lines[0]["bytes"], lines[0]["topic"]) == ("01" * 64, 100, "t")
+    (family,) = supervisor.collect()
+    assert family.samples == [({"work": "request"}, 0), ({"work": "batch"}, 9)]
+
+
+def test_a_broken_invariant_is_not_survived():
+    reported: list[str] = []
+    supervisor = Supervisor(lambda name, error: reported.append(name))
+    supervisor.survive("batch", InvariantViolated("x"))
+    assert reported == ["batch"]

@@ -5,16 +5,27 @@ Each known bug of Apache Kafka that these rules guard against is named (reliabil
 
 from __future__ import annotations
 
-from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Reset
+import asyncio
+import struct
+
+import pytest
+
+from broker.replication import fetcher
+from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Reset, Unforeseen
+from broker.replication.fetcher_driver import FetcherContext, FetcherLink
 from broker.replication.follower import reset_to
+from broker.replication.offset_reset_driver import ListOffsetsReset
 from broker.replication.partition import Role
 from broker.replication.replica_manager import AT_ONCE_MAX, Backlog
 from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
 from protocol.metadata.config_record import ConfigRecord
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.remove_topic_record import RemoveTopicRecord
-from tests.unit.broker.harness import settle
+from runtime.tasks import Supervisor
+from tests.unit.broker.harness import batch, settle
 from tests.unit.broker.replication.replicas import SETTINGS, TOPIC, Cluster
+from tests.unit.protocol.batches import altered
 
 WAIT_MS = 500
 
@@ -462,3 +473,105 @@ def test_partitions_to_lead_have_their_turn_first() -> None:
     backlog.add((TOPIC, 1), urgent=True)
     backlog.add((TOPIC, 2), urgent=False)
     assert [backlog.take()[1] for _ in range(len(backlog))] == [2, 1, 0]
+
+
+def answer_of(c: Cluster, records: bytes, index: int = 0) -> FetchResponse:
+    """What a leader may say whose bytes nobody checked."""
+    data = FetchResponse.PartitionData(
+        partition_index=index, high_watermark=1, log_start_offset=0, records=records
+    )
+    topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC, partitions=[data])
+    return FetchResponse(responses=[topic], session_id=1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"magic": 1},
+        {"batch_length": 3},
+        {"base_offset": 2**63 - 1},
+        {"last_offset_delta": -1},
+        {"leader_epoch": -1},
+    ],
+)
+async def test_a_batch_that_cannot_be_appended_pauses_its_partition(fields: dict[str, int]) -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    c[1].append(b"a")
+    c.fetch(2)
+    assert c.request(2, 1) is not None
+    hostile = altered(batch(b"b"), **({"base_offset": 1, "leader_epoch": 0} | fields))
+    assert c.take(2, 1, answer_of(c, hostile)) == []
+    assert c[2].fetchers[1].failed_partitions == 1
+    assert c[2].values == [b"a"]
+    c[1].append(b"b")
+    c.clock.advance(2000)
+    c.fetch(2, times=2)
+    assert c[2].values == [b"a", b"b"]
+
+
+async def test_what_nobody_foresaw_in_an_answer_pauses_its_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    assert c.request(2, 1) is not None
+    error = struct.error("int too large")
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(fetcher, "append_fetched", fail)
+    (effect,) = c.take(2, 1, answer_of(c, b"bytes"))
+    assert effect == Unforeseen(c[2].partition(), error, b"bytes")
+    assert c[2].fetchers[1].failed_partitions == 1
+
+
+class OneAnswer:
+    """A connection that is not there any more, or is."""
+
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def link_of(c: Cluster, supervisor: Supervisor) -> FetcherLink:
+    context = FetcherContext(
+        node_id=2,
+        endpoint=lambda _: None,
+        broker_epoch=lambda: 1,
+        clock=c.clock,
+        supervisor=supervisor,
+        flusher=c[2].context.flusher,
+        resets=ListOffsetsReset(2),
+        storage_failed=c[2].replicas.storage_failed,
+        timeout_ms=1000,
+        throttle=c[2].context.throttles.fetching,
+    )
+    return FetcherLink(c[2].fetchers[1], context, 0)
+
+
+async def test_an_answer_that_cannot_be_taken_over_ends_the_session_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    supervisor = Supervisor(lambda name, error: pytest.fail(name))
+    link = link_of(c, supervisor)
+    assert c.request(2, 1) is not None
+    connection = OneAnswer()
+    link._connection = connection  # type: ignore[assignment]
+    done: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+    done.set_result(answer_of(c, b""))
+
+    def fail(*_: object) -> list[object]:
+        raise KeyError(7)
+
+    monkeypatch.setattr(link.fetcher, "answered", fail)
+    link._answered(connection, done)  # type: ignore[arg-type]
+    assert connection.aborted and supervisor.survived == {"fetch answer": 1}
+    assert link.fetcher.in_flight == 0 and link.fetcher.counters.failed_requests == 1
+    link.close()
+    await supervisor.close()

@@ -363,3 +363,64 @@ async def test_the_apis_are_advertised() -> None:
         assert connection.versions[ApiKey.VOTE] == (0, 2)
         assert connection.versions[ApiKey.DESCRIBE_QUORUM] == (0, 2)
         assert connection.versions[ApiKey.FETCH].last == 18
+
+
+async def test_what_old_versions_cannot_say_is_left_out() -> None:
+    """Where the leader listens has a place from version 1, or 16 of Fetch, on."""
+    async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
+        begin = BeginQuorumEpochRequest(
+            cluster_id=CLUSTER_ID,
+            topics=[
+                BeginQuorumEpochRequest.TopicData(
+                    topic_name=METADATA_TOPIC,
+                    partitions=[BeginQuorumEpochRequest.PartitionData(leader_id=2, leader_epoch=0)],
+                )
+            ],
+        )
+        end = EndQuorumEpochRequest(
+            cluster_id=CLUSTER_ID,
+            topics=[
+                EndQuorumEpochRequest.TopicData(
+                    topic_name=METADATA_TOPIC,
+                    partitions=[EndQuorumEpochRequest.PartitionData(leader_id=2, leader_epoch=0)],
+                )
+            ],
+        )
+        fetch_latest = FetchRequest(
+            cluster_id=CLUSTER_ID,
+            replica_id=9,
+            topics=[
+                FetchRequest.FetchTopic(
+                    topic=METADATA_TOPIC,
+                    partitions=[
+                        FetchRequest.FetchPartition(current_leader_epoch=1, last_fetched_epoch=0)
+                    ],
+                )
+            ],
+        )
+        snapshot = fetch_snapshot(5, 1, 0)
+        for request, old in ((vote(0), 0), (begin, 0), (end, 0), (snapshot, 0), (fetch_latest, 12)):
+            answer = await connection.request(request, version=old)
+            assert answer.node_endpoints == []
+        assert (await connection.request(vote(0))).node_endpoints != []
+
+
+async def test_a_waiting_fetch_that_fails_is_its_own_affair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever appends wakes it: what is wrong with the fetch must not become his."""
+    async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
+        await q.commit(topic(1))
+        request = fetch(2, last_epoch=1, max_wait_ms=60_000)
+        request.topics[0].partitions[0].high_watermark = 2
+        waiting = connection.send(request, 60_000)
+        while not q.node._fetch_watchers:  # noqa: ASYNC110 - the node has no event for it
+            await asyncio.sleep(0)
+
+        def fail(*_: object) -> bytes:
+            raise KeyError(3)
+
+        monkeypatch.setattr(q.node.log, "read", fail)
+        q.node.append(1, [NoOpRecord()])
+        assert (await waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert q.node.is_leader

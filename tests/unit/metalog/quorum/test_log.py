@@ -16,12 +16,14 @@ from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
 from metalog.quorum.snapshots import snapshot_name, snapshot_parts, write_snapshot
-from protocol.errors import ApiError, ErrorCode
+from protocol.batch.header import CONTROL_BIT
+from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import METADATA_TOPIC_ID
 from protocol.metadata import NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
 from storage.files import LossyFiles, MemoryFiles
+from tests.unit.protocol.batches import altered
 
 FOLDER = f"/data/{DIRECTORY_NAME}"
 SMALL = MetadataLogConfig(segment_bytes=1024, retention_bytes=2000, retention_ms=-1)
@@ -253,6 +255,23 @@ def test_a_vote_that_was_read_survives_a_power_cut() -> None:
     files.crash()
     again = MetadataLog.open(LossyFiles(backing), "/data", ManualClock(), SMALL, STATIC)
     assert again.read_state() == state
+
+
+@pytest.mark.parametrize("fault", ["crc", "offset", "magic", "control"])
+def test_what_a_leader_sent_is_judged_before_it_counts(fault: str) -> None:
+    log = open_log(MemoryFiles())
+    bad = bytearray(build_metadata_batch([(NoOpRecord(), 0)], 0, epoch=1, timestamp_ms=5))
+    log.check_fetched(bad)
+    if fault == "crc":
+        bad[-1] ^= 1
+    elif fault == "offset":
+        fill(log, 3)
+    elif fault == "magic":
+        bad[16] = 1
+    else:
+        bad = bytearray(altered(bytes(bad), attributes=CONTROL_BIT))
+    with pytest.raises(ProtocolError):
+        log.check_fetched(bytes(bad))
 
 
 # Damaged snapshots -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from metalog.quorum.core import messages as m
 from metalog.quorum.core.messages import NO_LEADER, OffsetAndEpoch, QuorumState
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.replica import Timing
+from metalog.quorum.core.replica import EPOCH_LEAP_MAX, Timing
 from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
@@ -404,3 +404,31 @@ def test_a_wiped_voter_is_an_observer() -> None:
     assert not wiped.is_voter
     wiped.step(m.Tick(), 1e6)
     assert wiped.role is Role.UNATTACHED and wiped.epoch == 0
+
+
+@pytest.mark.parametrize("epoch", [EPOCH_LEAP_MAX + 2, 2**31 - 1])
+def test_an_epoch_that_no_election_leads_to_is_not_believed(epoch: int) -> None:
+    """One request with the last epoch there is would leave none for an election."""
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    for asked in (
+        lambda: ask_vote(core, 2, epoch, (9, 9))[-1].error,
+        lambda: ask_vote(core, 2, epoch, (9, 9), pre_vote=True)[-1].error,
+        lambda: core.step(m.BeginEpochAsked(6, 3, epoch), 2)[-1].error,
+        lambda: core.step(m.EndEpochAsked(7, 3, epoch, ()), 2)[-1].error,
+    ):
+        assert asked() is ErrorCode.INVALID_REQUEST
+    core.step(m.EpochAnswered(3, epoch, 3, begin=True, ok=True), 3)
+    assert (core.epoch, core.leader_id) == (1, 2)
+    assert ask_vote(core, 3, EPOCH_LEAP_MAX, (0, 0))[-1].error is ErrorCode.NONE
+
+
+def test_nobody_with_a_negative_id_leads_or_is_voted_for() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    assert core.step(m.BeginEpochAsked(5, -1, 3), 1)[-1].error is ErrorCode.INVALID_REQUEST
+    assert core.step(m.EndEpochAsked(5, -5, 3, ()), 1)[-1].error is ErrorCode.INVALID_REQUEST
+    nobody = m.VoteAsked(6, ReplicaKey(-1), 3, m.OffsetAndEpoch(9, 9), False, None)
+    assert core.step(nobody, 1)[-1].error is ErrorCode.INVALID_REQUEST
+    assert (core.epoch, core.leader_id) == (0, None)
