@@ -186,8 +186,9 @@ class _Produce:
             topics.append(self._topic(topic, refusal))
         if self._late:
             name = f"late produce of connection {self._context.connection.id}"
-            task = self._api.supervisor.spawn(name, self._finish_late(), fatal=False)
-            return None if self._request.acks == 0 else task
+            # With acks=0, too, it has its place among the replies that wait: a client that waits
+            # for nothing sends no faster than its batches are judged.
+            return self._api.supervisor.spawn(name, self._finish_late(), fatal=False)
         return self._answer()
 
     def go_on(
@@ -256,6 +257,7 @@ class _Produce:
             assert records is not None
             if api.late_appends.must_wait(partition, header, len(records)):
                 done = api.late_appends.submit(partition, records, header, acks)
+                self._context.connection.keep(len(records), done)
                 self._late.append(_Late(partition, result, len(records), done))
                 return result
             info = api.replicas.append(partition, records, header, api.clock.now_ms())

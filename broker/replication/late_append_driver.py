@@ -20,7 +20,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from protocol.batch.header import CODEC_MASK, BatchHeader, Buffer
 from protocol.batch.validate import finish, needs_walk
-from protocol.errors import ApiError
+from protocol.errors import ApiError, ErrorCode
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from storage.files import Files
@@ -29,6 +29,9 @@ from storage.log.log import AppendInfo
 WALKED_ON_LOOP_RECORDS_MAX: Final = 500
 """About a millisecond of walking."""
 WALKED_ON_LOOP_BYTES_MAX: Final = 32 * 1024
+LATE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Of all copies that wait. A connection has few of them (`kraftbox.connection.max.inflight`), and
+leaves them behind when it goes: whoever comes again for each batch is bounded by this."""
 UNPACKED_ON_LOOP_BYTES_MAX: Final = 4 * 1024
 """Of a compressed batch as it came: it may hold a thousand times as much."""
 
@@ -51,6 +54,7 @@ class LateAppends:
         self._clock = clock
         self._supervisor = supervisor
         self._queues: dict[Partition, deque[_Job]] = {}
+        self.waiting_bytes = 0
 
     def must_wait(self, partition: Partition, header: BatchHeader, size_bytes: int) -> bool:
         """Whether this batch is appended late: it is heavy, or another one is before it."""
@@ -68,8 +72,16 @@ class LateAppends:
         """Takes a copy of a batch that `check_batch` has passed.
 
         The future is done when the batch is appended, or fails with the ApiError that
-        `ReplicaManager.append` would have raised.
+        `ReplicaManager.append` would have raised. Raises ApiError(REQUEST_TIMED_OUT), which
+        producers answer by trying again, when too much waits already.
         """
+        if self.waiting_bytes + len(records) > LATE_BYTES_MAX and self._queues:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{self.waiting_bytes} bytes of batches wait to be judged, "
+                f"{LATE_BYTES_MAX} may: try again",
+            )
+        self.waiting_bytes += len(records)
         done: asyncio.Future[AppendInfo] = asyncio.get_running_loop().create_future()
         job = _Job(bytes(records), header, required_acks, done)
         queue = self._queues.get(partition)
@@ -102,4 +114,5 @@ class LateAppends:
                 if not job.done.done():
                     job.done.set_result(appended)
             queue.popleft()
+            self.waiting_bytes -= len(job.records)
         del self._queues[partition]

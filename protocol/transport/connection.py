@@ -447,6 +447,13 @@ class ServerConnection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_later(wait_ms / 1000.0, self._unmute)
             self._set_reading()
 
+    def keep(self, size_bytes: int, until: asyncio.Future[Any]) -> None:
+        """Count bytes of a request that a handler keeps until then as request memory. They are
+        there however long this connection lives."""
+        memory = self._server.memory
+        memory.charge(size_bytes)
+        until.add_done_callback(lambda _: memory.give_back(size_bytes))
+
     def _unmute(self) -> None:
         self._muted -= 1
         self._continue()
@@ -571,9 +578,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self._waiting.append(slot)
         if copied_bytes:
-            memory = self._server.memory
-            memory.charge(copied_bytes)
-            reply.add_done_callback(lambda _: memory.give_back(copied_bytes))
+            self.keep(copied_bytes, reply)
         reply.add_done_callback(partial(self._settle, slot))
 
     def _settle(self, slot: _Slot, future: asyncio.Future[Body]) -> None:

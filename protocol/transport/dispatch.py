@@ -30,7 +30,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode_parts
@@ -45,6 +45,9 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange, parse_versions
 from protocol.transport.error_codes import CountErrors, count_errors
 from protocol.transport.stats import ApiStats
+
+if TYPE_CHECKING:
+    import asyncio
 
 PEEK = struct.Struct(">hhi")
 """What every request header begins with: API key, version, correlation id."""
@@ -114,6 +117,9 @@ class Connection(Protocol):
 
     def mute(self, wait_ms: float) -> None:
         """Do not read the connection for so long; it is closed or served as before then."""
+
+    def keep(self, size_bytes: int, until: asyncio.Future[Any]) -> None:
+        """A handler keeps so many bytes of a request `until` then: they count as request memory."""
 
 
 @dataclass(slots=True)

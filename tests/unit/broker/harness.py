@@ -91,9 +91,17 @@ class Peer:
         self.callbacks: list[Callable[[], None]] = []
         self.closed: str | None = None
         self.muted_ms: list[float] = []
+        self.kept_bytes = 0
 
     def mute(self, wait_ms: float) -> None:
         self.muted_ms.append(wait_ms)
+
+    def keep(self, size_bytes: int, until: asyncio.Future[Any]) -> None:
+        def let_go(_: asyncio.Future[Any]) -> None:
+            self.kept_bytes -= size_bytes
+
+        self.kept_bytes += size_bytes
+        until.add_done_callback(let_go)
 
     def add_close_callback(self, fn: Callable[[], None]) -> None:
         if self.closed is not None:

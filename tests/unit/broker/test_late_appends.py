@@ -129,15 +129,12 @@ async def test_acks_all_waits_for_the_isr_after_the_late_append() -> None:
 async def test_acks_zero_closes_when_a_late_append_fails() -> None:
     h = compacted()
     peer = Peer(3)
-    assert h.produce(heavy(key=None), acks=0, peer=peer) is None
-    while peer.closed is None:
-        await settle()
+    assert await h.produce(heavy(key=None), acks=0, peer=peer) is None
+    assert peer.closed is not None
     assert "INVALID_RECORD" in peer.closed
     good = Peer(4)
-    assert h.produce(heavy(), acks=0, peer=good) is None
-    while h.partition().log.log_end_offset == 0:
-        await settle()
-    await settle()
+    assert await h.produce(heavy(), acks=0, peer=good) is None
+    assert h.partition().log.log_end_offset == COUNT
     assert good.closed is None
 
 
@@ -176,6 +173,31 @@ async def test_a_connection_that_goes_while_a_late_append_waits_ends_its_task(
     assert len(h.waits.purgatory) == 0
     await settle()
     assert len(h.supervisor) == 0
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_copies_that_wait_are_counted_as_request_memory(acks: int) -> None:
+    h = compacted()
+    peer = Peer(3)
+    waiting = [h.produce(heavy(), acks=acks, peer=peer) for _ in range(3)]
+    assert peer.kept_bytes == h.context.late_appends.waiting_bytes == 3 * len(heavy())
+    for each in waiting:
+        await each
+    await settle()
+    assert peer.kept_bytes == h.context.late_appends.waiting_bytes == 0
+
+
+async def test_whoever_leaves_and_comes_again_finds_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    h = compacted()
+    monkeypatch.setattr(late_append_driver, "LATE_BYTES_MAX", 2 * len(heavy()))
+    waiting = [h.produce(heavy(), peer=Peer(number)) for number in range(2)]
+    assert h.produce(heavy(), peer=Peer(3)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    for each in waiting:
+        assert result_of(await each).error_code == ErrorCode.NONE
+    await settle()
+    assert result_of(await h.produce(heavy(), peer=Peer(4))).error_code == ErrorCode.NONE
 
 
 def beyond_int64() -> bytes:

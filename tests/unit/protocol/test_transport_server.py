@@ -16,6 +16,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
 from protocol.transport.connection import FRAMES_PER_TURN
 from protocol.transport.dispatch import HandlerTable, RequestContext
+from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server, ServerLimits
 from runtime.clock import ManualClock, SystemClock
 from runtime.log import captured
@@ -177,6 +178,28 @@ async def test_inflight_is_bounded() -> None:
             echo.release(f"g{n}")
             assert correlation_id_of(await client.response()) == n
         assert connection._transport.is_reading()
+
+
+@on_both_loops
+async def test_what_waits_and_gets_no_answer_has_its_place_too() -> None:
+    """acks=0 with batches that are judged elsewhere: the client is read no faster than they are,
+    and what a handler keeps of a request counts as request memory until then."""
+    memory = RequestMemory(1 << 20)
+    echo = Echo()
+    async with (
+        serving(echo.table(), max_inflight=3, memory=memory) as server,
+        raw_client(server) as client,
+    ):
+        client.writer.write(b"".join(heartbeat(f"g{n}", n) for n in range(10)) + metadata(10))
+        for n in range(10):
+            await echo.until(lambda n=n: f"g{n}" in echo.waiting)  # type: ignore[misc]
+            assert len(echo.asked) <= n + 3
+            before = memory.used_bytes
+            echo.contexts[n].connection.keep(1000, echo.waiting[f"g{n}"])
+            assert memory.used_bytes == before + 1000
+            echo.waiting.pop(f"g{n}").set_result(None)
+        assert correlation_id_of(await client.response()) == 10
+    assert memory.used_bytes == 0
 
 
 @on_both_loops
