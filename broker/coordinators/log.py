@@ -63,8 +63,7 @@ class CoordinatorLog(Protocol):
         """Appends one batch of (key, value) records; a value of None is a tombstone.
 
         The future is done when the batch is committed, or fails with an ApiError:
-        NOT_LEADER_OR_FOLLOWER when leadership was lost before that, or
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        NOT_LEADER_OR_FOLLOWER when leadership was lost before that.
 
         Raises:
             ApiError: nothing was appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,

@@ -410,16 +410,11 @@ class Partition(Watched):
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
         waits = self._commit_waits
-        if waits:
-            # The ISR may have shrunk below the minimum since the append was admitted.
-            error = (
-                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-                if len(self.isr) < self.effective_min_isr
-                else ErrorCode.NONE
-            )
-            while waits and waits[0][0] <= high_watermark:
-                _, waiter, slot = waits.popleft()
-                waiter.resolved(slot, error)
+        # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands still,
+        # so whoever is reached by it is as safe as the minimum asks.
+        while waits and waits[0][0] <= high_watermark:
+            _, waiter, slot = waits.popleft()
+            waiter.resolved(slot, ErrorCode.NONE)
         if self._fetch_waits:
             for wait in list(self._fetch_waits):
                 wait.more_bytes(size_bytes)

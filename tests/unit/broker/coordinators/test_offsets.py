@@ -401,3 +401,11 @@ def test_the_subscription_may_be_of_any_version() -> None:
     world.stable_group(protocols=(("range", newer),))
     assert world.group().is_subscribed("q")
     assert not world.group().is_subscribed("other")
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 2, -(2**63)])
+def test_a_retention_of_ages_is_written_as_the_last_moment_there_is(retention_ms: int) -> None:
+    world = World()
+    codes = world.commit_codes(world.commit({("a", 0): 5}, version=4, retention_ms=retention_ms))
+    assert codes == {ErrorCode.NONE}
+    world.check()
