@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Protocol
 
-NAMES = ("batches", "compression", "frames", "logs", "messages", "node", "records", "snapshots",
-         "texts")  # fmt: skip
+NAMES = ("batches", "compression", "frames", "logs", "messages", "node", "poison", "records",
+         "snapshots", "texts")  # fmt: skip
 
 
 class Finding(AssertionError):

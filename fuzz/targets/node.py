@@ -65,6 +65,7 @@ class NodeTarget:
         self._apis: list[tuple[ApiKey, int, int]] = []
 
     def seeds(self, rng: random.Random) -> Sequence[bytes]:
+        """Good requests of every API and version."""
         self._renew()
         out = [_framed(rng, message, version) for message, version in _likely()]
         for api, low, high in self._apis:
@@ -101,8 +102,11 @@ class NodeTarget:
             self._drop()
 
     async def _feed(self, data: bytes) -> None:
+        await self._send(self._port, data)
+
+    async def _send(self, port: int, data: bytes) -> None:
         loop = asyncio.get_running_loop()
-        transport, client = await loop.create_connection(_Client, "127.0.0.1", self._port)
+        transport, client = await loop.create_connection(_Client, "127.0.0.1", port)
         transport.write(data)
         await asyncio.sleep(NODE_SECONDS if not client.lost else 0)
         transport.close()
@@ -119,13 +123,7 @@ class NodeTarget:
             await node.start()
             self._port = node.bound_port("PLAINTEXT")
             connection = await Connection.connect("127.0.0.1", self._port, "fuzz", 5000)
-            topics = [
-                CreateTopicsRequest.CreatableTopic(
-                    name=name, num_partitions=2, replication_factor=1
-                )
-                for name in ("t", "topic")
-            ]
-            await connection.request(CreateTopicsRequest(topics=topics, timeout_ms=5000))
+            await connection.request(CreateTopicsRequest(topics=self._topics(), timeout_ms=5000))
             await connection.request(MetadataRequest(topics=None))
             self._apis = [
                 (ApiKey(key), versions.first, versions.last)
@@ -137,6 +135,12 @@ class NodeTarget:
 
         with captured():
             self._node = loop.run_until_complete(start())
+
+    def _topics(self) -> list[CreateTopicsRequest.CreatableTopic]:
+        return [
+            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1)
+            for name in ("t", "topic")
+        ]
 
     def _drop(self) -> None:
         loop, node = self._loop, self._node
