@@ -4,9 +4,11 @@ Behaviour: for a group the broker that leads its partition of `__consumer_offset
 of the listener the client uses. The first question creates the topic. While the partition has no
 leader that can be reached there: COORDINATOR_NOT_AVAILABLE, ask again.
 
-Transactions are not built: a transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-which producers take as final, with a message that says why. Share groups are not built either:
-INVALID_REQUEST, as for a key type that does not exist.
+Transactions are not built: a transactional id is answered CLUSTER_AUTHORIZATION_FAILED with a
+message that says why. No other code ends every client and lets the message through: librdkafka ends
+only for this one and TRANSACTIONAL_ID_AUTHORIZATION_FAILED and asks again for ever after any other;
+for that one the Java client shows a text of its own, for a code it does not expect it shows ours.
+Share groups are not built either: INVALID_REQUEST, as for a key type that does not exist.
 
 Versions: 1 key type, 4 several keys (KIP-699), 5 TRANSACTION_ABORTABLE (KIP-890, never sent), 6
 share groups (KIP-932).
@@ -34,8 +36,8 @@ MAX_VERSION: Final = 6
 BATCHES_SINCE: Final = 4
 
 NO_TRANSACTIONS: Final = (
-    "Transactions are not built in this version of Kraftbox: use an idempotent producer without "
-    "transactional.id."
+    "Kraftbox has no transactions yet; no permission is missing. Leave out transactional.id; in "
+    "Kafka Streams, Connect and Flink ask for at-least-once."
 )
 CREATION_WAIT_S: Final = 2.0
 """Answers of a connection go out in order: a client is not kept waiting for the controller long."""
@@ -131,8 +133,7 @@ class FindCoordinator:
             return self._of_group(context, key)
         if key_type == KeyType.TRANSACTION:
             self._log_refusal(context, key)
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return _Answer(_NOWHERE, code, NO_TRANSACTIONS)
+            return _Answer(_NOWHERE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         what = "Share groups are" if key_type == KeyType.SHARE else f"Key type {key_type} is"
         return _Answer(_NOWHERE, ErrorCode.INVALID_REQUEST, f"{what} not supported.")
 

@@ -5,7 +5,7 @@ had before (version 3, KIP-360) gets a new id just the same: without a transacti
 remembers the old one, and sequences begin anew.
 
 Transactions are not built: a transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
-producers take as final.
+producers take as final. There is no message here; FindCoordinator, which they ask first, has one.
 
 Errors: INVALID_REQUEST (only one of id and epoch given, or an empty transactional id),
 COORDINATOR_LOAD_IN_PROGRESS (no id at hand and no controller to ask; try again).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.apis import (
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -51,3 +52,4 @@ def register_coordinator_apis(
     describe_groups.register(table, coordinator)
     delete_groups.register(table, coordinator)
     init_producer_id.register(table, producer_ids, supervisor)
+    consumer_group_heartbeat.register(table, clock)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.apis.find_coordinator import NO_TRANSACTIONS
 from tests.support.flaky_proxy import FlakyProxy
 
 pytestmark = [pytest.mark.interop, pytest.mark.core]
@@ -94,22 +95,37 @@ def test_idempotent_producer_with_retries(
     assert flaky.cuts > before, "no connection was cut, so nothing was tested"
 
 
-def test_java_transactional_producer_is_refused_at_once(
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        # Which of them show the broker's sentence; the others show a name or text of their own.
+        ("java_client", NO_TRANSACTIONS),
+        ("franz_go", "CLUSTER_AUTHORIZATION_FAILED"),
+        ("kafkajs", "Failed to find group coordinator"),
+    ],
+)
+def test_a_transactional_producer_is_refused_for_good(
+    request: pytest.FixtureRequest, bootstrap: str, prefix: str, name: str, told: str
+) -> None:
+    program: list[str] = request.getfixturevalue(name)
+    (line,) = run(*program, bootstrap, prefix, "transactional").splitlines()
+    assert line.startswith("transactions refused:")
+    assert told in line
+
+
+def test_java_is_told_that_the_consumer_protocol_is_not_there(
     java_client: list[str], bootstrap: str, prefix: str
 ) -> None:
-    output = run(*java_client, bootstrap, prefix, "transactional")
-    assert "ok transactional producer refused" in output
+    output = run(*java_client, bootstrap, prefix, "consumer-protocol")
+    assert "consumer protocol refused:" in output
+    assert "group.protocol=classic" in output
 
 
-def test_librdkafka_transactional_producer_is_refused_at_once(bootstrap: str, prefix: str) -> None:
-    from confluent_kafka import KafkaException, Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": prefix})
-    # Ours, and not _TIMED_OUT: it did not try for its ten seconds.
-    with pytest.raises(KafkaException) as raised:
-        producer.init_transactions(10)
-    assert raised.value.args[0].name() == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-    assert not raised.value.args[0].retriable()
+def test_franz_go_falls_back_to_the_classic_protocol(
+    franz_go: list[str], bootstrap: str, prefix: str
+) -> None:
+    output = run(*franz_go, bootstrap, prefix, "consumer-protocol")
+    assert output == "consumes by protocol consumer range\n"
 
 
 # --- kcat -------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from broker.apis.find_coordinator import NO_TRANSACTIONS
 from tests.interop.python_clients import (
     TIMEOUT_S,
     AioKafka,
@@ -108,6 +110,60 @@ def test_create_describe_alter_delete(client: Client, prefix: str) -> None:
     wait_for("five partitions", lambda: client.partitions(prefix) == 5)
     client.delete_topic(prefix)
     wait_for("deleted", lambda: prefix not in client.topics())
+
+
+def test_librdkafka_is_told_that_there_are_no_transactions(bootstrap: str, prefix: str) -> None:
+    from confluent_kafka import KafkaException, Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": prefix})
+    with pytest.raises(KafkaException) as raised:
+        producer.init_transactions(TIMEOUT_S)
+    error = raised.value.args[0]
+    assert error.fatal()
+    assert not error.retriable()
+    assert error.name() == "CLUSTER_AUTHORIZATION_FAILED"
+    assert NO_TRANSACTIONS in error.str()
+
+
+async def test_aiokafka_is_refused_a_transactional_producer(bootstrap: str, prefix: str) -> None:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import KafkaError
+
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=prefix)
+    with pytest.raises(KafkaError, match="ClusterAuthorizationFailed"):
+        await asyncio.wait_for(producer.start(), TIMEOUT_S)
+    await producer.stop()
+
+
+def test_kafka_python_is_refused_a_transactional_producer(bootstrap: str, prefix: str) -> None:
+    from kafka import KafkaProducer
+    from kafka.errors import KafkaError
+
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=prefix, max_block_ms=TIMEOUT_S * 1000
+    )
+    with pytest.raises(KafkaError, match="ClusterAuthorizationFailed"):
+        producer.init_transactions()
+    producer.close(1)
+
+
+def test_librdkafka_is_told_that_the_consumer_protocol_is_not_there(
+    bootstrap: str, prefix: str
+) -> None:
+    from confluent_kafka import Consumer
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": prefix, "group.protocol": "consumer"}
+    consumer = Consumer(settings)
+    consumer.subscribe([prefix])
+    deadline = time.monotonic() + TIMEOUT_S
+    error = None
+    while error is None:
+        assert time.monotonic() < deadline, "librdkafka waits in silence"
+        message = consumer.poll(0.2)
+        error = None if message is None else message.error()
+    assert error.name() == "_FATAL"
+    assert "ConsumerGroupHeartbeat" in error.str()
+    consumer.close()
 
 
 @pytest.mark.parametrize("name", list(CLIENTS))

@@ -304,11 +304,50 @@ func idempotent(ctx context.Context) {
 	fmt.Println("ok idempotent producer with retries")
 }
 
+// transactional shows how a client is told that there are no transactions.
+func transactional() {
+	c := client(kgo.TransactionalID(prefix))
+	defer c.Close()
+	err := c.BeginTransaction()
+	if err == nil {
+		fail("a transaction began")
+	}
+	fmt.Println("transactions refused:", err)
+}
+
+// consumerProtocol shows that a member that asks for the new protocol reads by the classic one.
+func consumerProtocol(ctx context.Context) {
+	topic := prefix + "-protocol"
+	createTopic(ctx, topic, 1)
+	producer := client(kgo.DefaultProduceTopic(topic))
+	must(producer.ProduceSync(ctx, kgo.StringRecord("x")).FirstErr())
+	producer.Close()
+	c := client(kgo.ConsumerGroup(prefix), kgo.ServerSideBalancer(), kgo.Balancers(kgo.RangeBalancer()),
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer c.Close()
+	fetches := c.PollFetches(ctx)
+	must(fetches.Err())
+	if len(fetches.Records()) != 1 {
+		fail("%d records", len(fetches.Records()))
+	}
+	described, err := kadm.NewClient(c).DescribeGroups(ctx, prefix)
+	must(err)
+	fmt.Println("consumes by protocol", described[prefix].ProtocolType, described[prefix].Protocol)
+}
+
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
 	if mode == "idempotent" {
 		idempotent(ctx)
+		return
+	}
+	if mode == "transactional" {
+		transactional()
+		return
+	}
+	if mode == "consumer-protocol" {
+		consumerProtocol(ctx)
 		return
 	}
 	codecs(ctx)

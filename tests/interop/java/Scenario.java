@@ -29,9 +29,11 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
-import org.apache.kafka.common.errors.TransactionalIdAuthorizationException;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -272,13 +274,32 @@ public final class Scenario {
         try (Producer<String, String> producer = producer(Map.of("transactional.id", prefix))) {
             try {
                 producer.initTransactions();
-            } catch (TransactionalIdAuthorizationException expected) {
-                // One that was only not answered would have ended in a TimeoutException.
-                System.out.println("ok transactional producer refused");
+            } catch (TimeoutException endless) {
+                throw endless;
+            } catch (KafkaException refused) {
+                System.out.println("transactions refused: " + refused.getMessage());
                 return;
             }
             throw new IllegalStateException("initTransactions succeeded");
         }
+    }
+
+    /** A member of the new group protocol must be refused: it is not built. */
+    private static void consumerProtocol() {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "group.id", prefix,
+                "group.protocol", "consumer");
+        try (Consumer<String, String> consumer = new KafkaConsumer<>(settings, new StringDeserializer(),
+                new StringDeserializer())) {
+            consumer.subscribe(List.of(prefix));
+            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+            while (System.nanoTime() < deadline) {
+                consumer.poll(Duration.ofMillis(100));
+            }
+        } catch (UnsupportedVersionException refused) {
+            System.out.println("consumer protocol refused: " + refused.getMessage());
+            return;
+        }
+        throw new IllegalStateException("a member of the new protocol was never refused");
     }
 
     public static void main(String[] args) {
@@ -297,6 +318,9 @@ public final class Scenario {
             }
             if (steps.contains("transactional")) {
                 transactional();
+            }
+            if (steps.contains("consumer-protocol")) {
+                consumerProtocol();
             }
         } catch (Exception error) {
             System.out.println("FAILED: " + error);

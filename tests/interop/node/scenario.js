@@ -191,7 +191,18 @@ async function idempotent() {
   console.log('ok idempotent producer with retries')
 }
 
+async function transactional() {
+  const few = new Kafka({ clientId: 'few', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 3 } })
+  const producer = few.producer({ transactionalId: prefix, idempotent: true, maxInFlightRequests: 1 })
+  await producer.connect()
+  const error = await producer.transaction().then(() => null, (refused) => refused)
+  must(error, 'a transaction began')
+  console.log('transactions refused:', error.message)
+  await producer.disconnect()
+}
+
 async function main() {
+  if (mode === 'transactional') return transactional()
   await installCodecs()
   if (mode === 'idempotent') return idempotent()
   await codecs()

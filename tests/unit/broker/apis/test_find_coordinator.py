@@ -140,7 +140,7 @@ async def test_a_controller_that_does_not_answer(monkeypatch: pytest.MonkeyPatch
 async def test_transactions_are_refused_for_good(version: int) -> None:
     response = await Api().ask(version, "t", key_type=KeyType.TRANSACTION)
     shown: Any = response if version < 4 else response.coordinators[0]
-    assert shown.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert shown.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert shown.error_message == NO_TRANSACTIONS
 
 
