@@ -2,12 +2,16 @@
 
 The prefix is stripped, the rest lower-cased, then `___` means a dash, `__` an underscore and `_`
 a dot: `KAFKA_LOG_DIRS` is `log.dirs`. Only the first `KAFKA_` is a prefix. Variables that steer
-the image's JVM and logging are not configuration.
+the image's JVM and logging are not configuration. Neither is what scripts around Kafka keep in such
+variables, `KAFKA_HOME`, `KAFKA_LIBS` or `KAFKA_EXTRA_OPTS`: one word that is no key, or options. A
+name of several words goes through, so that a mistyped key is warned of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from runtime.config.tables import NODE_KEYS
 
 PREFIX = "KAFKA_"
 EXCLUDED = frozenset(
@@ -38,8 +42,19 @@ def properties_from_env(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         property_name(name): value
         for name, value in sorted(environ.items())
-        if name.startswith(PREFIX) and name != PREFIX and name not in EXCLUDED
+        if name.startswith(PREFIX) and name not in EXCLUDED and _may_be_a_key(property_name(name))
     }
+
+
+def _may_be_a_key(name: str) -> bool:
+    if name in NODE_KEYS:
+        return True
+    if name.isalnum():
+        # Only who has such a variable pays for the import.
+        from difflib import get_close_matches
+
+        return bool(get_close_matches(name, [key for key in NODE_KEYS if key.isalnum()], n=1))
+    return bool(name) and not name.endswith(".opts")
 
 
 def merge(

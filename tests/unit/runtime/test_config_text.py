@@ -65,14 +65,31 @@ def test_environment_names():
     }
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["KAFKA_", "KAFKA_HOME", "KAFKA_LIBS", "KAFKA_VERSION", "KAFKA_OPTS", "KAFKA_DEBUG"]
+    + ["KAFKA_EXTRA_OPTS", "KAFKA_LOG4J_CMD_OPTS", "KAFKA_2", "KAFKA_HEAP_OPTS"],
+)
+def test_variables_that_are_no_configuration(name: str):
+    assert properties_from_env({name: "x"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("KAFKA_LISTENER", "listener"), ("KAFKA_LOG_RETENTION_HUORS", "log.retention.huors")],
+)
+def test_a_mistyped_key_is_left_to_be_warned_of(name: str, key: str):
+    assert properties_from_env({name: "x"}) == {key: "x"}
+
+
 def test_precedence_of_environment_file_and_defaults():
     defaults = {"a": "default"}
-    env = {"KAFKA_B": "env"}
+    env = {"KAFKA_B_C": "env"}
     assert merge(defaults=defaults, mounted=None, environ={}) == {"a": "default"}
     assert merge(defaults=defaults, mounted={}, environ={}) == {"a": "default"}
-    assert merge(defaults=defaults, mounted=None, environ=env) == {"b": "env"}
-    assert merge(defaults=defaults, mounted={"b": "file", "c": "file"}, environ=env) == {
-        "b": "env",
+    assert merge(defaults=defaults, mounted=None, environ=env) == {"b.c": "env"}
+    assert merge(defaults=defaults, mounted={"b.c": "file", "c": "file"}, environ=env) == {
+        "b.c": "env",
         "c": "file",
     }
 
