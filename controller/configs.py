@@ -157,7 +157,7 @@ def _check_keys(change: ResourceChange) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{repeated[0]} is given twice")
     for name in names:
         if not name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a configuration without a name")
+            raise ApiError(ErrorCode.INVALID_CONFIG, "a configuration without a name")
 
 
 def _current(view: ControllerView, resource: ConfigResource) -> Mapping[str, str]:

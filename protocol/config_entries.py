@@ -31,14 +31,14 @@ def _result(
     describe: Describe,
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     result = DescribeConfigsResponse.DescribeConfigsResult(
-        error_message=None,
+        error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
     try:
         described = describe(resource.resource_type, resource.resource_name)
     except ApiError as error:
-        result.error_code, result.error_message = error.code, error.text
+        result.error_code, result.error_message = error.code, error.message or ""
         return result
     keys = resource.configuration_keys
     result.configs = [_entry(request, key) for key in chosen(described, keys)]

@@ -46,7 +46,7 @@ def describe(
         stored.setdefault(user, []).append(info)
     named = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
-        error_message=None,
+        error_message="",
         results=[_result(stored, user, twice=named[user] > 1) for user in named or sorted(stored)],
     )
 
@@ -69,4 +69,4 @@ def _result(
             error_code=ErrorCode.RESOURCE_NOT_FOUND,
             error_message=f"{user!r} has no SCRAM credentials",
         )
-    return _Result(user=user, error_message=None, credential_infos=stored[user])
+    return _Result(user=user, error_message="", credential_infos=stored[user])

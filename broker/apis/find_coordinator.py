@@ -74,6 +74,8 @@ class _Answer(NamedTuple):
     message: str | None = None
 
 
+_SUCCESS_MESSAGE: Final = "NONE"
+"""What Kafka says before version 4 where nothing is wrong; from 4 on the text is empty."""
 _NOWHERE: Final = CoordinatorAddress(-1, "", -1)
 _NOT_AVAILABLE: Final = _Answer(
     _NOWHERE,
@@ -165,7 +167,11 @@ class FindCoordinator:
         if context.api_version < BATCHES_SINCE:
             (node_id, host, port), code, message = answers[0]
             return FindCoordinatorResponse(
-                error_code=code, error_message=message, node_id=node_id, host=host, port=port
+                error_code=code,
+                error_message=_SUCCESS_MESSAGE if message is None else message,
+                node_id=node_id,
+                host=host,
+                port=port,
             )
         return FindCoordinatorResponse(
             coordinators=[
@@ -175,7 +181,7 @@ class FindCoordinator:
                     host=answer.address.host,
                     port=answer.address.port,
                     error_code=answer.code,
-                    error_message=answer.message,
+                    error_message=answer.message or "",
                 )
                 for key, answer in zip(keys, answers, strict=True)
             ]

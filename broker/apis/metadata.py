@@ -17,10 +17,16 @@ from typing import Final
 
 from broker.auto_topics_driver import TopicCreator
 from broker.context import BrokerContext
-from broker.topic_view import FLEXIBLE_SINCE, TopicBlobs, encode_topic, split_response
+from broker.topic_view import (
+    FLEXIBLE_SINCE,
+    OPERATIONS_SINCE,
+    TopicBlobs,
+    encode_topic,
+    split_response,
+)
 from metalog.image.values import TopicImage
 from protocol.api_keys import ApiKey
-from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -93,12 +99,13 @@ class MetadataApi:
             elif topic.error_code == _UNKNOWN and topic.name:
                 unknown.append(topic.name)
             else:
-                blobs.append(encode_topic(topic, version))
+                blobs.append(_failed(topic, version, operations))
         if unknown:
             if request.allow_auto_topic_creation:
                 self._creator.create_soon(unknown, context)
             blobs += [
-                encode_topic(_failure(name, ZERO_UUID, _UNKNOWN), version) for name in unknown
+                _failed(_failure(name, ZERO_UUID, _UNKNOWN), version, operations)
+                for name in unknown
             ]
         return blobs
 
@@ -119,6 +126,15 @@ class MetadataApi:
         return self._metadata.topic_by_id(topic_id) or _failure(
             None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID
         )
+
+
+def _failed(
+    topic: MetadataResponse.MetadataResponseTopic, version: int, operations: bool
+) -> bytes:
+    """The operations are told of topics that are not there, too, as Kafka does."""
+    if operations and version >= OPERATIONS_SINCE:
+        topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return encode_topic(topic, version)
 
 
 def _failure(

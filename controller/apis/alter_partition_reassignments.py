@@ -66,6 +66,6 @@ def _response(
         )
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
-        error_message=None,
+        error_message=None if request.topics else "",
         responses=list(by_topic.values()),
     )

@@ -40,15 +40,16 @@ def register(table: HandlerTable, controller: Controller) -> None:
 
 
 def _failed(version: int, request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
-    if version >= 1:
-        return ElectLeadersResponse(error_code=error.code)
-    return _response(
+    response = _response(
         tuple(
             ElectionOutcome(named.topic, partition_id, error.code, error.text)
             for named in request.topic_partitions or ()
             for partition_id in named.partitions
         )
     )
+    if version >= 1:
+        response.error_code = error.code
+    return response
 
 
 def _response(outcomes: tuple[ElectionOutcome, ...]) -> ElectLeadersResponse:

@@ -55,7 +55,7 @@ def _response(
     response = UpdateFeaturesResponse(error_code=code, error_message=message)
     if version < 2 and error is None:
         response.results = [
-            UpdateFeaturesResponse.UpdatableFeatureResult(feature=update.name, error_message=None)
+            UpdateFeaturesResponse.UpdatableFeatureResult(feature=update.name, error_message="NONE")
             for update in updates
         ]
     return response

@@ -309,33 +309,33 @@ class QuorumApis:
         self, context: RequestContext, request: DescribeQuorumRequest
     ) -> DescribeQuorumResponse:
         """KIP-595, KIP-836 (timestamps), KIP-853 (directory ids, nodes)."""
+        asked = [
+            (topic.topic_name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        alone = asked == [(METADATA_TOPIC, 0)]
         response = DescribeQuorumResponse()
         for topic in request.topics:
             partitions = [
-                self._describe(context.api_version, topic.topic_name, partition.partition_index)
+                self._describe(context.api_version) if alone else _not_here(partition)
                 for partition in topic.partitions
             ]
             response.topics.append(
                 DescribeQuorumResponse.TopicData(topic_name=topic.topic_name, partitions=partitions)
             )
-        if self._node.is_leader and context.api_version >= DIRECTORIES_SINCE:
+        if alone and self._node.is_leader and context.api_version >= DIRECTORIES_SINCE:
             response.nodes = self._nodes()
         return response
 
-    def _describe(
-        self, version: int, topic: str, index: int
-    ) -> DescribeQuorumResponse.PartitionData:
+    def _describe(self, version: int) -> DescribeQuorumResponse.PartitionData:
         """Voters are named as the voter set has them: static ones have no directory, as in Kafka,
         though those that fetch say theirs."""
         node = self._node
         leader_id, epoch = node.leader()
         partition = DescribeQuorumResponse.PartitionData(
-            partition_index=index, leader_id=-1 if leader_id is None else leader_id
+            partition_index=0, leader_id=-1 if leader_id is None else leader_id
         )
-        if topic != METADATA_TOPIC or index != 0:
-            partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            partition.leader_id = -1
-            return partition
         partition.leader_epoch = epoch
         if not node.is_leader:
             partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -478,3 +478,15 @@ class _WaitingFetch:
     def _done(self, future: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()
         self._forget()
+
+
+def _not_here(
+    asked: DescribeQuorumRequest.PartitionData,
+) -> DescribeQuorumResponse.PartitionData:
+    """Only the metadata log's partition is described, asked for alone; any other way it is not
+    known."""
+    return DescribeQuorumResponse.PartitionData(
+        partition_index=asked.partition_index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=f"Ask for {METADATA_TOPIC}-0 alone: no other quorum can be described",
+    )

@@ -148,6 +148,8 @@ async def test_authorised_operations_only_for_those_who_ask() -> None:
     )
     assert asked.topics[0].topic_authorized_operations == TOPIC_OPERATIONS == 3576
     assert asked.cluster_authorized_operations == CLUSTER_OPERATIONS == 8096
+    unknown = h.body(ask("b", "a b", include_topic_authorized_operations=True), 8)
+    assert {one.topic_authorized_operations for one in unknown.topics} == {TOPIC_OPERATIONS}
     plain = h.body(ask("a"), 8)
     assert plain.topics[0].topic_authorized_operations == NOT_ASKED
     assert plain.cluster_authorized_operations == NOT_ASKED

@@ -122,7 +122,7 @@ class TestIncremental:
             (TOPIC, ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
             (TOPIC, ("no.such.key", SUBTRACT, "1"), ErrorCode.INVALID_CONFIG),
             (TOPIC, ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
-            (TOPIC, ("", SET, "1"), ErrorCode.INVALID_REQUEST),
+            (TOPIC, ("", SET, "1"), ErrorCode.INVALID_CONFIG),
             (TOPIC, ("flush.ms", SET, "1" * 40_000), ErrorCode.INVALID_CONFIG),
             (BROKER, ("node.id", SET, "7"), ErrorCode.INVALID_REQUEST),
             (BROKER, ("log.cleaner.threads", SET, "many"), ErrorCode.INVALID_REQUEST),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.apis import elect_leaders
 from controller.leader_requests import ElectionOutcome, decide_elect_leaders
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest
@@ -117,3 +118,17 @@ def test_unclean_election_by_configuration() -> None:
     assert cluster.state("t")[:2] == (2, (2,))
     assert cluster.partition("t").recovery_state == 1
     assert cluster.state("clean")[:2] == (-1, (1,))
+
+
+def test_a_refusal_of_the_whole_request_names_each_partition() -> None:
+    named = [ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0, 1])]
+    request = ElectLeadersRequest(election_type=7, topic_partitions=named)
+    error = ApiError(ErrorCode.INVALID_REQUEST, "no such election")
+    for version, code in ((0, ErrorCode.NONE), (1, ErrorCode.INVALID_REQUEST)):
+        response = elect_leaders._failed(version, request, error)
+        assert response.error_code == code
+        (topic,) = response.replica_election_results
+        assert [(one.partition_id, one.error_code) for one in topic.partition_result] == [
+            (0, ErrorCode.INVALID_REQUEST),
+            (1, ErrorCode.INVALID_REQUEST),
+        ]

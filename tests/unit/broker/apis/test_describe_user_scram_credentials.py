@@ -34,7 +34,7 @@ def described(h: Harness, users: list[str] | None) -> list[tuple[str, int, list[
         else [DescribeUserScramCredentialsRequest.UserName(name=user) for user in users]
     )
     response = h.body(DescribeUserScramCredentialsRequest(users=named))
-    assert (response.error_code, response.error_message) == (0, None)
+    assert (response.error_code, response.error_message) == (0, "")
     return [
         (each.user, each.error_code, [(i.mechanism, i.iterations) for i in each.credential_infos])
         for each in response.results

@@ -89,6 +89,7 @@ async def test_one_group(version: int) -> None:
     home = partition_for("g", PARTITIONS)
     assert (response.error_code, response.node_id) == (ErrorCode.NONE, 10 + home)
     assert (response.host, response.port) == (f"host{home}", 9092)
+    assert response.error_message == "NONE"
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
@@ -97,6 +98,7 @@ async def test_several_groups(version: int) -> None:
     assert [(each.key, each.node_id, each.error_code) for each in response.coordinators] == [
         (key, 10 + partition_for(key, PARTITIONS), ErrorCode.NONE) for key in ("g", "h", "")
     ]
+    assert {each.error_message for each in response.coordinators} == {""}
 
 
 async def test_the_listener_of_the_client_counts() -> None:

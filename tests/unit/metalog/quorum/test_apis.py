@@ -297,25 +297,42 @@ async def test_describing_the_quorum() -> None:
     async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
         await q.commit(topic(1))
         await connection.request(fetch(2, last_epoch=1))
-        request = DescribeQuorumRequest(
-            topics=[
-                DescribeQuorumRequest.TopicData(
-                    topic_name=name,
-                    partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
-                )
-                for name in (METADATA_TOPIC, "other")
-            ]
-        )
-        response = await connection.request(request)
-        ours, other = (t.partitions[0] for t in response.topics)
+        response = await connection.request(described((METADATA_TOPIC, 0)))
+        (ours,) = response.topics[0].partitions
         assert (ours.leader_id, ours.leader_epoch, ours.high_watermark) == (1, 1, 2)
         (voter,), (observer,) = ours.current_voters, ours.observers
         assert (voter.replica_id, voter.log_end_offset) == (1, 2)
         assert (observer.replica_id, observer.log_end_offset) == (9, 2)
         assert observer.replica_directory_id == b"o" * 16
         assert observer.last_caught_up_timestamp > 0
-        assert other.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [node.node_id for node in response.nodes] == [1]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [[("other", 0)], [(METADATA_TOPIC, 1)], [(METADATA_TOPIC, 0), ("other", 0)]],
+    ids=["another topic", "another partition", "not alone"],
+)
+async def test_no_other_quorum_is_described(asked: list[tuple[str, int]]) -> None:
+    async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
+        response = await connection.request(described(*asked))
+        for topic_answered in response.topics:
+            (answer,) = topic_answered.partitions
+            assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (answer.leader_id, bool(answer.error_message)) == (0, True)
+        assert response.nodes == []
+
+
+def described(*asked: tuple[str, int]) -> DescribeQuorumRequest:
+    return DescribeQuorumRequest(
+        topics=[
+            DescribeQuorumRequest.TopicData(
+                topic_name=name,
+                partitions=[DescribeQuorumRequest.PartitionData(partition_index=index)],
+            )
+            for name, index in asked
+        ]
+    )
 
 
 def observer_config(host: str, port: int) -> QuorumConfig:
