@@ -128,9 +128,7 @@ class MetadataApi:
         )
 
 
-def _failed(
-    topic: MetadataResponse.MetadataResponseTopic, version: int, operations: bool
-) -> bytes:
+def _failed(topic: MetadataResponse.MetadataResponseTopic, version: int, operations: bool) -> bytes:
     """The operations are told of topics that are not there, too, as Kafka does."""
     if operations and version >= OPERATIONS_SINCE:
         topic.topic_authorized_operations = TOPIC_OPERATIONS
