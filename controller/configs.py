@@ -157,7 +157,9 @@ def _check_keys(change: ResourceChange) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{repeated[0]} is given twice")
     for name in names:
         if not name:
-            raise ApiError(ErrorCode.INVALID_CONFIG, "a configuration without a name")
+            of_metrics = change.resource.type == ConfigResourceType.CLIENT_METRICS
+            code = ErrorCode.INVALID_REQUEST if of_metrics else ErrorCode.INVALID_CONFIG
+            raise ApiError(code, "a configuration without a name")
 
 
 def _current(view: ControllerView, resource: ConfigResource) -> Mapping[str, str]:

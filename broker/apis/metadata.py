@@ -129,8 +129,8 @@ class MetadataApi:
 
 
 def _failed(topic: MetadataResponse.MetadataResponseTopic, version: int, operations: bool) -> bytes:
-    """The operations are told of topics that are not there, too, as Kafka does."""
-    if operations and version >= OPERATIONS_SINCE:
+    """The operations are told of names that are not there, too, as Kafka does."""
+    if operations and version >= OPERATIONS_SINCE and topic.topic_id == ZERO_UUID:
         topic.topic_authorized_operations = TOPIC_OPERATIONS
     return encode_topic(topic, version)
 

@@ -11,6 +11,7 @@ SAYS_MORE: Final = "give a reason where Kafka's have none"
 _TIMES: Final = "What a request repeats or leaves empty"
 _UNKNOWN: Final = "Answered here, UNKNOWN_SERVER_ERROR (or nothing) in Kafka"
 _CODES: Final = "Error codes"
+_REFUSED: Final = "Refused here, accepted by Kafka"
 _FORM: Final = "The form of a few answers"
 
 
@@ -67,24 +68,32 @@ ALLOWED: Final = (
     Allowed(
         ApiKey.METADATA,
         ("a topic by id", "an unknown id", "id and name", "id and another name", "an id twice")
-        + ("authorized operations of what is not there",),
+        + ("authorized operations of an unknown id",),
         ("brokers", "controller_id"),
         _FORM,
     ),
     Allowed(ApiKey.METADATA, ("an id twice",), ("topics",), _TIMES),
     Allowed(ApiKey.DESCRIBE_CONFIGS, ("loggers",), ("results.configs.documentation",), _FORM),
+    *(
+        one
+        for api in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+        for one in (
+            Allowed(api, ("an empty key of a broker",), ("responses",), _REFUSED),
+            Allowed(api, ("kind 77", "kind 0"), ("responses.error_code",), _CODES),
+            Allowed(
+                api,
+                ("null", "a key that is read only"),
+                ("responses.error_code",),
+                "A broker key or a null set through a controller",
+            ),
+        )
+    ),
     Allowed(ApiKey.OFFSET_DELETE, ("no partitions",), ("topics",), _TIMES),
     Allowed(
         ApiKey.FIND_COORDINATOR,
         ("share partitions",),
         ("coordinators.error_code",),
         "share groups, streams groups",
-    ),
-    Allowed(
-        ApiKey.CREATE_PARTITIONS,
-        ("max",),
-        ("results",),
-        _UNKNOWN,
     ),
     Allowed(
         ApiKey.DELETE_RECORDS,

@@ -194,11 +194,7 @@ def groups() -> dict[ApiKey, Cases]:
     return {
         ApiKey.OFFSET_COMMIT: _offset_commit(),
         ApiKey.OFFSET_FETCH: _offset_fetch(),
-        ApiKey.JOIN_GROUP: _join_group(),
-        ApiKey.SYNC_GROUP: sync,
-        ApiKey.HEARTBEAT: simple,
-        ApiKey.LEAVE_GROUP: leave,
-        ApiKey.DESCRIBE_GROUPS: described,
+        # A refused JoinGroup leaves a group with Kafka, so groups are listed before.
         ApiKey.LIST_GROUPS: {
             "all": {},
             "by state": {"states_filter": ["Empty"]},
@@ -209,6 +205,11 @@ def groups() -> dict[ApiKey, Cases]:
             "by another type": {"types_filter": ["consumer"]},
             "by no type there is": {"types_filter": ["Nothing"]},
         },
+        ApiKey.JOIN_GROUP: _join_group(),
+        ApiKey.SYNC_GROUP: sync,
+        ApiKey.HEARTBEAT: simple,
+        ApiKey.LEAVE_GROUP: leave,
+        ApiKey.DESCRIBE_GROUPS: described,
         ApiKey.DELETE_GROUPS: {
             "an unknown group": {"groups_names": ["unknown"]},
             "an empty group id": {"groups_names": [""]},
