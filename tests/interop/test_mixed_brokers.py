@@ -272,6 +272,36 @@ def lose_a_directory(mixed: Mixed, broker_id: int, successor: int) -> None:
     assert [broker_id in isr for _, isr in mixed.described()] == [lost == 1, lost == 0]
 
 
+def come_back_empty(mixed: Mixed, broker_id: int, others: tuple[int, int]) -> None:
+    """F22: all disks of a broker of Kafka's are replaced; one partition has nobody else in sync.
+
+    Kafka's broker says where its new replicas are, and is not believed where that would make an
+    empty one the complete one.
+    """
+    (alone,) = (i for i, (leader, _) in enumerate(mixed.described()) if leader == broker_id)
+    before = mixed.read()
+    for other in others:
+        mixed.node(other).kill()
+    last = (broker_id, [broker_id])
+    until("the last in-sync replica", lambda: mixed.described()[alone] == last, WAIT_S)
+    mixed.node(broker_id).kill()
+    mixed.theirs[broker_id].replace_disks()
+    for node in map(mixed.node, (*others, broker_id)):
+        node.start()
+    until("its other replica in the ISR", lambda: _is_whole(mixed, 1 - alone), WAIT_S)
+    assert mixed.described()[alone] == (-1, [broker_id])
+    wanted = [TopicPartition(TOPIC, alone)]
+    mixed.admin.elect_leaders(ElectionType.UNCLEAN, wanted).result(WAIT_S)
+    mixed.wait_until_whole()
+    assert mixed.leaders()[alone] in others
+    assert mixed.read() == before
+
+
+def _is_whole(mixed: Mixed, partition: int) -> bool:
+    leader, isr = mixed.described()[partition]
+    return leader >= 0 and len(isr) == len(mixed.replicas)
+
+
 @contextlib.contextmanager
 def running(
     cluster: ProcessCluster, theirs: dict[int, KafkaInPlace], replicas: tuple[int, ...]
@@ -302,7 +332,8 @@ SETTINGS = {"offsets.topic.num.partitions": "1"}
 def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
     """Controllers 1-3 and brokers 4 and 5 are ours, broker 6 is Kafka's and has two directories.
 
-    It tells with AssignReplicasToDirs which replica is in which, and when one fails.
+    It tells with AssignReplicasToDirs which replica is in which, and when one fails. At last both
+    are replaced.
     """
     settings = {**SETTINGS, "kraftbox.broker.connection.loss.fence.ms": "200"}
     with ProcessCluster(tmp_path, brokers=3, settings=settings) as cluster:
@@ -315,6 +346,7 @@ def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
         with running(cluster, theirs, (4, 5, 6)) as mixed:
             story(mixed, 4, 6, 5)
             lose_a_directory(mixed, 6, 4)
+            come_back_empty(mixed, 6, (5, 4))
             shut_down_in_good_order(mixed, 6, 4)
 
 

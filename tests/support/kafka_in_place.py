@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from tests.support.quorum_cluster import NodeProcess
 META = "meta.properties"
 HEAP = "192m"
 QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+def _format_like(directory: Path, meta: str, seed: str) -> None:
+    directory.mkdir()
+    new = f"directory.id={uuid_to_text(random_uuid(random.Random(seed)))}"
+    (directory / META).write_text(re.sub(r"^directory\.id=.*$", new, meta, flags=re.M))
 
 
 class KafkaInPlace:
@@ -33,12 +40,20 @@ class KafkaInPlace:
 
     def complete_format(self) -> None:
         """Further log directories, after the first one was formatted for `place`."""
-        first, *others = self.node.settings["log.dirs"].split(",")
-        written = (Path(first) / META).read_text()
-        for directory in map(Path, others):
-            directory.mkdir()
-            new = f"directory.id={uuid_to_text(random_uuid(random.Random(str(directory))))}"
-            (directory / META).write_text(re.sub(r"^directory\.id=.*$", new, written, flags=re.M))
+        first, *others = self._directories()
+        for directory in others:
+            _format_like(directory, (first / META).read_text(), str(directory))
+
+    def replace_disks(self) -> None:
+        """Every log directory is empty, newly formatted and another one than before."""
+        directories = self._directories()
+        written = (directories[0] / META).read_text()
+        for directory in directories:
+            shutil.rmtree(directory, ignore_errors=True)
+            _format_like(directory, written, f"{directory} {written}")
+
+    def _directories(self) -> list[Path]:
+        return [Path(name) for name in self.node.settings["log.dirs"].split(",")]
 
     def begin(self) -> None:
         """Start the process; several may come up together."""

@@ -105,6 +105,7 @@ def test_f22_a_partition_without_leader_may_wait_for_the_old_directory(world: Wo
     world.look(0, state())
     assert world.look(1, state(leader=NODE)), "what a leader has is what the partition has"
     assert not world.look(0, state(leader=NO_LEADER))
+    assert len(world.core) == 1
     assert world.said() == [(TOPIC, 1)]
 
 
@@ -185,6 +186,7 @@ class Channel(NoController):
 
     async def pause(self, pause_ms: float) -> None:
         self.clock.advance(pause_ms)
+        await asyncio.sleep(0)
 
 
 def reports(h: Harness, channel: Any) -> DirectoryReports:
