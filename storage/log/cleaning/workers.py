@@ -137,8 +137,6 @@ def _guarded(taken: Iterator[Step]) -> Iterator[Step | Failed]:
         yield Failed(str(error), unreadable=True)
     except OSError as error:
         yield Failed(str(error), unreadable=False)
-    except Exception as error:  # noqa: BLE001 - whatever these bytes bring about, they do again
-        yield Failed(f"{type(error).__name__}: {error}", unreadable=True)
 
 
 def worker_for(files: Files, clock: Clock) -> Worker:

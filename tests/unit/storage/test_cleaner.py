@@ -434,13 +434,14 @@ def fail_unforeseen(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("base", [2**63 - 1, -(2**63)])
-async def test_records_whose_timestamps_leave_int64_are_cleaned(base: int):
+@pytest.mark.parametrize("last", [b"\1\0", b"\2x\0"])
+async def test_records_whose_timestamps_leave_int64_are_cleaned(base: int, last: bytes):
     """A topic whose records were not walked took them, and is compacted now."""
     one = Cleaning()
     delta = 1 if base > 0 else -1
     bodies = [
         b"\0" + varint(delta) + varint(at) + varint(1) + b"ab"[at % 2 : at % 2 + 1] + tail
-        for at, tail in enumerate([varint(1) + b"v\0", varint(1) + b"w\0", varint(-1) + b"\0"])
+        for at, tail in enumerate([varint(1) + b"v\0", varint(1) + b"w\0", last])
     ]
     payload = b"".join(varint(len(body)) + body for body in bodies)
     hostile = with_payload(payload, 3, base_timestamp=base, max_timestamp=base)
@@ -449,7 +450,7 @@ async def test_records_whose_timestamps_leave_int64_are_cleaned(base: int):
         one.log.update_high_watermark(one.log.log_end_offset)
         assert await one.roll_and_clean()
     assert one.cleaner.uncleanable == {}
-    assert one.records() == [(4, "b", "w"), (5, "a", None)]
+    assert one.records() == [(4, "b", "w"), (5, "a", None if last[0] == 1 else "x")]
 
 
 async def test_a_log_that_cannot_be_read_is_set_aside():

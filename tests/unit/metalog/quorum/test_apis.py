@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from metalog.quorum import wire
 from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.batches import read_batches
 from metalog.quorum.config import QuorumConfig
@@ -420,6 +421,21 @@ async def test_what_old_versions_cannot_say_is_left_out() -> None:
             answer = await connection.request(request, version=old)
             assert answer.node_endpoints == []
         assert (await connection.request(vote(0))).node_endpoints != []
+
+
+async def test_an_answer_that_waits_for_the_disk_and_fails_is_its_own_affair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node goes on from the disk's answer; a response that cannot be made is that request's."""
+    async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
+
+        def fail(*_: object) -> None:
+            raise KeyError(3)
+
+        monkeypatch.setattr(wire, "vote_response", fail)
+        assert (await connection.request(vote(5))).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        monkeypatch.undo()
+        assert (await connection.request(vote(6))).topics[0].partitions[0].vote_granted
 
 
 async def test_a_waiting_fetch_that_fails_is_its_own_affair(
