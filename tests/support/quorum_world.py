@@ -337,6 +337,14 @@ class Call:
                 )
 
 
+def common_length(one: list[Entry], other: list[Entry]) -> int:
+    """How many entries two logs share from the first on."""
+    shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:
+        return shorter
+    return next(at for at in range(shorter) if one[at] != other[at])
+
+
 class World:
     """`run` until a time; `invariants` hold after every event or `Broken` is raised."""
 
@@ -371,6 +379,10 @@ class World:
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, ReplicaKey], ReplicaKey] = {}
         self.log: list[Entry] = []
+        """What some node has called committed."""
+        self.stored: list[Entry] = []
+        """What a majority of the voters had on their disks while the leader that wrote it led:
+        that is committed, whether anybody says so or not."""
         self.values = itertools.count()
         self.dirty = True
         self.newest_mark = (0, 0)
@@ -543,9 +555,23 @@ class World:
         have = sum(self.nodes[v.id].log.entries[:mark] == self.log[:mark] for v in self.voters)
         if len(self.log) >= mark and have < self.voters.majority:
             raise Broken(f"M8: only {have} voters have what is committed below {mark}")
-        newest = core.epoch == max(self.leaders, default=0)
-        if newest and leader.log.entries[: len(self.log)] != self.log[: leader.log.end_offset]:
-            raise Broken("M4: the newest leader lacks committed records")
+        if core.epoch == max(self.leaders, default=0):
+            self.check_newest_leader(leader, core.epoch)
+
+    def check_newest_leader(self, leader: Node, epoch: int) -> None:
+        """M4, by what others have: the leader's own word is not asked. And all of it: a log that
+        ends before is no log that holds it."""
+        log = leader.log.entries
+        for what, committed in (("called", self.log), ("stored", self.stored)):
+            if log[: len(committed)] != committed:
+                raise Broken(
+                    f"M4: leader {leader.key.id} of epoch {epoch} lacks committed records: its "
+                    f"log ends at {len(log)}, {len(committed)} are {what} committed"
+                )
+        lengths = [common_length(self.nodes[v.id].log.durable, log) for v in self.voters]
+        end = sorted(lengths, reverse=True)[self.voters.majority - 1]
+        if end > len(self.stored) and log[end - 1].epoch == epoch:
+            self.stored = log[:end]
 
     def settle(self, *, more: int = 10, within_ms: float = 30_000) -> None:
         """Faults stopped, everyone alive: the quorum must commit `more` records everywhere."""
