@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from audit.inputs import read_inputs
+from audit.job import run_here
 from tests.support.cluster import KraftboxCluster
 from tests.support.quorum_cluster import ProcessCluster
 from tests.support.waiting import until
@@ -21,7 +25,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 WAIT_S = 30
 PARTITIONS = 3
-RECORDS = 3000
+RECORDS, LAST_RECORDS = 3000, 300
+VALUE_BYTES = 600
+"""So that each log rolls with the second lot of records, and not with the last: what is written
+down when it rolls is behind then."""
+SEGMENT_BYTES = 1 << 20
 
 Acked = list[tuple[int, int, bytes]]
 
@@ -34,6 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[KraftboxCluster]:
         *("--set", "broker.session.timeout.ms=2000"),
         *("--set", "broker.heartbeat.interval.ms=400"),
         *("--set", "min.insync.replicas=2"),
+        *("--set", "replica.high.watermark.checkpoint.interval.ms=100"),
     )
     yield made
     made.end(signal.SIGKILL)
@@ -43,18 +52,21 @@ def wait_for(holds: Callable[[], bool], what: str) -> None:
     until(what, holds, WAIT_S)
 
 
-def produce(producer: Producer, tag: bytes, acked: Acked) -> None:
+def produce(producer: Producer, tag: bytes, acked: Acked, records: int = RECORDS) -> None:
     def told(error: object, message: object) -> None:
         assert error is None, error
         acked.append((message.partition(), message.offset(), message.value()))  # type: ignore[attr-defined]
 
     before = len(acked)
-    for number in range(RECORDS):
+    for number in range(records):
         producer.produce(
-            "t", tag + str(number).encode(), partition=number % PARTITIONS, on_delivery=told
+            "t",
+            (tag + str(number).encode()).ljust(VALUE_BYTES),
+            partition=number % PARTITIONS,
+            on_delivery=told,
         )
     producer.flush(WAIT_S)
-    assert len(acked) == before + RECORDS
+    assert len(acked) == before + records
 
 
 def consumed(bootstrap: str, count: int) -> Acked:
@@ -78,11 +90,34 @@ def segments(directory: Path, node_id: int) -> dict[str, str]:
     }
 
 
-def test_a_killed_leader_costs_no_acknowledged_record(cluster: KraftboxCluster) -> None:
-    """F1 in short: P1, P6; the killed broker comes back into every ISR with equal logs."""
+def copied(directory: Path, to: Path) -> Path:
+    """The nodes' data as it is found while they write, file after file; what goes away meanwhile is
+    not copied."""
+
+    def copy(source: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(source, target)
+
+    for data in sorted(directory.glob("node-*/data")):
+        shutil.copytree(data, to / data.parent.name / "data", copy_function=copy)
+    return to
+
+
+def broken_promises(directory: Path) -> list[str]:
+    found = run_here(read_inputs([directory]))
+    assert len(found.data["data"]) >= PARTITIONS
+    return [f"{f['check']}: {f['message']}" for f in found.findings if f["severity"] == "error"]
+
+
+def test_a_killed_leader_costs_no_acknowledged_record(
+    cluster: KraftboxCluster, tmp_path: Path
+) -> None:
+    """F1 in short: P1, P6; the killed broker comes back into every ISR with equal logs. The audit
+    of what the nodes have on disk while they write finds no broken promise."""
     cluster.start()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    for created in admin.create_topics([NewTopic("t", PARTITIONS, 3)]).values():
+    topic = NewTopic("t", PARTITIONS, 3, config={"segment.bytes": str(SEGMENT_BYTES)})
+    for created in admin.create_topics([topic]).values():
         created.result(WAIT_S)
 
     def partitions() -> dict[int, tuple[int, list[int]]]:
@@ -101,8 +136,20 @@ def test_a_killed_leader_costs_no_acknowledged_record(cluster: KraftboxCluster) 
     assert all(leader in left and isr == left for leader, isr in partitions().values())
     cluster.command("node", "start", str(victim))
     wait_for(lambda: all(isr == [1, 2, 3] for _, isr in partitions().values()), "all ISRs whole")
-    produce(producer, b"after ", acked)
-    found = consumed(cluster.bootstrap, 3 * RECORDS)
+    # A new epoch, of which the checkpoints on disk do not know yet.
+    admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("t", 0)]).result(WAIT_S)
+    wait_for(lambda: partitions()[0][0] == victim, "the first leader leads again")
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit(produce, producer, b"after ", acked, LAST_RECORDS)
+        copies = [copied(cluster.directory, tmp_path / f"copy-{n}") for n in range(2)]
+        written.result(WAIT_S)
+    high_watermarks = cluster.directory / f"node-{victim}/data/replication-offset-checkpoint"
+    end = (2 * RECORDS + LAST_RECORDS) // PARTITIONS
+    wait_for(lambda: f"t 0 {end}\n" in high_watermarks.read_text(), "a high watermark on disk")
+    copies.append(copied(cluster.directory, tmp_path / "copy"))
+    for copy in (cluster.directory, *copies):
+        assert broken_promises(copy) == []
+    found = consumed(cluster.bootstrap, len(acked))
     assert sorted(found) == sorted(acked)
     for index in range(PARTITIONS):
         offsets = [offset for partition, offset, _ in found if partition == index]
