@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -39,8 +39,7 @@ from controller.topic_settings import UNCLEAN_ELECTION
 from controller.upkeep import decide_rebalance, decide_unclean_elections
 from metalog.image.features import MINIMUM_METADATA_VERSION
 from metalog.image.replay import Replayer, ReplayError, replay
-from metalog.image.snapshot import image_from_records
-from metalog.image.values import MetadataImage, Provenance
+from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.driver import NotLeader
 from protocol.errors import ApiError, ErrorCode
@@ -58,6 +57,8 @@ T = TypeVar("T")
 LATE_MS = 50.0
 """A timer that is later than this did not only wait its turn: the process was busy or stopped."""
 GRACE_MS = 500.0
+LOADED_PER_STEP = 256
+"""Records of a snapshot."""
 
 _log = get_logger("controller")
 
@@ -457,18 +458,28 @@ class Controller:
             self._commit_foreign(batch)
         self._maybe_activate()
 
-    def handle_snapshot(self, snapshot: Snapshot) -> None:
-        """Start over from a snapshot; an active controller is never asked to (M11)."""
+    def handle_snapshot(self, snapshot: Snapshot) -> Iterator[None]:
+        """Start over from a snapshot; an active controller is never asked to (M11).
+
+        Step by step: a hundred thousand partitions are seconds of replay.
+        """
         if self.is_active:
             raise self._broken("the active controller was asked to load a snapshot")
+        return self._load(snapshot)
+
+    def _load(self, snapshot: Snapshot) -> Iterator[None]:
         end_offset, epoch = snapshot.id
         provenance = Provenance(end_offset - 1, epoch, snapshot.last_contained_timestamp_ms)
+        image = EMPTY_IMAGE
         try:
-            image = image_from_records(snapshot.records(), provenance)
+            for at, record in enumerate(snapshot.records(), 1):
+                image = replay(image, record)
+                if at % LOADED_PER_STEP == 0:
+                    yield
         except ReplayError as error:
             self.stats.metadata_errors += 1
             raise self._broken(f"the snapshot that ends at {end_offset}: {error}") from error
-        self._replayer = Replayer(image)
+        self._replayer = Replayer(image.at(provenance))
         self._committed_next = end_offset
         self._publish()
         self._maybe_activate()

@@ -339,10 +339,19 @@ class TestOperations:
             last_contained_timestamp_ms = 9
 
             def records(self) -> list[object]:
-                return [BOOTSTRAP, TopicRecord(name="t", topic_id=b"t" * 16)]
+                many = [
+                    TopicRecord(name=f"t{number}", topic_id=number.to_bytes(16, "big"))
+                    for number in range(1, 1001)
+                ]
+                return [BOOTSTRAP, *many, TopicRecord(name="t", topic_id=b"t" * 16)]
 
         world = World()
-        world.controller.handle_snapshot(Snapshot())
+        before = world.controller.committed_image
+        steps = 0
+        for _ in world.controller.handle_snapshot(Snapshot()):
+            steps += 1
+            assert world.controller.committed_image is before, "nobody sees half of it"
+        assert steps == 3, "the loop has turns in between"
         image = world.controller.committed_image
         assert "t" in image.topics.by_name
         assert (image.provenance.offset, image.provenance.epoch) == (49, 4)
