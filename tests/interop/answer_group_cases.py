@@ -122,7 +122,8 @@ def _offset_fetch() -> Cases:
 def _join_group() -> Cases:
     def asked(**given: Any) -> Mapping[str, Any]:
         return {
-            "group_id": "kept",  # a refused JoinGroup leaves a new group with Kafka, and none with us
+            # Of an unknown group Kafka would keep an empty one, and we none.
+            "group_id": "kept",
             "session_timeout_ms": 10_000,
             "rebalance_timeout_ms": 10_000,
             "protocol_type": "consumer",
