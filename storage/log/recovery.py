@@ -122,7 +122,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
         if end:
             # Its name tells where the log starts, and soon no checkpoint will.
             files.fsync_dir(directory)
-    epochs = _load_epochs(request, segments, report, transitions)
+    epochs = _load_epochs(request, segments, report, transitions, end)
     # In an empty log the epoch that is to begin at its end is all that is known of its history.
     epochs.truncate_from_end(end + 1 if end == start else end)
     epochs.truncate_from_start(start)
@@ -354,6 +354,7 @@ def _load_epochs(
     segments: list[Segment],
     report: RecoveryReport,
     transitions: list[tuple[int, int]],
+    end: int,
 ) -> EpochCache:
     path = posixpath.join(request.directory, LEADER_EPOCH_CHECKPOINT)
     try:
@@ -365,18 +366,22 @@ def _load_epochs(
         cache = None
     if cache is not None and report.clean and (len(cache) or segments[0].first_header() is None):
         return cache
-    if cache is not None and _agrees(cache, segments, transitions):
+    if cache is not None and _agrees(cache, segments, transitions, end):
         return cache
     return rebuild_epochs(segments)
 
 
 def _agrees(
-    cache: EpochCache, segments: Sequence[Segment], transitions: Sequence[tuple[int, int]]
+    cache: EpochCache,
+    segments: Sequence[Segment],
+    transitions: Sequence[tuple[int, int]],
+    end: int,
 ) -> bool:
     """Whether the cache tells of the batches that are there; epochs it lacks at its end are added.
 
     Cached epochs may be older than the batches (the file is written before the recovery point
-    moves, not with each append), never newer.
+    moves, not with each append). They are newer where the file reached the disk and the cut before
+    it did not: then the log still has the batches that were cut, and nothing of the new epoch.
     """
     firsts = []
     for segment in segments:
@@ -394,7 +399,8 @@ def _agrees(
             cache.assign(epoch, offset)
         if cache.epoch_at(offset) != epoch:
             return False
-    return True
+    read_from = transitions[0][1] if transitions else end
+    return all(entry in seen for entry in cache.entries if read_from < entry.start_offset < end)
 
 
 def rebuild_epochs(segments: Sequence[Segment]) -> EpochCache:
