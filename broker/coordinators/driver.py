@@ -217,7 +217,10 @@ class GroupCoordinator:
     async def _forget(self, slot: _Slot, shard: GroupShard, decisions: Iterator[Decision]) -> None:
         while slot.topics_deleted:
             forgotten = dict(slot.topics_deleted)
-            await self._in_slices(slot, shard, decisions)
+            try:
+                await self._in_slices(slot, shard, decisions)
+            except Exception as error:  # noqa: BLE001 - what is forgotten is what clients committed
+                self._supervisor.survive("offsets of deleted topics", error)
             if slot.shard is not shard:
                 return  # Whoever loads it again has what is left to do.
             if slot.topics_deleted == forgotten:
