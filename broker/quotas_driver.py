@@ -68,6 +68,10 @@ class QuotaEnforcer:
         finish = partial(self._finish, entry, context, request, work_ms)
         if reply is None or isinstance(reply, (ApiMessage, EncodedReply)):
             return finish(reply)
+        if context.api_key is ApiKey.PRODUCE and cast(ProduceRequest, request).acks == 0:
+            # Nobody is told, and what is judged later may take its time: the client waits from now.
+            finish(None)
+            return reply
         if asyncio.isfuture(reply):
             return _after(reply, finish)
         return _when_done(cast("Coroutine[Any, Any, Body]", reply), finish)

@@ -94,6 +94,18 @@ def test_a_client_without_acks_is_muted_without_a_word(place: Place) -> None:
     assert place.peer.muted_ms == [5_000]
 
 
+async def test_a_client_without_acks_is_muted_while_its_batch_waits_to_be_judged(
+    place: Place,
+) -> None:
+    place.enforcer.publish(PRODUCE)
+    place.reply = asyncio.get_running_loop().create_future()
+    waiting = place.ask(ApiKey.PRODUCE, ProduceRequest(acks=0), 9, 15_000)
+    assert place.peer.muted_ms == [5_000]
+    place.reply.set_result(None)
+    assert await waiting is None
+    assert place.peer.muted_ms == [5_000]
+
+
 def test_work_is_counted_for_every_request(place: Place) -> None:
     place.enforcer.publish(WORK)
     place.work_ms = 500.0

@@ -392,6 +392,17 @@ def test_a_lost_or_broken_epoch_checkpoint_is_rebuilt(clean, content):
     assert files.read(EPOCHS) == b"0\n3\n0 0\n1 4\n2 8\n"
 
 
+def test_what_recovery_finds_is_in_the_file_before_anything_is_shown() -> None:
+    """P18: the high watermark of the checkpoint may stand above an epoch that no file told of."""
+    files = MemoryFiles()
+    log = a_log(files)
+    files.write_atomic(EPOCHS, b"0\n1\n0 0\n")
+    again = make_log(files, **SMALL)
+    assert files.read(EPOCHS) == b"0\n3\n0 0\n1 4\n2 8\n"
+    assert again.log_end_offset == log.log_end_offset
+    assert not again.epochs.dirty
+
+
 @pytest.mark.parametrize(
     "content",
     [
