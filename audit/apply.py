@@ -1,4 +1,4 @@
-"""What each kind of record does to the audit's state, apart from the short way of `audit.fold`.
+"""Effects of each kind of record on the audit's state, beside the short way of `audit.fold`.
 
 Deliberately not `metalog.image.replay`: see `audit.state`.
 """

@@ -1,4 +1,4 @@
-"""What checks say: findings, and the elections they and the report speak of."""
+"""Findings, and the elections that they and the report speak of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a stream has read a growing log, and whether what it read still stands there.
+"""Position of a stream in a growing log, and whether the log still holds what was read.
 
 A log only grows at its end, but a copy of it may also lose its end (a follower truncates what was
 never committed), be begun anew from a snapshot, or lose old segments. A stream that went on over

@@ -1,4 +1,4 @@
-"""What an audit looks at: found, checked and read once, before Spark is started."""
+"""Inputs of an audit: found, checked and read once, before Spark is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which metadata logs lie below some folders: their segments, snapshots, node and cluster.
+"""Metadata logs below some folders: segments, snapshots, node and cluster.
 
 A log is a `__cluster_metadata-0` directory, of a controller or a broker, of Kraftbox or of Apache
 Kafka. The folder above it holds `meta.properties`, which names node and cluster; a copy of the log

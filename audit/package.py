@@ -12,9 +12,9 @@ FILES = ("metalog/__init__.py",)
 LEFT_OUT = (
     "protocol/transport/",
     "protocol/messages/",
-    "protocol/authorized_operations.py",
-    "protocol/config_entries.py",
-    "protocol/log_levels.py",
+    "serving/authorized_operations.py",
+    "serving/config_entries.py",
+    "serving/log_levels.py",
 )
 """What only nodes need."""
 _FIRST_DAY_OF_ZIP = (1980, 1, 1, 0, 0, 0)

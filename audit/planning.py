@@ -1,4 +1,4 @@
-"""How files are cut into ranges that tasks read apart: at snapshots, and at batch boundaries."""
+"""Ranges of files that tasks read apart: cut at snapshots and batch boundaries."""
 
 from __future__ import annotations
 

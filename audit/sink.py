@@ -1,4 +1,4 @@
-"""Where a replay puts what it finds, with limits, so that a bad log cannot fill the memory.
+"""The sink of a replay's findings, bounded.
 
 Counts are always whole; of findings, elections and changes of leadership only the first are kept,
 and who reads the result learns how many there were. History rows leave in columns, as Arrow wants

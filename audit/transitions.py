@@ -1,4 +1,4 @@
-"""What a given change does to a given shape, worked out once.
+"""Effects of a change on a shape, worked out once.
 
 A transition holds everything that follows from (shape before, change, effective min ISR, whether
 ELR is on) and from nothing else: the shape after, the kind of election, the rules that it breaks.

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.nodes import CLUSTER_ID, cpu_seconds
-from kraftbox.cluster import control
-from kraftbox.cluster.place import ClusterPlace
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
 from protocol.transport.cluster import Address
 from tests.support.nodes import ApacheKafkaNode
 from tests.support.ports import free_port

@@ -25,8 +25,8 @@ from typing import NamedTuple, Protocol
 
 from kraftbox.chaos import local
 from kraftbox.chaos.target import LocalTarget
-from kraftbox.cluster import control
-from kraftbox.cluster.place import ClusterPlace
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
 from protocol.batch.records import Record, build_batch
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.create_topics import CreateTopicsRequest

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from broker import forwarding_driver
+from broker.admin import forwarding
+from broker.admin.auto_topics import TopicCreator
 from broker.apis import (
     alter_configs,
     delete_records,
@@ -26,17 +27,16 @@ from broker.apis import (
     offset_for_leader_epoch,
     produce,
 )
-from broker.auto_topics_driver import TopicCreator
+from broker.apis.coordinator_table import register_coordinator_apis
 from broker.context import BrokerContext
-from broker.controller_channel_driver import producer_id_blocks
-from broker.coordinators.driver import GroupCoordinator
+from broker.controller_link.channel import producer_id_blocks
+from broker.controller_link.producer_id_blocks import ProducerIds
+from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.log import CoordinatorLog
-from broker.coordinators.registration import register_coordinator_apis
-from broker.producer_ids_driver import ProducerIds
 from metalog.image.features import KRAFT_VERSION
 from metalog.image.values import VersionRange
-from protocol.transport import no_authorizer
 from protocol.transport.dispatch import Features, HandlerTable, own_brokers
+from serving import no_authorizer
 
 
 def build_table(
@@ -70,8 +70,8 @@ def build_table(
     ):
         api.register(table, broker)
     metadata.register(table, broker, creator)
-    forwarder = forwarding_driver.Forwarder(broker)
-    forwarding_driver.register(table, forwarder)
+    forwarder = forwarding.Forwarder(broker)
+    forwarding.register(table, forwarder)
     alter_configs.register(table, broker, forwarder)
     incremental_alter_configs.register(table, broker, forwarder)
     no_authorizer.register(table)

@@ -1,4 +1,4 @@
-"""What the handlers of a broker share: its parts, by name."""
+"""The parts of a broker that its handlers share, by name."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.metadata_cache import MetadataCache
-from broker.quotas import ClientQuotas
+from broker.metadata.cache import MetadataCache
+from broker.metadata.topic_settings import TopicSettingsTable
+from broker.quota.quotas import ClientQuotas
 from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.flush_driver import Flusher
-from broker.replication.late_append_driver import LateAppends
+from broker.replication.flusher import Flusher
+from broker.replication.late_appends import LateAppends
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.throttle import ReplicationThrottles
+from broker.replication.time_lookups import TimeLookups
 from broker.replication.waits_driver import WaitsDriver
-from broker.time_lookups_driver import TimeLookups
-from broker.topic_settings import TopicSettingsTable
 from protocol.messages.fetch import FetchRequest
 from runtime.clock import Clock
 from runtime.config import NodeConfig
 from runtime.tasks import Supervisor
 
 if TYPE_CHECKING:
-    from broker.controller_channel_driver import ControllerChannel
+    from broker.controller_link.channel import ControllerChannel
     from storage.files.port import Files
 
 

@@ -1,4 +1,4 @@
-"""What a controller operation is: a decision over a read-only view.
+"""A controller operation: a decision over a read-only view.
 
 A `decide_*` function gets a `ControllerView` and a request and returns a `Decision`: the metadata
 records that make the change, and the reply that is sent once they are committed. It changes

@@ -1,4 +1,4 @@
-"""What the controller needs of its node's configuration, resolved once at start."""
+"""Settings of the controller, resolved once at start."""
 
 from __future__ import annotations
 

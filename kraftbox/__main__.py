@@ -32,7 +32,7 @@ def use_own_packages() -> None:
 
 def own_process(name: str, arguments: Sequence[str]) -> int:
     if name == "_node":
-        from kraftbox.cluster.node_process import main as node
+        from kraftbox.launcher.node_process import main as node
 
         return node(3)
     if name == "_testing":
@@ -40,10 +40,10 @@ def own_process(name: str, arguments: Sequence[str]) -> int:
 
         return helper()
     if name == "_router":
-        from kraftbox.cluster.router import main as router
+        from kraftbox.launcher.router import main as router
 
         return router(arguments)
-    from kraftbox.cluster.fork_server import main as fork_server
+    from kraftbox.launcher.fork_server import main as fork_server
 
     return fork_server(list(arguments))
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     use_own_packages()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in NODE_COMMANDS:
-        from kraftbox.launch import main as launch
+        from kraftbox.launcher.launch import main as launch
 
         return launch(given)
     if given and given[0] in OWN_PROCESSES:

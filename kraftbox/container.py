@@ -62,7 +62,7 @@ def properties_for(
 
 def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
     """Decide and write server.properties; returns where. Raises StartupRefused."""
-    from kraftbox.cluster.place import read_properties
+    from kraftbox.launcher.place import read_properties
 
     def read(directory: Path) -> dict[str, str]:
         path = directory / "server.properties"
@@ -80,9 +80,9 @@ def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
 
 def run(environ: Mapping[str, str], places: Places | None = None) -> int:
     """Configure, format, serve; returns the exit code. Raises ConfigError, StartupRefused."""
-    from kraftbox import server
-    from kraftbox.cluster.place import read_properties
-    from kraftbox.up import format_if_new
+    from kraftbox.launcher.place import read_properties
+    from kraftbox.process import server
+    from kraftbox.process.up import format_if_new
     from runtime.config import NodeConfig
 
     path = write_properties(places or Places(), environ)

@@ -22,7 +22,7 @@ from kraftbox.node_metrics import NodeMetrics
 from metalog.finalised import check_features, finalised_features
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
-from metalog.quorum.driver import QuorumNode
+from metalog.quorum.node import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.ids import random_uuid
 from runtime.clock import Clock
@@ -39,8 +39,8 @@ from storage.log.directory import MetaProperties, check_meta, lock_directory
 from storage.log.errors import BadLogDirectory, CorruptLog
 
 if TYPE_CHECKING:
-    from broker.server import BrokerServer
-    from controller.server import ControllerServer
+    from broker.assembly import BrokerServer
+    from controller.assembly import ControllerServer
 
 _log = get_logger("kraftbox.node")
 
@@ -182,7 +182,7 @@ class Node:
         check_features(levels, SUPPORTED_FEATURES, directory)
 
     def _build_controller(self, quorum: QuorumNode) -> ControllerServer:
-        from controller.server import ControllerServer
+        from controller.assembly import ControllerServer
 
         return ControllerServer(
             self.config,
@@ -196,7 +196,7 @@ class Node:
         )
 
     def _build_broker(self, loader: MetadataLoader, quorum: QuorumNode) -> BrokerServer:
-        from broker.server import BrokerServer
+        from broker.assembly import BrokerServer
 
         return BrokerServer(
             self.config,

@@ -1,4 +1,4 @@
-"""Which feature levels a directory's metadata stands at, read before anything in it is touched.
+"""Finalised feature levels of a log directory, read before it is touched.
 
 Finalised levels say how the rest was written: a node that does not know a level must not take part,
 not even by the record that a new leader begins with. The log itself is opened only after this has

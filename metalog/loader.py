@@ -1,4 +1,4 @@
-"""The metadata loader: committed batches in, images and deltas out.
+"""Shell: The metadata loader: committed batches in, images and deltas out.
 
 One per process. It replays what the quorum commits and, after each whole batch, gives every
 publisher the delta and the new image; a metadata transaction is published when it has ended. A
@@ -18,7 +18,7 @@ from metalog.image.delta import MetadataDelta
 from metalog.image.replay import Replayer, ReplayError, TouchedTopics, replay_all
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
 from metalog.quorum.delivery import CommittedBatch
-from metalog.quorum.driver import QuorumNode
+from metalog.quorum.node import QuorumNode
 from metalog.quorum.snapshots import SnapshotReader
 from protocol.errors import ProtocolError
 from runtime.errors import InvariantViolated

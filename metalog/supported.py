@@ -1,4 +1,4 @@
-"""Which feature levels the nodes of this build support: exactly what is built.
+"""Feature levels that this build supports: exactly what is built.
 
 Broker and controller advertise and register this table, formatting writes levels out of it, and a
 feature update is refused beyond it. A feature that is missing here exists at level 0 only.

@@ -1,4 +1,4 @@
-"""Time as an argument.
+"""Shell: Time as an argument.
 
 Two clocks with different promises: `now_ms` is the wall clock (epoch milliseconds, an int, may
 jump) and only ever goes into records and replies; `monotonic_ms` (a float, never goes back) is for

@@ -1,4 +1,4 @@
-"""A helper process: CPU-heavy work away from the event loop, and away from its interpreter lock.
+"""Shell: A helper process for CPU-heavy work, away from loop and interpreter lock.
 
 A thread that walks records holds the lock for most of its time, and each request then waits for it
 (5 ms at a switch); a process costs a start of a tenth of a second and nothing afterwards. It is

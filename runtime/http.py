@@ -1,4 +1,4 @@
-"""A small HTTP server for health and metrics: GET and HEAD on fixed paths, on the node's own loop.
+"""Shell: A small HTTP server for health and metrics: GET and HEAD on fixed paths.
 
 HTTP is h11's business; this file moves bytes and owns the limits. One response at a time per
 connection, keep-alive allowed, idle connections closed, everything else answered 404 or 405. A

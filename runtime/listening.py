@@ -1,4 +1,4 @@
-"""What an operator is told when an address cannot be listened on."""
+"""Shell: Errors of addresses that cannot be listened on, in words."""
 
 from __future__ import annotations
 

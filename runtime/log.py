@@ -1,4 +1,4 @@
-"""Structured logging: structlog with two renderings, one sink, and no surprises for the loop.
+"""Shell: Structured logging: structlog with two renderings and one sink.
 
 - `get_logger(name)` may be called at import time; nothing is decided before `configure`.
 - A line is one `write`. Regular files are written directly (page cache). Pipes and terminals are

@@ -1,4 +1,4 @@
-"""How late the event loop runs what is due, and how much of its time it works.
+"""Shell: Loop lag and the loop's busy time.
 
 A timer is set every `every_ms`; how much later than due it ran is the lag: the one number that
 shows a stall. Kept are the last value and the worst since the last scrape, which is what an alert

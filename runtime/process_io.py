@@ -1,4 +1,4 @@
-"""What the process has moved to and from disks, as the kernel counts it."""
+"""Bytes the process moved to and from disks, as the kernel counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast something happens, and how long to wait so that it is no faster than allowed.
+"""Rates, and the pauses that keep them below a limit.
 
 Two measures, both Kafka's, because clients and operators reckon with their behaviour:
 

@@ -1,4 +1,4 @@
-"""Long work on the loop, a slice at a time.
+"""Shell: Long work on the loop, a slice at a time.
 
 A loop that stands still answers nobody: no fetch, no heartbeat. Whoever has a thousand things to do
 does them one by one and lets the others have a turn when a slice is over. A step that is small by

@@ -1,4 +1,4 @@
-"""Supervised tasks: no dropped references, no swallowed crash.
+"""Shell: Supervised tasks: no dropped references, no swallowed crash.
 
 asyncio keeps only weak references to tasks and reports an unhandled exception when the task is
 collected, if ever. A node whose fetcher died in silence is worse than one that stopped, so every

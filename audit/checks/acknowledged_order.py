@@ -1,4 +1,4 @@
-"""What one client sent to one partition stands there in the order in which it was sent (H8)."""
+"""Order of one client's records in one partition (H8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check is: one rule, in one file, asked at fixed points of the replay.
+"""The check: one rule, in one file, asked at fixed points of the replay.
 
 A check overrides the hooks it needs; the replay calls no others. A hook yields complaints and the
 replay adds where in the log it is. `on_shape` must depend on its arguments alone: its answer is

@@ -1,4 +1,4 @@
-"""What checks of the brokers' logs are: they look at one partition's replicas beside each other."""
+"""Checks of the brokers' logs: one partition's replicas beside each other."""
 
 from __future__ import annotations
 

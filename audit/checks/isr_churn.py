@@ -1,5 +1,5 @@
-"""How much the ISRs moved: many changes for few records of other kinds point to slow followers or
-a session timeout that is too short."""
+"""Changes of ISRs: many beside few records of other kinds point to slow followers or a session
+timeout that is too short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether brokers and racks lead as many partitions as their assignment gives them."""
+"""Brokers and racks that lead more or fewer partitions than assigned."""
 
 from __future__ import annotations
 

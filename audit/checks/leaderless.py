@@ -1,4 +1,4 @@
-"""How long partitions had no leader, and how many have none at the end.
+"""Times without a leader, and partitions that have none at the end.
 
 Where all brokers that may lead a partition took their leave by a controlled shutdown, that is what
 a clean stop leaves: a fact. Where one of them was lost, its data may be, too: a warning.

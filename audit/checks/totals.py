@@ -1,4 +1,4 @@
-"""What checks that look at a whole audit are given: the numbers of all intervals, added up."""
+"""Inputs of checks over a whole audit: the numbers of all intervals, added up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long partitions had fewer in-sync replicas than acks=all needs."""
+"""Times with fewer in-sync replicas than acks=all needs."""
 
 from __future__ import annotations
 

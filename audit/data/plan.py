@@ -1,4 +1,4 @@
-"""Which partitions the data audit looks at, with what metadata and clients say about them."""
+"""Partitions of the data audit, with what metadata and clients say about them."""
 
 from __future__ import annotations
 

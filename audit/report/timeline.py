@@ -1,4 +1,4 @@
-"""What the pictures show, worked out of the result: lanes of leaders, brokers and the quorum."""
+"""Lanes of leaders, brokers and the quorum for the pictures."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.group.admin import delete_result
+from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.api_keys import ApiKey
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.transport.dispatch import HandlerTable, RequestContext

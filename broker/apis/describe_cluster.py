@@ -12,10 +12,10 @@ from typing import Final
 
 from broker.context import BrokerContext
 from protocol.api_keys import ApiKey
-from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 2

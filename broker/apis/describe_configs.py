@@ -20,9 +20,7 @@ from typing import Final
 from broker.context import BrokerContext
 from metalog.image.values import ConfigResourceType
 from protocol.api_keys import ApiKey
-from protocol.config_entries import describe_configs
 from protocol.errors import ApiError, ErrorCode
-from protocol.log_levels import current_level
 from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.topic_name import topic_name_problem
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
@@ -35,6 +33,8 @@ from runtime.config.described import (
     describe_node,
     describe_topic,
 )
+from serving.config_entries import describe_configs
+from serving.log_levels import current_level
 
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 4

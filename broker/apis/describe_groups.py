@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.group.admin import describe_error
+from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.api_keys import ApiKey
-from protocol.authorized_operations import Operation
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from serving.authorized_operations import Operation
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 6

@@ -14,10 +14,9 @@ from __future__ import annotations
 from typing import Final
 
 from broker.context import BrokerContext
-from broker.topic_view import Reachable
+from broker.metadata.topic_view import Reachable
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.api_keys import ApiKey
-from protocol.authorized_operations import TOPIC_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -25,6 +24,7 @@ from protocol.messages.describe_topic_partitions import (
 )
 from protocol.topic_name import is_internal_topic, topic_name_problem
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from serving.authorized_operations import TOPIC_OPERATIONS
 
 VERSION: Final = 0
 

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final
 
 from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
-from broker.quotas import QuotaKind
-from broker.quotas_driver import quota_user
+from broker.quota.enforcer import quota_user
+from broker.quota.quotas import QuotaKind
 from broker.replication.fetch_session import FetchPlan, PartitionKey
 from broker.replication.follower_watch import FollowerWatch
 from broker.replication.partition import Partition

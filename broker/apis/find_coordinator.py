@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.coordinators.log import CoordinatorLog
 from broker.coordinators.partitioner import partition_for
+from broker.coordinators.topics import CoordinatorAddress
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -53,12 +54,6 @@ class KeyType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
-
-
-class CoordinatorAddress(NamedTuple):
-    node_id: int
-    host: str
-    port: int
 
 
 class CoordinatorDirectory(Protocol):

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.config_changes import Resource
-from broker.config_changes_driver import change_configs
+from broker.admin.config_changes import Resource
+from broker.admin.config_requests import change_configs
+from broker.admin.forwarding import Forwarder
 from broker.context import BrokerContext
-from broker.forwarding_driver import Forwarder
 from protocol.api_keys import ApiKey
-from protocol.log_levels import ConfigChange
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.transport.dispatch import Body, HandlerTable, RequestContext
+from serving.log_levels import ConfigChange
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.producer_ids_driver import ProducerIds
+from broker.controller_link.producer_id_blocks import ProducerIds
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.group.rebalance import join_error
+from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.api_keys import ApiKey
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

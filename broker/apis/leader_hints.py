@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.metadata_cache import LeaderHint, MetadataCache
+from broker.metadata.cache import LeaderHint, MetadataCache
 from metalog.image.values import TopicImage
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.driver import GroupCoordinator, caller_of
 from broker.coordinators.group.membership import leave_error
+from broker.coordinators.group_coordinator import GroupCoordinator, caller_of
 from protocol.api_keys import ApiKey
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.driver import GroupCoordinator
+from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse

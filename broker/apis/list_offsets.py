@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from broker.context import BrokerContext
 from broker.replication.partition import Partition
-from broker.time_lookups_driver import LATER, TimeLookups
+from broker.replication.time_lookups import LATER, TimeLookups
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.auto_topics_driver import TopicCreator
+from broker.admin.auto_topics import TopicCreator
 from broker.context import BrokerContext
-from broker.topic_view import (
+from broker.metadata.topic_view import (
     FLEXIBLE_SINCE,
     OPERATIONS_SINCE,
     TopicBlobs,
@@ -26,13 +26,13 @@ from broker.topic_view import (
 )
 from metalog.image.values import TopicImage
 from protocol.api_keys import ApiKey
-from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.topic_name import is_internal_topic, topic_name_problem
 from protocol.transport.dispatch import EncodedReply, HandlerTable, Reply, RequestContext
 from protocol.varint import encode_uvarint
+from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 13

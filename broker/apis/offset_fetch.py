@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.group.offsets import FetchedPartition, FetchedTopic, TopicLookup
+from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.apis.leader_hints import LeaderHints
 from broker.apis.produce_reply import Acknowledgements
 from broker.context import BrokerContext
-from broker.replication.flush_driver import flush_due
+from broker.replication.flusher import flush_due
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ALL_REPLICAS
 from broker.replication.waits import ProduceWait

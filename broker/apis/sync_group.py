@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.group.membership import sync_error
+from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.api_keys import ApiKey
 from protocol.messages.sync_group import SyncGroupRequest
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

@@ -1,4 +1,4 @@
-"""What a coordinator needs from the data path: a replicated log per partition of its topic.
+"""Shell: The port of a coordinator to its replicated log, one per partition of its topic.
 
 The coordinator decides records and hands them over; the future of `append` is done when the
 records are committed (below the high watermark, with acks=all semantics). Appending is a plain
@@ -42,6 +42,13 @@ class CoordinatorListener(Protocol):
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
         """This broker leads `partition` no longer; `leader_epoch` is new (None: deleted)."""
+
+
+class TopicCreation(Protocol):
+    """Asks the controller for internal topics."""
+
+    async def ensure(self, name: str) -> None:
+        """Returns when `name` exists; raises ApiError if it cannot be made."""
 
 
 class CoordinatorLog(Protocol):

@@ -1,5 +1,8 @@
-"""Which partition of a coordinator's topic a key belongs to. Clients never compute it, but the
-records already in a topic written by Kafka are where Kafka's rule put them."""
+"""The partition of a coordinator's topic that a key belongs to.
+
+Clients never compute it, but the records in a topic written by Kafka are where Kafka's rule put
+them.
+"""
 
 from __future__ import annotations
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from broker.apis.find_coordinator import CoordinatorAddress
-from broker.metadata_cache import MetadataCache
+from broker.metadata.cache import MetadataCache
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+class CoordinatorAddress(NamedTuple):
+    """Where a coordinator's broker is reached, on one listener."""
+
+    node_id: int
+    host: str
+    port: int
 
 
 class CachedTopics:

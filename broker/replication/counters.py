@@ -1,4 +1,4 @@
-"""What a partition counts: plain integers that a scrape reads."""
+"""Counters of a partition: plain integers that a scrape reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions a follower fetches from one leader, from where, and what the answers do.
+"""Fetch state of one leader's followers here: partitions, offsets, answers.
 
 One fetcher serves all partitions that this broker follows at one leader (or its share of them, with
 `num.replica.fetchers`). It speaks in incremental fetch sessions: a request names only partitions
@@ -16,7 +16,7 @@ that changed since the last, so that thousands of idle ones cost nothing.
 - A topic that flushes (`flush.messages`) is fetched on only when what came is on the disk: the next
   fetch tells the leader that this replica has it.
 
-Nothing here does I/O but the partitions' logs; the driver is `fetcher_driver`.
+Nothing here does I/O but the partitions' logs; the connections are `fetcher_connections`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a follower does with its leader's answers: append, cut off, move the high watermark.
+"""A follower's answers from its leader: append, truncate, move the high watermark.
 
 - Truncation comes before anything else (KAFKA-14704): an answer that says where the logs part
   moves no high watermark and brings no records.

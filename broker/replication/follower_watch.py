@@ -1,4 +1,4 @@
-"""What the leader remembers of a follower's fetch session: which partitions have news for it.
+"""Partitions with news for a follower's fetch session.
 
 A follower of thousands of partitions fetches twice a second while nothing happens. Looking at each
 of them each time would cost a leader more than all its producers. So each partition of the session

@@ -386,7 +386,7 @@ class Partition(Watched):
             return False
         target = log.log_end_offset
         if target > log.epoch_file.limit:
-            # Nobody is shown a record whose epoch is in no file (see `epoch_driver`).
+            # Nobody is shown a record whose epoch is in no file (see `epoch_saver`).
             self._host.epochs_unsaved(self)
             target = min(target, log.epoch_file.limit)
         if target - log.recovery_point >= log.config.flush_messages:

@@ -1,4 +1,4 @@
-"""What a leader knows about one follower, from its fetches alone.
+"""Fetch state of one follower, as its leader keeps it.
 
 "Caught up" is a time, not a number of records (KIP-16): a fetch whose offset reached the log end at
 the read was caught up then; one whose offset reached the log end of the fetch before was caught up

@@ -19,12 +19,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from broker.metadata_cache import MetadataCache
+from broker.metadata.cache import MetadataCache
+from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
 from broker.replication.counters import PartitionCounters
 from broker.replication.isr import IsrProposal
 from broker.replication.partition import Partition, Role
 from broker.replication.throttle import throttles
-from broker.topic_settings import TopicSettings, TopicSettingsTable
 from metalog.image.delta import Change, MetadataDelta
 from metalog.image.values import (
     LeaderRecoveryState,

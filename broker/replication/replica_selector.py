@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to (`replica.selector.class`, KIP-392).
+"""The replica that a consumer reads from (`replica.selector.class`, KIP-392).
 
 Only members of the ISR whose broker is unfenced and stays are ever named (KAFKA-14372, 15390), and
 only if they have the offset that is asked for; else the consumer reads from the leader.

@@ -1,4 +1,4 @@
-"""What requests wait for in the purgatory: commits and bytes.
+"""Waits of the purgatory: for commits and for bytes.
 
 A wait is a small object that partitions call: `resolved` when an appended batch is committed (or
 never will be), `more_bytes` when something became readable. It answers through a callable that

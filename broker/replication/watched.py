@@ -1,4 +1,4 @@
-"""Who hears of what happens in a partition: fetches that wait, and followers' sessions."""
+"""Watchers of a partition: waiting fetches and followers' sessions."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ Errors: STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR (none left), NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.producer_ids import decide_allocate_producer_ids
+from controller.brokers.producer_ids import decide_allocate_producer_ids
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,

@@ -9,13 +9,13 @@ a key twice). For all: POLICY_VIOLATION, NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.quotas import (
+from controller.quotas.limits import (
     QuotaAlteration,
     QuotaOperation,
     QuotaOutcome,
     decide_alter_client_quotas,
 )
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -7,7 +7,7 @@ IncrementalAlterConfigs (KIP-339), whose errors these are too.
 
 from __future__ import annotations
 
-from controller.configs import (
+from controller.configs.change import (
     ConfigChange,
     ConfigOperation,
     ConfigOutcome,
@@ -15,7 +15,7 @@ from controller.configs import (
     ResourceChange,
     decide_alter_configs,
 )
-from controller.driver import Controller
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

@@ -13,8 +13,8 @@ NEW_LEADER_ELECTED.
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.isr import PartitionOutcome, TopicOutcome, decide_alter_partition
+from controller.topics.isr import PartitionOutcome, TopicOutcome, decide_alter_partition
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

@@ -13,8 +13,8 @@ NO_REASSIGNMENT_IN_PROGRESS. For all: POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_C
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.reassignments import ReassignOutcome, decide_reassign
+from controller.topics.reassignments import ReassignOutcome, decide_reassign
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (

@@ -10,8 +10,8 @@ UNSUPPORTED_VERSION (metadata.version is too low), POLICY_VIOLATION, NOT_CONTROL
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.scram import Deletion, ScramOutcome, Upsertion, decide_alter_scram
+from controller.configs.scram import Deletion, ScramOutcome, Upsertion, decide_alter_scram
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from controller.directories import Assigned, decide_assign_directories
-from controller.driver import Controller
+from controller.brokers.directories import Assigned, decide_assign_directories
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

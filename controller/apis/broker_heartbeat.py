@@ -13,8 +13,8 @@ Errors: STALE_BROKER_EPOCH (register again), NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.cluster import BrokerState, HeartbeatReply, decide_heartbeat
-from controller.driver import Controller
+from controller.brokers.registration import BrokerState, HeartbeatReply, decide_heartbeat
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

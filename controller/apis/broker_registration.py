@@ -13,8 +13,8 @@ level that the broker does not have), NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.cluster import decide_register_broker
-from controller.driver import Controller
+from controller.brokers.registration import decide_register_broker
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.broker_registration import (
     BrokerRegistrationRequest,

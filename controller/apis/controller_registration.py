@@ -9,8 +9,8 @@ from ZooKeeper), NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.cluster import decide_register_controller
-from controller.driver import Controller
+from controller.brokers.registration import decide_register_controller
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.controller_registration import (
     ControllerRegistrationRequest,

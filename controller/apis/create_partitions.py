@@ -11,9 +11,9 @@ REQUEST_TIMED_OUT, NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.mutations_driver import submit_within_quota
-from controller.topic_changes import PartitionsOutcome, decide_create_partitions
+from controller.topics.change import PartitionsOutcome, decide_create_partitions
+from controller.writer.mutations import submit_within_quota
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse

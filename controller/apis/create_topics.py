@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from controller.driver import Controller
-from controller.mutations_driver import submit_within_quota
-from controller.topics import TopicOutcome, decide_create_topics
+from controller.topics.create import TopicOutcome, decide_create_topics
+from controller.writer.mutations import submit_within_quota
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

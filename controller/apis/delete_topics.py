@@ -12,9 +12,9 @@ NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.mutations_driver import submit_within_quota
-from controller.topic_changes import DeleteOutcome, TopicKey, decide_delete_topics
+from controller.topics.change import DeleteOutcome, TopicKey, decide_delete_topics
+from controller.writer.mutations import submit_within_quota
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse

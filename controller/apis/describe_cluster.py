@@ -12,12 +12,12 @@ say that it means controllers and gets INVALID_REQUEST.
 
 from __future__ import annotations
 
-from controller.driver import Controller
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
-from protocol.authorized_operations import CLUSTER_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from serving.authorized_operations import CLUSTER_OPERATIONS
 
 MIN_VERSION = 0
 MAX_VERSION = 2

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from controller.described_configs import describe_resource
-from controller.driver import Controller
+from controller.configs.described import describe_resource
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
-from protocol.config_entries import describe_configs
 from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from serving.config_entries import describe_configs
 
 MIN_VERSION = 1
 MAX_VERSION = 4

@@ -14,8 +14,8 @@ POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.leader_requests import ElectionOutcome, decide_elect_leaders
+from controller.elections.on_request import ElectionOutcome, decide_elect_leaders
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse

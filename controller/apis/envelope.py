@@ -14,7 +14,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import replace
 
-from controller.driver import Controller
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.codec import decode
 from protocol.errors import ErrorCode, ProtocolError

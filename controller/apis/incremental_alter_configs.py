@@ -13,24 +13,24 @@ BROKER_ID_NOT_REGISTERED. For all: POLICY_VIOLATION, NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.configs import (
+from controller.configs.change import (
     ConfigChange,
     ConfigOutcome,
     ConfigResource,
     ResourceChange,
     decide_incremental_alter_configs,
 )
-from controller.driver import Controller
+from controller.writer.writer import Controller
 from metalog.image.values import ConfigResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
-from protocol.log_levels import ConfigChange as LevelChange
-from protocol.log_levels import change_levels
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from serving.log_levels import ConfigChange as LevelChange
+from serving.log_levels import change_levels
 
 MIN_VERSION = 0
 MAX_VERSION = 1

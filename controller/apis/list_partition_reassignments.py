@@ -9,8 +9,8 @@ Errors: NOT_CONTROLLER.
 from __future__ import annotations
 
 from controller.decision import ControllerView, Decision
-from controller.driver import Controller
-from controller.reassignments import Reassignment, list_reassignments
+from controller.topics.reassignments import Reassignment, list_reassignments
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -7,8 +7,8 @@ Errors: BROKER_ID_NOT_REGISTERED, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from controller.cluster import decide_unregister_broker
-from controller.driver import Controller
+from controller.brokers.registration import decide_unregister_broker
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext

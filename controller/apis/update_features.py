@@ -12,8 +12,8 @@ downgrade that was not allowed), INVALID_REQUEST (named twice), REQUEST_TIMED_OU
 
 from __future__ import annotations
 
-from controller.driver import Controller
-from controller.features import FeatureUpdate, UpgradeType, decide_update_features
+from controller.configs.features import FeatureUpdate, UpgradeType, decide_update_features
+from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse

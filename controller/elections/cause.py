@@ -1,4 +1,4 @@
-"""Why a partition got another leader: one word in the record, for whoever reads the log later.
+"""Causes of elections: one word in the record.
 
 The words are written to disk and read by the audit; one that was ever written keeps its meaning.
 """

@@ -1,4 +1,4 @@
-"""Who may lead a partition, and why not.
+"""Eligibility for leadership, with a reason for each refusal.
 
 A check that returns a bool beside a log line lets the two drift apart: the log says "not alive"
 while the rule says yes. So eligibility is a value that carries its reason, and the log line, the
@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, TypeAlias
 from immutables import Map
 
 from metalog.image.values import BrokerImage
-from protocol.ids import DIRECTORY_LOST, RESERVED_UUIDS
+from protocol.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, RESERVED_UUIDS
 
 
 class PartitionReplicas(NamedTuple):
@@ -88,6 +88,13 @@ def assignment_order(
 ) -> tuple[int, ...]:
     """The order in which the replicas were assigned: Kafka's rule."""
     return replicas
+
+
+def default_directory(broker: BrokerImage) -> bytes:
+    """A broker with one directory puts the replica there; with more it says later where."""
+    if not broker.directories:
+        return DIRECTORY_MIGRATING
+    return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
 
 def is_online(broker: BrokerImage, directory: bytes) -> bool:

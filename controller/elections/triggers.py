@@ -1,4 +1,4 @@
-"""What a change of brokers does to the partitions they hold.
+"""Partition changes that follow from a change of brokers.
 
 Fencing, unfencing, controlled shutdown, removal and an unclean shutdown differ only in who leaves,
 who joins and whose log is doubted; the partitions concerned all go through `change_partition`.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
 from controller.decision import ControllerView
 from controller.elections.cause import Cause
 from controller.elections.election import ElectionKind
@@ -20,7 +21,6 @@ from controller.elections.eligibility import (
     broker_eligibility,
 )
 from controller.elections.partition_change import Safety, Target, change_partition
-from controller.topic_settings import min_isr_of, unclean_election_enabled
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.schema import MetadataRecord
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from runtime.history import (
+from kraftbox.chaos.history import (
     NO_OFFSET,
     NO_TRANSACTION,
     SEQUENCE_BITS,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftbox.chaos.target import Ability, Member, TargetError
-from kraftbox.cluster.links import LinkRule
+from kraftbox.launcher.links import LinkRule
 from protocol.transport.cluster import Address
 
 COMMAND_S_MAX = 60

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kraftbox.chaos.scene import Scene
 from kraftbox.chaos.target import CUT, HOST, Ability
-from kraftbox.cluster.links import Link, LinkRule
+from kraftbox.launcher.links import Link, LinkRule
 
 SLOW = Link(delay_ms=50.0, jitter_ms=20.0, rate_bytes_per_s=375_000)
 """A round trip of 100 ms, 3 Mbit/s."""

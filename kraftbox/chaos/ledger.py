@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from protocol.transport.producer import NotProduced
-from runtime.history import (
+from kraftbox.chaos.history import (
     NO_OFFSET,
     Assign,
     End,
@@ -19,6 +18,7 @@ from runtime.history import (
     Send,
     Topic,
 )
+from protocol.transport.producer import NotProduced
 
 
 @dataclass

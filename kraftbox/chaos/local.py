@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kraftbox.chaos.target import LocalTarget, TargetError
-from kraftbox.cluster import control, router
-from kraftbox.cluster.interpreter import own_command
-from kraftbox.cluster.place import ClusterPlace
+from kraftbox.launcher import control, router
+from kraftbox.launcher.interpreter import own_command
+from kraftbox.launcher.place import ClusterPlace
 
 START_S_MAX = 90
 AUDIT_S_MAX = 3600

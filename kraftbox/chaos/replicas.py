@@ -1,4 +1,4 @@
-"""Whether the replicas of a partition hold the same bytes (P4). Reads the brokers' log directories.
+"""Comparison of a partition's replicas byte by byte (P4), from the log directories.
 
 Only batches below the shortest replica's end are compared: what stands behind it may still be on
 its way. At rest, with every replica in sync, that is all of the log.

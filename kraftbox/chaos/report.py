@@ -1,4 +1,4 @@
-"""What a chaos run tells a person: the timeline of its faults, and the verdict."""
+"""The report of a chaos run: timeline of faults and verdict."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from kraftbox.chaos import replicas
 from kraftbox.chaos.checks import BROKEN, Finding, judge
 from kraftbox.chaos.deadline import within
 from kraftbox.chaos.faults import KINDS, Hit
+from kraftbox.chaos.history import History
 from kraftbox.chaos.ledger import Ledger
 from kraftbox.chaos.scene import Scene
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import Target, TargetError
 from kraftbox.chaos.workload import Load, Workload
 from protocol.errors import ApiError, ProtocolError
-from runtime.history import History
 
 WHOLE_S_MAX = 60.0
 QUIET_S = 2.0

@@ -1,4 +1,4 @@
-"""What a fault sees of the cluster: who leads what, who follows, who controls."""
+"""The state of a cluster as a fault sees it: leaders, followers, controllers."""
 
 from __future__ import annotations
 

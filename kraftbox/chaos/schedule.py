@@ -1,4 +1,4 @@
-"""Which fault comes when, from a seed. Pure.
+"""The schedule of faults, from a seed. Pure.
 
 A run alternates faults and recoveries, so that each fault meets a whole cluster: what breaks then
 is its doing. Kinds come in shuffled rounds: a short run sees many kinds, a long one each of them

@@ -1,4 +1,4 @@
-"""What chaos is done to: a cluster whose nodes can be killed, paused, cut off, slowed.
+"""Targets of chaos: clusters whose nodes can be killed, paused, cut off, slowed.
 
 `LocalTarget` is a cluster that `kraftbox up` supervises. `kraftbox.chaos.compose` has the nodes of
 a docker-compose project behind the same interface.
@@ -16,10 +16,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from kraftbox.cluster import control
-from kraftbox.cluster.links import Link, LinkRule
-from kraftbox.cluster.place import ClusterPlace
-from kraftbox.cluster.router import NetworkControl, NetworkError
+from kraftbox.launcher import control
+from kraftbox.launcher.links import Link, LinkRule
+from kraftbox.launcher.place import ClusterPlace
+from kraftbox.launcher.router import NetworkControl, NetworkError
 from protocol.transport.cluster import Address
 
 ACTION_MS_MAX = 10_000

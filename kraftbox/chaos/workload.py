@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kraftbox.chaos.history import Topic, value_bytes, value_id, value_of
 from kraftbox.chaos.ledger import Ledger
 from protocol.batch.header import iter_checked
 from protocol.batch.records import Record, read_batch
@@ -26,7 +27,6 @@ from protocol.schema import Buffer
 from protocol.transport.client import SOFTWARE_NAME, SOFTWARE_VERSION
 from protocol.transport.cluster import EARLIEST, LATEST, Address, ClusterClient, Produced
 from protocol.transport.producer import IdempotentProducer
-from runtime.history import Topic, value_bytes, value_id, value_of
 
 CLIENT = f"{SOFTWARE_NAME} {SOFTWARE_VERSION}"
 TROUBLE = (ApiError, OSError, ProtocolError)

@@ -17,15 +17,15 @@ import typer
 from kraftbox.chaos import local
 from kraftbox.chaos.checks import is_broken
 from kraftbox.chaos.faults import KINDS
+from kraftbox.chaos.history import save
 from kraftbox.chaos.report import COLUMNS, as_json, progress_line, timeline_rows, verdict_lines
 from kraftbox.chaos.run import Outcome, Progress, Run
 from kraftbox.chaos.schedule import steps
 from kraftbox.chaos.target import LocalTarget, Target, TargetError
 from kraftbox.chaos.workload import Load
 from kraftbox.cli.output import FAILED, JsonFlag, say, say_error, say_json, table
-from kraftbox.cluster import control
+from kraftbox.launcher import control
 from protocol.errors import ApiError
-from runtime.history import save
 
 MISUSE = 2
 PLAIN_LINES_S = 5.0

@@ -1,4 +1,4 @@
-"""What the commands share: connect, ask, wait for what is coming up, errors as text.
+"""Connections and errors that the commands share.
 
 A command that fails prints Kafka's error name and message, and exits with 1.
 """

@@ -12,8 +12,8 @@ from typing import Annotated, BinaryIO
 import typer
 
 from kraftbox.cli.output import CommandFailed, say
-from kraftbox.cluster import control
-from kraftbox.cluster.place import ClusterPlace
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
 from runtime.errors import StartupRefused
 
 FOLLOW_MS = 100

@@ -60,7 +60,7 @@ def _elsewhere() -> None:
     raise AssertionError("node commands are taken before this application is built")
 
 
-# Listed here for the help text; `kraftbox.launch` parses and runs them.
+# Listed here for the help text; `kraftbox.launcher.launch` parses and runs them.
 app.command("up", help="Start a ready node, or a cluster.", add_help_option=False)(_elsewhere)
 app.command("server", help="Run a node from a server.properties.", add_help_option=False)(
     _elsewhere

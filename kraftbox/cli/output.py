@@ -1,4 +1,4 @@
-"""What commands print: tables for people, one JSON document for programs, errors on stderr."""
+"""Output of commands: tables for people, JSON for programs, errors on stderr."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from kraftbox.cli.cluster import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json, table
-from kraftbox.cluster import control
-from kraftbox.cluster.place import ClusterPlace
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse

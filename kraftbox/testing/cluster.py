@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from kraftbox.cluster.interpreter import own_command
+from kraftbox.launcher.interpreter import own_command
 from kraftbox.testing.link import ClusterError, Helper, ask_supervisor
 
 __all__ = ["ClusterError", "KafkaCluster", "KafkaNode", "Partition"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from kraftbox.cli.client import Client, check, run
 from kraftbox.cli.output import CommandFailed
-from kraftbox.cluster import frames
+from kraftbox.launcher import frames
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 
@@ -78,7 +78,7 @@ def topics(question: Question) -> dict[str, list[dict[str, Any]]]:
 def status(question: Question) -> dict[str, Any]:
     """What `kraftbox status --json` shows."""
     from kraftbox.cli.status import snapshot
-    from kraftbox.cluster.place import ClusterPlace
+    from kraftbox.launcher.place import ClusterPlace
 
     return snapshot(ClusterPlace(Path(question["dir"])))
 

@@ -1,4 +1,4 @@
-"""How a test's process talks to the supervisor and to its helper. Standard library and frames."""
+"""The link from a test's process to supervisor and helper. Standard library and frames."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kraftbox.cluster import frames
-from kraftbox.cluster.interpreter import own_command
+from kraftbox.launcher import frames
+from kraftbox.launcher.interpreter import own_command
 
 HELPER_END_S = 5.0
 

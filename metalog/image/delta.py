@@ -1,4 +1,4 @@
-"""What differs between two images, by identity.
+"""Differences between two images, by identity.
 
 Replay shares every value that a record did not touch, so a value is unchanged exactly when it is
 the same object (a value replaced by an equal one counts as changed: an extra notification does no

@@ -1,4 +1,4 @@
-"""The quorum's requests on the controller listener.
+"""Shell: The quorum's requests on the controller listener.
 
 Each handler checks whom it is for (cluster id, topic, partition), gives the core the event, and
 answers what the core says; where the core must first persist, the answer is a future. Fetch holds
@@ -24,8 +24,8 @@ from metalog.quorum.core.messages import (
 )
 from metalog.quorum.core.roles import Progress
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter
-from metalog.quorum.driver import QuorumNode
 from metalog.quorum.log import METADATA_TOPIC
+from metalog.quorum.node import QuorumNode
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import METADATA_TOPIC_ID

@@ -1,4 +1,4 @@
-"""What a replica of the metadata log must know about itself, from a node's configuration."""
+"""Settings of a quorum replica, from a node's configuration."""
 
 from __future__ import annotations
 

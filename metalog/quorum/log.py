@@ -1,4 +1,4 @@
-"""`__cluster_metadata-0`: the metadata log as KRaft lays it out, over a storage log.
+"""Shell: `__cluster_metadata-0`: the metadata log as KRaft lays it out, over a storage log.
 
 What the folder holds besides segments: snapshots (`<end offset>-<epoch>.checkpoint`) and the
 quorum-state file. The bounds hold this law (M12): the log starts at 0 or exactly at the end of a

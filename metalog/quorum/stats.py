@@ -1,4 +1,4 @@
-"""What this replica of the metadata quorum counts, and the metrics a scrape makes of it.
+"""Counters and metric families of one quorum replica.
 
 Names are those that Strimzi's JMX rules give Kafka's `raft-metrics`. Rates, averages and maxima
 are, as in Kafka, those of the last two windows of thirty seconds.
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from metalog.quorum.core.roles import Role
-from metalog.quorum.peers_driver import Traffic
+from metalog.quorum.peers import Traffic
 from runtime.metrics import Family, single
 from runtime.rates import WindowedRate
 
 if TYPE_CHECKING:
-    from metalog.quorum.driver import QuorumNode
+    from metalog.quorum.node import QuorumNode
 
 WINDOW_MS = 30_000.0
 WINDOWS = 2

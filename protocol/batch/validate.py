@@ -1,4 +1,4 @@
-"""What a broker asks of the batch that a client wants to append.
+"""Validation of batches that clients produce.
 
 Two paths. The fast one reads the header and the CRC and nothing else; it decides all that the
 header can decide, and most batches need no more. The full one walks the records, and is taken only

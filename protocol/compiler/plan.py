@@ -1,4 +1,4 @@
-"""What one struct looks like on the wire in one version: the common ground of both compilers."""
+"""The wire layout of one struct in one version, shared by both compilers."""
 
 from __future__ import annotations
 

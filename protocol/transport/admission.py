@@ -1,4 +1,4 @@
-"""Who may connect: limits on connections, shared by the listeners of a role.
+"""Limits on connections, shared by the listeners of a role.
 
 Kafka's limits with Kafka's reactions:
 

@@ -1,4 +1,4 @@
-"""What a scrape makes of the transport's counters.
+"""Metric families of the transport's counters.
 
 Series carry the names that Strimzi's JMX rules give Kafka's `RequestMetrics` and socket server
 MBeans; what has no counterpart there is named `kraftbox_`. Kafka keeps exact percentiles of a

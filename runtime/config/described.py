@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows of each kind of resource: keys with values, sources and synonyms.
+"""Entries of DescribeConfigs by resource: keys, values, sources and synonyms.
 
 Both roles answer DescribeConfigs; which resources exist and who may ask is theirs to say. What is
 shown once that is settled stands here, so that a broker and a controller cannot differ.

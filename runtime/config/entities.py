@@ -1,4 +1,4 @@
-"""Which configurations groups and client-metrics subscriptions may have."""
+"""Configurations of groups and client-metrics subscriptions."""
 
 from __future__ import annotations
 

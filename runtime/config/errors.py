@@ -1,4 +1,4 @@
-"""What a bad configuration raises: which key, which value, what is allowed."""
+"""Errors of bad configuration: the key, the value, what is allowed."""
 
 from __future__ import annotations
 

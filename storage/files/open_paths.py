@@ -1,4 +1,4 @@
-"""Which open files are where: found by path, and moved with the directory that is renamed.
+"""Open files by path, moved with the directory that is renamed.
 
 A tree by the parts of paths, since a broker holds tens of thousands of files, and the rename of one
 directory concerns the handful in it.

@@ -1,4 +1,4 @@
-"""leader-epoch-checkpoint, written off the loop.
+"""Shell: leader-epoch-checkpoint, written off the loop.
 
 The content goes to a file of its own name and is durable before that takes the place of the old one
 (KAFKA-16541: after a power cut there is the old list or the new one, never half of one). The name

@@ -1,4 +1,4 @@
-"""Where each leader epoch begins: the cache behind OffsetForLeaderEpoch and truncation (KIP-101).
+"""The leader-epoch cache: start offsets of epochs (KIP-101).
 
 A sorted list of (epoch, first offset of that epoch), both strictly increasing. It is pure: the log
 decides when to write it (`encode`) and reads it back (`decode`). An epoch may be in the list before

@@ -1,4 +1,4 @@
-"""What a log says no with."""
+"""Errors raised by a partition log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the owner of a log decides and hears."""
+"""Shell: Hooks that a log's owner gives it."""
 
 from __future__ import annotations
 

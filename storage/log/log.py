@@ -1,4 +1,4 @@
-"""The log of one partition: segments, epochs, producers, and the offsets that bound them.
+"""Shell: The log of one partition: segments, epochs, producers, and the offsets that bound them.
 
     log start <= local log start <= high watermark <= log end,  recovery point <= log end
 

@@ -1,4 +1,4 @@
-"""All partition logs in the log directory of one node.
+"""Shell: All partition logs in the log directory of one node.
 
 Start: `load` opens every folder, trusting it if the last process said goodbye (the clean-shutdown
 marker), recovering it from its recovery point otherwise. Stop: `close` flushes and closes every

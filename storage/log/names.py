@@ -1,4 +1,4 @@
-"""What the name of a partition's folder says."""
+"""Names of partition folders."""
 
 from __future__ import annotations
 

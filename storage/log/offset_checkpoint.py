@@ -1,4 +1,4 @@
-"""An offset checkpoint of the log directory as a file: read at the start, replaced from then on.
+"""Shell: An offset checkpoint of the log directory as a file, replaced as a whole.
 
 Content is written in a worker under a name of its own; the loop then renames it, unless something
 newer was written meanwhile. So an older content never comes after a newer one.

@@ -1,4 +1,4 @@
-"""Which segments are past retention: a pure decision over sizes, times and offsets.
+"""Segments past retention: a decision over sizes, times and offsets. Pure.
 
 Only a prefix of the segments can go, only what lies wholly below the high watermark, and only what
 the owner allows (with remote storage: what is there already, KIP-405). The rules are tried in

@@ -1,4 +1,4 @@
-"""When the active segment is closed and a new one begun: pure decisions."""
+"""Decisions to roll the active segment. Pure."""
 
 from __future__ import annotations
 

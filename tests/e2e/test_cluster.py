@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from kraftbox.cluster import control
-from kraftbox.cluster.early import start_fork_server
-from kraftbox.cluster.place import ClusterPlace, plan_cluster
-from kraftbox.cluster.plan import AskedShape
-from kraftbox.cluster.supervisor import ForkServerProcess
+from kraftbox.launcher import control
+from kraftbox.launcher.early import start_fork_server
+from kraftbox.launcher.place import ClusterPlace, plan_cluster
+from kraftbox.launcher.plan import AskedShape
+from kraftbox.launcher.supervisor import ForkServerProcess
 from tests.support.cluster import KraftboxCluster
 from tests.support.waiting import until
 

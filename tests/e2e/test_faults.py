@@ -21,16 +21,16 @@ import pytest
 from kraftbox.chaos import local
 from kraftbox.chaos.checks import is_broken, summary
 from kraftbox.chaos.faults import KINDS
+from kraftbox.chaos.history import load as load_history
+from kraftbox.chaos.history import save as save_history
 from kraftbox.chaos.report import timeline_rows, verdict_lines
 from kraftbox.chaos.run import Outcome, Run, Shape
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import Ability, LocalTarget
 from kraftbox.chaos.workload import Load
-from kraftbox.cluster import control
-from kraftbox.cluster.interpreter import own_command
-from kraftbox.cluster.place import ClusterPlace
-from runtime.history import load as load_history
-from runtime.history import save as save_history
+from kraftbox.launcher import control
+from kraftbox.launcher.interpreter import own_command
+from kraftbox.launcher.place import ClusterPlace
 from tests.support.confluent_ledger import ConfluentClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]

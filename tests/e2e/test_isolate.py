@@ -12,11 +12,11 @@ import pytest
 
 from kraftbox.chaos import local
 from kraftbox.chaos.target import CUT, HOST, Ability, LocalTarget
-from kraftbox.cluster import control, router
-from kraftbox.cluster.addresses import NAMESPACES, Network
-from kraftbox.cluster.links import Link, LinkRule
-from kraftbox.cluster.place import ClusterPlace
-from kraftbox.cluster.router import NetworkControl
+from kraftbox.launcher import control, router
+from kraftbox.launcher.addresses import NAMESPACES, Network
+from kraftbox.launcher.links import Link, LinkRule
+from kraftbox.launcher.place import ClusterPlace
+from kraftbox.launcher.router import NetworkControl
 from tests.support.cluster import COMMAND
 
 pytestmark = [

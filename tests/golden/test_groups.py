@@ -24,8 +24,8 @@ from broker.apis import (
     offset_fetch,
     sync_group,
 )
-from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.transport.client import Connection
 from protocol.transport.dispatch import HandlerTable
 from protocol.transport.server import Server

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 
-from broker.coordinators.driver import GroupCoordinator
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.shard import GroupShard
-from broker.coordinators.log_driver import ReplicatedCoordinatorLog
+from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from tests.golden.groups.transactions import ANSWERS, LOG, TOPIC, line
 from tests.unit.broker.harness import NODE, OTHER, Harness
 

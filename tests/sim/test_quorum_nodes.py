@@ -18,8 +18,8 @@ from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from metalog.quorum.driver import NotLeader, QuorumNode
 from metalog.quorum.log import MetadataLogConfig
+from metalog.quorum.node import NotLeader, QuorumNode
 from metalog.quorum.snapshots import FIRST_SNAPSHOT, snapshot_parts, write_snapshot
 from protocol.metadata import TopicRecord
 from protocol.transport.dispatch import HandlerTable

@@ -18,17 +18,17 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from broker.apis import fetch
-from broker.metadata_cache import LeaderHint, MetadataCache
+from broker.metadata.cache import LeaderHint, MetadataCache
 from broker.replication import fetcher
 from broker.replication.partition import Partition
 from broker.replication.remote_replica import RemoteReplica
 from broker.replication.replica_directories import ReplicaDirectories
 from broker.replication.replica_manager import ReplicaManager
-from controller import directories
-from controller import isr as controller_isr
+from controller.brokers import directories
 from controller.elections import election, eligibility
 from controller.elections.election import Candidates, Elected
 from controller.elections.eligibility import Eligibility, Eligible, ReplicaEligibility
+from controller.topics import isr as controller_isr
 from metalog.image.values import PartitionImage
 from storage.log.epoch_file import EpochFile
 from tests.sim.replicated import Replicated, Story, WorldFailed, calm, lose_everything, swap_disks

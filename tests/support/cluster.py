@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftbox.cli.status import snapshot
-from kraftbox.cluster.place import ClusterPlace
+from kraftbox.launcher.place import ClusterPlace
 
 TIMEOUT_S = 60
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from kraftbox.cluster.place import PortChooser
+from kraftbox.launcher.place import PortChooser
 
 _CHOOSER = PortChooser(random.Random(), set())
 

@@ -10,8 +10,8 @@ from typing import Any
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from metalog.quorum.driver import QuorumNode
 from metalog.quorum.log import MetadataLogConfig
+from metalog.quorum.node import QuorumNode
 from runtime.clock import Clock, SystemClock
 from runtime.tasks import Supervisor
 from storage.files import Files

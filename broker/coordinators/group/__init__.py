@@ -1,7 +1,7 @@
 """The classic consumer group protocol as a pure core, one `GroupShard` per topic partition.
 
-Nothing here reads a clock, draws a random number, or awaits: `broker.coordinators.driver` is the
-shell. Three kinds of state are kept apart:
+Nothing here reads a clock, draws a random number, or awaits:
+`broker.coordinators.group_coordinator` is the shell. Three kinds of state are kept apart:
 
 - *hard* state (`hard.py`): what `__consumer_offsets` says. Changed by `replay` alone.
 - *live* state (`live.py`): the running protocol: members, generation, who waits for what. It is

@@ -1,4 +1,4 @@
-"""What the parts of a shard share: its states, its numbers, and the few things all of them do.
+"""State and numbers that the parts of a group shard share.
 
 `Core` is the shard's memory; `rebalance.py`, `join.py`, `membership.py`, `offsets.py`, `expiry.py`
 and `admin.py` are plain functions over it. Only `GroupShard` (shard.py) is used from outside.

@@ -1,4 +1,4 @@
-"""What goes into the core, and what comes out of it.
+"""Inputs and decisions of the group core.
 
 A call of `decide_*` returns a `Decision`: records to append, the caller's reply, and answers to
 *other* callers that were waiting and need wait no longer. The driver appends the records, hands

@@ -1,4 +1,4 @@
-"""How a rebalance runs: who starts it, what it waits for, and how each phase ends.
+"""Rebalances of a classic group: start, join phase, sync phase, end.
 
 Join phase (PreparingRebalance): every member has to send JoinGroup again. It ends when all of them
 wait, or when the largest rebalance timeout among them has passed; dynamic members that did not join

@@ -1,4 +1,4 @@
-"""What a consumer's opaque metadata says about the topics it reads."""
+"""Topics in a consumer's subscription metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into the core and what comes out of it.
+"""Events and effects of the quorum core.
 
 Events are things that happened: time passed, a peer asked or answered, the disk has what it was
 given. Effects are orders to the driver, to be carried out in the order given; the one that

@@ -1,4 +1,4 @@
-"""What every role of a replica shares: epoch, leader, vote, role, and how they change together.
+"""State that all roles of a quorum replica share: epoch, leader, vote, role.
 
 The classes replica -> following -> leading -> electing -> quorum are one state machine, cut into
 files by subject; each uses only what stands before it.

@@ -1,4 +1,4 @@
-"""The log cleaner of one log directory: chooses the dirtiest log, has it cleaned, swaps the result.
+"""Shell: The log cleaner of one log directory: choose the dirtiest log, clean it, swap.
 
 One round after the other, by one worker, whatever `log.cleaner.threads` says (0: none). Before a
 round the log is flushed and the recovery point written as far as the round will reach: recovery

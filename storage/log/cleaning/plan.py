@@ -1,4 +1,4 @@
-"""What to clean: pure decisions over segments, offsets and times.
+"""Plans of the cleaner: decisions over segments, offsets and times. Pure.
 
 A log has a clean part, up to the checkpoint of the last round, a dirty part behind it, and a part
 that may not be cleaned yet. A log is due when its dirty bytes are more than

@@ -1,4 +1,4 @@
-"""What remains of one batch: all of it, some of its records, its empty frame, or nothing.
+"""Rewriting of one batch: kept whole, thinned, emptied, or dropped.
 
 Offsets never change. A batch that loses records keeps base offset, last offset delta, epoch and
 producer fields, and its records keep their bytes; length, count, highest timestamp and CRC follow.

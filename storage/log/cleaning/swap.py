@@ -1,4 +1,4 @@
-"""Putting cleaned segments where the old ones were, so that a crash leaves the one or the other.
+"""Shell: Swap of cleaned segments for old ones: a crash leaves the one or the other.
 
 1. The `.cleaned` files, which are on the disk, get the name `.swap`; that is made durable. From now
    on a start would finish the swap (`storage.log.recovery`).

@@ -1,4 +1,4 @@
-"""Where the steps of a round run.
+"""Shell: Workers for the steps of a cleaning round.
 
 On real files they run in a helper process: walking ten million records is twenty seconds of CPU,
 and in a thread those would be taken from the loop. On files that only this process sees (memory, a

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from broker.server import BrokerServer
+from broker.assembly import BrokerServer
 from kraftbox.node import Node
 
 

@@ -16,10 +16,10 @@ from audit.job import run_here
 from audit.logs import UnreadableInput, find_logs
 from audit.package import shipped_files, write_package
 from audit.session import told
+from kraftbox.chaos.history import History, save
 from kraftbox.cli import audit as command
 from kraftbox.cli.main import main
 from protocol.batch.records import Record, build_batch
-from runtime.history import History, save
 from tests.support.audit_logs import LogBuilder
 
 WORKER_DIED = """An exception was thrown from the Python worker:

@@ -15,9 +15,9 @@ from audit.data.partition import PartitionWork, audit_partition
 from audit.data.plan import plan_partitions
 from audit.logs import MetadataLog, UnreadableInput, read_listing
 from audit.sink import Sink
+from kraftbox.chaos.history import History, Outcome, Process, Send, Topic, save
 from protocol.batch.header import parse_header, write_crc
 from protocol.batch.records import Record, build_batch
-from runtime.history import History, Outcome, Process, Send, Topic, save
 
 PROCESS = 1
 TOPIC_ID = bytes(range(16))

@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from broker import forwarding_driver
+from broker.admin import forwarding
+from broker.admin.auto_topics import TopicCreator
 from broker.apis import (
     alter_configs,
     delete_records,
@@ -25,17 +26,16 @@ from broker.apis import (
 from broker.apis import fetch as fetch_api
 from broker.apis import metadata as metadata_api
 from broker.apis import produce as produce_api
-from broker.auto_topics_driver import TopicCreator
 from broker.context import BrokerContext
-from broker.metadata_cache import MetadataCache
+from broker.metadata.cache import MetadataCache
+from broker.metadata.topic_settings import TopicSettingsTable
 from broker.replication.fetch_session import FetchSessionCache
-from broker.replication.flush_driver import Flusher
-from broker.replication.late_append_driver import LateAppends
+from broker.replication.flusher import Flusher
+from broker.replication.late_appends import LateAppends
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.time_lookups import TimeLookups
 from broker.replication.waits_driver import WaitsDriver
-from broker.time_lookups_driver import TimeLookups
-from broker.topic_settings import TopicSettingsTable
 from metalog.image.delta import MetadataDelta
 from metalog.image.replay import Replayer
 from protocol.api_keys import ApiKey
@@ -127,7 +127,7 @@ class NoController:
         self.answer: Callable[[Any], Any] | None = None
 
     async def request(self, message: Any, timeout_ms: float, *, version: int | None = None) -> Any:
-        from broker.controller_channel_driver import ControllerUnavailable
+        from broker.controller_link.channel import ControllerUnavailable
 
         self.requests.append(message)
         if self.answer is None:
@@ -237,8 +237,8 @@ class Harness:
         ):
             api.register(self.table, self.context)
         metadata_api.register(self.table, self.context, self.creator)
-        forwarder = forwarding_driver.Forwarder(self.context)
-        forwarding_driver.register(self.table, forwarder)
+        forwarder = forwarding.Forwarder(self.context)
+        forwarding.register(self.table, forwarder)
         for changing in (alter_configs, incremental_alter_configs):
             changing.register(self.table, self.context, forwarder)
         self.table.serve_api_versions()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker.controller_channel_driver import ControllerChannel, ControllerUnavailable
+from broker.controller_link.channel import ControllerChannel, ControllerUnavailable
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.envelopes import _address, _principal
-from broker.forwarding_driver import FORWARDED, _patience_ms
-from broker.forwarding_errors import error_response
+from broker.admin.envelopes import _address, _principal
+from broker.admin.forwarding import FORWARDED, _patience_ms
+from broker.admin.forwarding_errors import error_response
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode

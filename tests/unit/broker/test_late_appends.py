@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.replication import late_append_driver, replica_manager
-from broker.replication.late_append_driver import WALKED_ON_LOOP_RECORDS_MAX
+from broker.replication import late_appends, replica_manager
+from broker.replication.late_appends import WALKED_ON_LOOP_RECORDS_MAX
 from protocol.batch.header import BatchHeader, iter_batches
 from protocol.batch.records import Producer, Record, build_batch, varint
 from protocol.batch.validate import ValidBatch
@@ -191,7 +191,7 @@ async def test_whoever_leaves_and_comes_again_finds_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     h = compacted()
-    monkeypatch.setattr(late_append_driver, "LATE_BYTES_MAX", 2 * len(heavy()))
+    monkeypatch.setattr(late_appends, "LATE_BYTES_MAX", 2 * len(heavy()))
     waiting = [h.produce(heavy(), peer=Peer(number)) for number in range(2)]
     assert h.produce(heavy(), peer=Peer(3)).error_code == ErrorCode.REQUEST_TIMED_OUT
     for each in waiting:
@@ -229,7 +229,7 @@ async def test_what_nobody_foresaw_ends_one_batch_and_no_more(
             raise error
         return ValidBatch(header, records, -1)
 
-    monkeypatch.setattr(late_append_driver, "finish", fail)
+    monkeypatch.setattr(late_appends, "finish", fail)
     with captured() as lines:
         refused = h.produce(heavy())
         passed = h.produce(batch(b"a", key=b"k"))
@@ -254,7 +254,7 @@ async def test_a_broken_invariant_in_a_late_append_stops_the_node(
     def fail(*_: object) -> ValidBatch:
         raise InvariantViolated("offsets went back")
 
-    monkeypatch.setattr(late_append_driver, "finish", fail)
+    monkeypatch.setattr(late_appends, "finish", fail)
     await h.produce(heavy())
     assert h.failures == ["produced batch"]
 

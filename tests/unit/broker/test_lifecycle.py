@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.lifecycle import (
+from broker.controller_link.lifecycle import (
     TRANSITIONS,
     BecameReady,
     BrokerLifecycle,

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.topic_view import Reachable, encode_topic, split_response, topic_view
+from broker.metadata.topic_view import Reachable, encode_topic, split_response, topic_view
 from protocol.api_keys import ApiKey
-from protocol.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
 from protocol.headers import decode_request_header, response_header_bytes
@@ -20,6 +19,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
 from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
+from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from tests.unit.broker.harness import LISTENER, NODE, OTHER, Harness, settle, topic_id
 
 VERSIONS = range(14)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from broker import partition_series
-from broker.partition_series import PartitionSeries
+from broker.metrics import partition_series
+from broker.metrics.partition_series import PartitionSeries
 from broker.replication.partition import Partition, Role
 from runtime.metrics import Metrics
 from tests.unit.broker.harness import Harness

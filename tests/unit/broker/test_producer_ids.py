@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from broker.producer_ids import ProducerIdBlock, ProducerIdBlocks
-from broker.producer_ids_driver import ProducerIds
+from broker.controller_link.producer_id_blocks import ProducerIds
+from broker.controller_link.producer_ids import ProducerIdBlock, ProducerIdBlocks
 from protocol.errors import ApiError, ErrorCode
 from runtime.tasks import Supervisor
 

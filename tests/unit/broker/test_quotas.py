@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.quota_metrics import QuotaMetrics
-from broker.quotas import RATES_MAX, ClientQuotas, QuotaKind
-from metalog.quota_limits import ANSWERS_MAX
+from broker.quota.metrics import QuotaMetrics
+from broker.quota.quotas import RATES_MAX, ClientQuotas, QuotaKind
 from runtime.clock import ManualClock
+from serving.quota_limits import ANSWERS_MAX
 
 KIND = QuotaKind.PRODUCE
 KEY = KIND.value

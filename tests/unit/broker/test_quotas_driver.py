@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.quotas import ClientQuotas
-from broker.quotas_driver import QuotaEnforcer
+from broker.quota.enforcer import QuotaEnforcer
+from broker.quota.quotas import ClientQuotas
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

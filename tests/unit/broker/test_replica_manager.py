@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.coordinators.log import EndOfTransaction, LogRecord
-from broker.coordinators.log_driver import ReplicatedCoordinatorLog
+from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from broker.replication.partition import TRANSITIONS, Partition, Role
 from broker.replication.remote_replica import RemoteReplica
 from metalog.image.delta import MetadataDelta

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker import request_log_driver
-from broker.request_log_driver import log_requests
+from broker import request_log
+from broker.request_log import log_requests
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -34,7 +34,7 @@ def context(api: ApiKey) -> RequestContext:
 
 async def test_every_way_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Lines()
-    monkeypatch.setattr(request_log_driver, "_log", log)
+    monkeypatch.setattr(request_log, "_log", log)
     clock = ManualClock()
     table = HandlerTable()
     waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

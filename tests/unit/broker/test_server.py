@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from broker.lifecycle import BrokerState
-from broker.server import BrokerServer
+from broker.assembly import BrokerServer
+from broker.controller_link.lifecycle import BrokerState
 from metalog.loader import MetadataLoader
 from protocol.batch.records import read_records
 from protocol.errors import ErrorCode
@@ -480,7 +480,7 @@ class HeldRemovals(MemoryFiles):
 async def test_logs_are_flushed_while_deleted_ones_go(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.server.MAINTENANCE_MS", 5.0)
+    monkeypatch.setattr("broker.assembly.MAINTENANCE_MS", 5.0)
     world.files = files = HeldRemovals()
     meta = MetaProperties(cluster_id="cluster", node_id=1, directory_id=DIRECTORY_ID)
     write_meta(files, "/data", meta)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.apis.list_offsets import LOOKED_UP_AT_ONCE_MAX, Special
-from broker.time_lookups_driver import WALKED_ON_LOOP_RECORDS_MAX
+from broker.replication.time_lookups import WALKED_ON_LOOP_RECORDS_MAX
 from protocol.batch.records import Record, build_batch
 from protocol.compression import Codec
 from protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from immutables import Map
 
-from broker.topic_settings import CACHED_MAX
+from broker.metadata.topic_settings import CACHED_MAX
 from metalog.image.values import EMPTY_IMAGE, ConfigResourceType
 from protocol.batch.header import TimestampType
 from protocol.compression import Codec

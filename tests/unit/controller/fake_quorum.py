@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from metalog.quorum.batches import Batch
-from metalog.quorum.driver import NotLeader
+from metalog.quorum.node import NotLeader
 
 
 class Listener(Protocol):

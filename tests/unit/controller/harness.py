@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from controller.cluster import (
+from controller.brokers.registration import (
     HeartbeatReply,
     decide_fence_expired,
     decide_heartbeat,
@@ -16,7 +16,7 @@ from controller.cluster import (
 from controller.decision import ControllerView, Decision
 from controller.heartbeats import Heartbeats
 from controller.settings import ControllerSettings
-from controller.topics import CreatedTopic, decide_create_topics
+from controller.topics.create import CreatedTopic, decide_create_topics
 from metalog.image.replay import replay_all
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, VersionRange
 from protocol.errors import ApiError

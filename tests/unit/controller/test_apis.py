@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from controller.server import CONTROLLER_APIS
+from controller.assembly import CONTROLLER_APIS
 from protocol.api_keys import ApiKey
 from protocol.transport.dispatch import HandlerTable
 

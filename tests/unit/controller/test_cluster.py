@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster import (
+from controller.brokers.registration import (
     BrokerState,
     decide_fence_expired,
     decide_register_controller,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.configs import (
+from controller.configs.change import (
     ConfigChange,
     ConfigOperation,
     ConfigOutcome,
@@ -11,8 +11,8 @@ from controller.configs import (
     decide_alter_configs,
     decide_incremental_alter_configs,
 )
-from controller.described_configs import describe_resource
-from controller.topic_settings import min_isr_of, unclean_election_enabled
+from controller.configs.described import describe_resource
+from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.config_record import ConfigRecord

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from controller.apis.assign_replicas_to_dirs import _directories
-from controller.directories import Assigned, decide_assign_directories
+from controller.brokers.directories import Assigned, decide_assign_directories
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from controller.cluster import decide_register_broker
+from controller.brokers.registration import decide_register_broker
 from controller.decision import ControllerView, Decision
-from controller.driver import Controller
-from controller.topics import decide_create_topics
+from controller.topics.create import decide_create_topics
+from controller.writer.writer import Controller
 from metalog.image.values import EMPTY_IMAGE
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
@@ -812,7 +812,7 @@ class TestUpkeep:
 
 
 async def heartbeat(world: World, broker_id: int, epoch: int, connection: Any = None) -> None:
-    from controller.cluster import decide_heartbeat
+    from controller.brokers.registration import decide_heartbeat
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
     request = BrokerHeartbeatRequest(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.features import FeatureUpdate, UpgradeType, decide_update_features
+from controller.configs.features import FeatureUpdate, UpgradeType, decide_update_features
 from metalog.image.features import ELR_VERSION, METADATA_VERSION
 from metalog.image.values import VersionRange
 from protocol.errors import ApiError, ErrorCode

@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from controller.assignment import is_active
-from controller.cluster import decide_unregister_broker
-from controller.directories import decide_assign_directories
+from controller.brokers.directories import decide_assign_directories
+from controller.brokers.registration import decide_unregister_broker
+from controller.configs.topic_settings import min_isr_of
 from controller.elections.eligibility import is_online
+from controller.elections.on_request import decide_elect_leaders
 from controller.elections.partition_change import effective_min_isr
-from controller.isr import decide_alter_partition
-from controller.leader_requests import decide_elect_leaders
-from controller.reassignments import decide_reassign, original_replicas
-from controller.topic_changes import TopicKey, decide_delete_topics
-from controller.topic_settings import min_isr_of
-from controller.upkeep import decide_rebalance, decide_unclean_elections
+from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
+from controller.topics.assignment import is_active
+from controller.topics.change import TopicKey, decide_delete_topics
+from controller.topics.isr import decide_alter_partition
+from controller.topics.reassignments import decide_reassign, original_replicas
 from metalog.image.features import ELR_VERSION
 from metalog.image.values import NO_LEADER, ElectedAs, PartitionImage
 from protocol.errors import ApiError, ErrorCode

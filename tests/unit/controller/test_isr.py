@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.isr import PartitionOutcome, decide_alter_partition
+from controller.topics.isr import PartitionOutcome, decide_alter_partition
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord

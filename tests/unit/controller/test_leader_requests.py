@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from controller.apis import elect_leaders
-from controller.leader_requests import ElectionOutcome, decide_elect_leaders
+from controller.elections.on_request import ElectionOutcome, decide_elect_leaders
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.unit.controller.harness import Cluster

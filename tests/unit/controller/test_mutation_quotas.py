@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from controller import mutation_quotas
-from controller.mutation_quotas import KEY, MutationQuotas, Spending
-from controller.topic_changes import (
+from controller.quotas import mutations
+from controller.quotas.mutations import KEY, MutationQuotas, Spending
+from controller.topics.change import (
     TopicKey,
     decide_create_partitions,
     decide_delete_topics,
 )
-from controller.topics import decide_create_topics
+from controller.topics.create import decide_create_topics
 from metalog.image.replay import replay
 from metalog.image.values import MetadataImage
 from protocol.errors import ApiError, ErrorCode
@@ -109,7 +109,7 @@ def test_who_shares_a_bucket() -> None:
 
 
 def test_full_buckets_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutation_quotas, "BUCKETS_MAX", 3)
+    monkeypatch.setattr(mutations, "BUCKETS_MAX", 3)
     made = quotas(1.0, client_id=None)
     for number in range(10):
         made.begin("u", f"idle-{number}", strict=True, now_ms=0.0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.placement import UsableBroker, place_replicas
+from controller.topics.placement import UsableBroker, place_replicas
 from protocol.errors import ApiError, ErrorCode
 
 

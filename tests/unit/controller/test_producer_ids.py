@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.producer_ids import (
+from controller.brokers.producer_ids import (
     LAST_PRODUCER_ID,
     ProducerIdBlock,
     decide_allocate_producer_ids,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.decision import Decision
-from controller.quotas import (
+from controller.quotas.limits import (
     QuotaAlteration,
     QuotaOperation,
     QuotaOutcome,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.isr import decide_alter_partition
-from controller.reassignments import decide_reassign, list_reassignments
-from controller.topic_changes import TopicKey, decide_create_partitions, decide_delete_topics
+from controller.topics.change import TopicKey, decide_create_partitions, decide_delete_topics
+from controller.topics.isr import decide_alter_partition
+from controller.topics.reassignments import decide_reassign, list_reassignments
 from metalog.image.values import NO_LEADER, LeaderRecoveryState
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest

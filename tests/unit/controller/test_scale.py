@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from controller.cluster import decide_fence_expired, has_leaderships, unfence_records
+from controller.brokers.registration import decide_fence_expired, has_leaderships, unfence_records
 from controller.decision import ControllerView, Decision
-from controller.topics import decide_create_topics
-from controller.upkeep import decide_rebalance
+from controller.elections.upkeep import decide_rebalance
+from controller.topics.create import decide_create_topics
 from metalog.image.features import record_version
 from metalog.image.replay import replay_all
 from protocol.errors import ApiError, ErrorCode

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from controller.scram import (
+from controller.configs.scram import (
     Deletion,
     Mechanism,
     Upsertion,

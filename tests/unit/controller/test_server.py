@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller.server import ControllerServer, read_bootstrap
+from controller.assembly import ControllerServer, read_bootstrap
 from metalog.quorum.config import QuorumConfig
-from metalog.quorum.driver import QuorumNode
+from metalog.quorum.node import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode

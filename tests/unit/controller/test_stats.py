@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.stats import (
+from controller.writer.stats import (
     ControllerStats,
     ImageCounts,
     RecentTimes,

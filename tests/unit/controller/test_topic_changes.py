@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.topic_changes import (
+from controller.topics.change import (
     DeleteOutcome,
     PartitionsOutcome,
     TopicKey,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from controller.apis import create_topics
-from controller.described_configs import effective_topic
-from controller.topics import CreatedTopic, TopicOutcome, decide_create_topics
+from controller.configs.described import effective_topic
+from controller.topics.create import CreatedTopic, TopicOutcome, decide_create_topics
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
@@ -230,7 +230,7 @@ def test_topics_of_a_request_share_the_description_of_their_configuration(
         described += 1
         return effective_topic(*args)
 
-    monkeypatch.setattr("controller.topics.effective_topic", counted)
+    monkeypatch.setattr("controller.topics.create.effective_topic", counted)
     topics = [
         CreateTopicsRequest.CreatableTopic(
             name=f"t{number}",

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from controller import upkeep
 from controller.decision import ControllerView, Decision
-from controller.upkeep import decide_rebalance, decide_unclean_elections
+from controller.elections import upkeep
+from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
 from metalog.image.values import NO_LEADER, ConfigResourceType, ElectedAs, LeaderRecoveryState
 from protocol.metadata import ConfigRecord, PartitionChangeRecord
 from tests.unit.controller.harness import Cluster

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster import decide_unregister_broker
-from controller.directories import decide_assign_directories
-from controller.isr import decide_alter_partition
-from controller.leader_requests import decide_elect_leaders
-from controller.reassignments import decide_reassign
-from controller.upkeep import decide_rebalance, decide_unclean_elections
+from controller.brokers.directories import decide_assign_directories
+from controller.brokers.registration import decide_unregister_broker
+from controller.elections.on_request import decide_elect_leaders
+from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
+from controller.topics.isr import decide_alter_partition
+from controller.topics.reassignments import decide_reassign
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
 from metalog.image.values import LeaderRecoveryState
 from protocol.errors import ErrorCode

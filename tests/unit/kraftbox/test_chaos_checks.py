@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kraftbox.chaos.checks import BROKEN, Finding, is_broken, judge, summary
-from runtime.history import (
+from kraftbox.chaos.history import (
     Assign,
     End,
     Fault,

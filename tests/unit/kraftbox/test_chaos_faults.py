@@ -10,7 +10,7 @@ import pytest
 from kraftbox.chaos.faults import KINDS, kill_leader, lone_leader, slow_network
 from kraftbox.chaos.scene import PartitionView, Scene
 from kraftbox.chaos.target import HOST, Ability, Member, TargetError
-from kraftbox.cluster.links import LinkRule
+from kraftbox.launcher.links import LinkRule
 
 
 class Target:

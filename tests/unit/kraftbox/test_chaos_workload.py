@@ -11,6 +11,8 @@ import pytest
 
 from kraftbox.chaos.checks import judge, summary
 from kraftbox.chaos.faults import KINDS, Hit
+from kraftbox.chaos.history import Outcome as Fate
+from kraftbox.chaos.history import decode, encode
 from kraftbox.chaos.ledger import Gaps, Ledger
 from kraftbox.chaos.report import progress_line, timeline_rows, verdict_lines
 from kraftbox.chaos.run import Entry, Outcome, Progress
@@ -19,8 +21,6 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.transport.cluster import ClusterClient
 from protocol.transport.producer import NotProduced
-from runtime.history import Outcome as Fate
-from runtime.history import decode, encode
 from tests.unit.kraftbox.memory_node import running_node
 
 RECORDS = 300

@@ -6,8 +6,8 @@ import pytest
 
 from kraftbox.cli.cluster import Tail
 from kraftbox.cli.status import addresses, assemble, headline, rows
-from kraftbox.cluster import control
-from kraftbox.cluster.place import ClusterPlace
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
 from protocol.messages.describe_cluster import DescribeClusterResponse
 from protocol.messages.describe_quorum import DescribeQuorumResponse
 from protocol.messages.metadata import MetadataResponse

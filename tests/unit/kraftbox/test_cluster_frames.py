@@ -4,7 +4,7 @@ import msgpack
 import pytest
 from crc32c import crc32c
 
-from kraftbox.cluster.frames import BODY_BYTES_MAX, Decoder, FrameError, encode
+from kraftbox.launcher.frames import BODY_BYTES_MAX, Decoder, FrameError, encode
 
 MESSAGES = [{"do": "start", "id": 1, "properties": {"a": "b ä"}}, {}, {"n": [1, -2, None, True]}]
 STREAM = b"".join(map(encode, MESSAGES))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kraftbox.cluster.place import ClusterPlace, plan_cluster
-from kraftbox.cluster.plan import (
+from kraftbox.launcher.place import ClusterPlace, plan_cluster
+from kraftbox.launcher.plan import (
     AskedShape,
     Member,
     PlanRefused,

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from kraftbox.cluster.states import (
+from kraftbox.launcher.states import (
     AllEnded,
     AllReady,
     Answer,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from broker.server import BrokerServer
-from controller.topic_settings import min_isr_of, unclean_election_enabled
+from broker.assembly import BrokerServer
+from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
 from kraftbox.node import Node
 from protocol.batch.header import TimestampType
 from protocol.compression import Codec

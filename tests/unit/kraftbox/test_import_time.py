@@ -11,7 +11,7 @@ CODE = """
 import json, sys
 from kraftbox.__main__ import use_own_packages
 use_own_packages()
-import kraftbox.launch, kraftbox.server, kraftbox.up
+import kraftbox.launcher.launch, kraftbox.process.server, kraftbox.process.up
 print(json.dumps(sorted(sys.modules)))
 """
 
@@ -20,9 +20,9 @@ SUPERVISOR = """
 import json, sys
 from kraftbox.__main__ import use_own_packages
 use_own_packages()
-import kraftbox.launch, kraftbox.cluster.early
+import kraftbox.launcher.launch, kraftbox.launcher.early
 early = set(sys.modules)
-import kraftbox.cluster.start
+import kraftbox.launcher.start
 print(json.dumps([sorted(early), sorted(sys.modules)]))
 """
 
@@ -30,7 +30,7 @@ FORK_SERVER = """
 import json, sys, threading
 from kraftbox.__main__ import use_own_packages
 use_own_packages()
-from kraftbox.cluster.fork_server import import_everything
+from kraftbox.launcher.fork_server import import_everything
 import_everything()
 from asyncio import events
 assert events._get_running_loop() is None and threading.active_count() == 1

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from kraftbox.chaos.schedule import steps
-from kraftbox.cluster.links import Link, LinkRule, Links, Underway
+from kraftbox.launcher.links import Link, LinkRule, Links, Underway
 
 PACKETS = 2_000
 

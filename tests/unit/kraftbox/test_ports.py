@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kraftbox.cluster.place import PORTS, PORTS_VARIABLE, PortChooser, port_is_free, ports_of
+from kraftbox.launcher.place import PORTS, PORTS_VARIABLE, PortChooser, port_is_free, ports_of
 from runtime.errors import StartupRefused
 
 

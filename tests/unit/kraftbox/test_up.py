@@ -1,7 +1,8 @@
 import pytest
 
-from kraftbox import single, up
-from kraftbox.differences import differences
+from kraftbox.launcher import single
+from kraftbox.launcher.differences import differences
+from kraftbox.process import up
 from runtime.config import NodeConfig
 from runtime.config.properties import parse_properties
 from runtime.errors import StartupRefused

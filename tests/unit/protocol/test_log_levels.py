@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from protocol.errors import ApiError, ErrorCode
-from protocol.log_levels import ConfigChange, change_levels, current_level
 from runtime import log
+from serving.log_levels import ConfigChange, change_levels, current_level
 
 
 @pytest.fixture(autouse=True)

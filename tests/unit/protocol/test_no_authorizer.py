@@ -10,8 +10,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_acls import CreateAclsRequest
 from protocol.messages.delete_acls import DeleteAclsRequest
 from protocol.messages.describe_acls import DescribeAclsRequest
-from protocol.transport import no_authorizer
 from protocol.transport.dispatch import HandlerTable
+from serving import no_authorizer
 
 
 def ask(request: Any, version: int) -> Any:

@@ -6,7 +6,7 @@ import msgpack
 import pytest
 from crc32c import crc32c
 
-from runtime.history import (
+from kraftbox.chaos.history import (
     MAGIC,
     VERSION,
     Assign,

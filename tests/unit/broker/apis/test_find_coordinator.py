@@ -10,11 +10,11 @@ import pytest
 from broker.apis import find_coordinator
 from broker.apis.find_coordinator import (
     NO_TRANSACTIONS,
-    CoordinatorAddress,
     FindCoordinator,
     KeyType,
 )
 from broker.coordinators.partitioner import partition_for
+from broker.coordinators.topics import CoordinatorAddress
 from protocol.api_keys import ApiKey
 from protocol.codec import encode
 from protocol.errors import ApiError, ErrorCode

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker.apis import init_producer_id
-from broker.producer_ids import ProducerIdBlock
-from broker.producer_ids_driver import ProducerIds
+from broker.controller_link.producer_id_blocks import ProducerIds
+from broker.controller_link.producer_ids import ProducerIdBlock
 from protocol.api_keys import ApiKey
 from protocol.codec import encode
 from protocol.errors import ApiError, ErrorCode

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.driver import DUE_PER_WAKE, GroupCoordinator
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.records import (
     CommittedOffset,
@@ -22,6 +21,7 @@ from broker.coordinators.group.records import (
     TopicPartition,
     encode_record,
 )
+from broker.coordinators.group_coordinator import DUE_PER_WAKE, GroupCoordinator
 from broker.coordinators.log import CoordinatorListener, LogEntry, LogRecord
 from broker.coordinators.partitioner import partition_for
 from protocol.errors import ApiError, ErrorCode

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.coordinators.driver import BYTES_PER_RECORD, WORK_PER_SLICE
 from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.expiry import LOOKED_AT_PER_SLICE
 from broker.coordinators.group.records import (
@@ -20,6 +19,7 @@ from broker.coordinators.group.records import (
     TopicPartition,
     encode_record,
 )
+from broker.coordinators.group_coordinator import BYTES_PER_RECORD, WORK_PER_SLICE
 from protocol.errors import ApiError, ErrorCode
 from tests.unit.broker.coordinators.shard_world import A_ID, WALL_EPOCH_MS, World
 from tests.unit.broker.coordinators.test_driver import GROUP, HOME, Driver, settle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinators.log_driver import ReplicatedCoordinatorLog
+from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from broker.replication.fetcher import Fetcher
 from broker.replication.throttle import ReplicationThrottle, ReplicationThrottles, throttles
 from protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.epoch_driver import EpochSaver
+from broker.replication.epoch_saver import EpochSaver
 from storage.files import MemoryFiles
 from storage.log.epoch_file import TOGETHER
 from tests.unit.broker.replication.replicas import Broker, Cluster

@@ -12,9 +12,9 @@ import pytest
 
 from broker.replication import fetcher
 from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Reset, Unforeseen
-from broker.replication.fetcher_driver import FetcherContext, FetcherLink
+from broker.replication.fetcher_connections import FetcherContext, FetcherLink
 from broker.replication.follower import reset_to
-from broker.replication.offset_reset_driver import ListOffsetsReset
+from broker.replication.offset_resets import ListOffsetsReset
 from broker.replication.partition import Role
 from broker.replication.replica_manager import AT_ONCE_MAX, Backlog
 from protocol.errors import ErrorCode

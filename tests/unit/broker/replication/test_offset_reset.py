@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.offset_reset_driver import EARLIEST, LATEST, ListOffsetsReset
+from broker.replication.offset_resets import EARLIEST, LATEST, ListOffsetsReset
 from protocol.errors import ApiError, ErrorCode
 from tests.unit.broker.replication.replicas import Cluster
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from broker.replication.directory_reports import DirectoryReports
 from broker.replication.replica_directories import (
     BACK_OFF_FIRST_MS,
     BACK_OFF_MAX_MS,
     PARTITIONS_MAX,
     ReplicaDirectories,
 )
-from broker.replication.replica_directories_driver import DirectoryReports
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
 from metalog.image.values import NO_LEADER, PartitionImage
 from protocol.errors import ErrorCode

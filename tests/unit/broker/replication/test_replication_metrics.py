@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.broker_metrics import BrokerMetrics
+from broker.metrics.families import BrokerMetrics
 from broker.replication.fetcher import Fetcher
 from protocol.batch.records import Producer
 from protocol.errors import ErrorCode

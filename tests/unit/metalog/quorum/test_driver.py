@@ -14,8 +14,8 @@ from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.messages import BeginEpochAsked, OffsetAndEpoch, QuorumState, VoteAsked
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.delivery import CommittedBatch
-from metalog.quorum.driver import NotLeader
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLogConfig
+from metalog.quorum.node import NotLeader
 from metalog.quorum.snapshots import SnapshotReader
 from metalog.quorum.state_file import read_quorum_state
 from protocol.control import LeaderChangeMessage

@@ -11,7 +11,7 @@ from metalog.image.values import EMPTY_IMAGE, Provenance
 from metalog.quorum.core.messages import InstallSnapshot, OffsetAndEpoch
 from metalog.quorum.core.voters import Endpoint
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
-from metalog.quorum.snapshot_driver import NotStored, SnapshotFetcher, SnapshotWriter
+from metalog.quorum.snapshot_transfer import NotStored, SnapshotFetcher, SnapshotWriter
 from metalog.quorum.snapshots import SnapshotReader, snapshot_parts
 from protocol.batch.header import CRC_START, iter_batches
 from protocol.errors import ApiError, ErrorCode, ProtocolError

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey
-from metalog.quorum.peers_driver import Traffic
+from metalog.quorum.peers import Traffic
 from metalog.quorum.stats import QuorumStats, WindowedTimes, quorum_families
 
 

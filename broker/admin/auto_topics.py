@@ -1,0 +1,145 @@
+"""Shell: Topics that come into being because somebody asked for them, through the controller.
+
+A client's topic gets the broker's defaults when `auto.create.topics.enable` is true; creation is
+started and not waited for: the client asks again and finds it. The controller is asked on the
+client's behalf, whose quota it is. An internal topic gets the settings that its coordinator needs,
+and whoever needs it waits. A name whose creation is under way is not asked for twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from broker.admin.envelopes import unwrap, wrap
+from broker.controller_link.channel import ControllerChannel
+from broker.metadata.cache import MetadataCache
+from protocol.codec import decode
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.topic_name import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
+from protocol.transport.dispatch import RequestContext
+from runtime.clock import Clock
+from runtime.config import NodeConfig
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+
+CREATE_TIMEOUT_MS: Final = 30_000
+NAMES_MAX: Final = 1_000
+"""Names asked for in one request, and creations under way; more are asked for later."""
+
+_log = get_logger("broker.topics")
+
+
+class TopicCreator:
+    """Asks the controller for topics."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        metadata: MetadataCache,
+        controller: ControllerChannel,
+        supervisor: Supervisor,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._controller = controller
+        self._supervisor = supervisor
+        self._clock = clock
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._quiet = RateLimited(clock, 10_000)
+
+    def create_soon(self, names: Iterable[str], client: RequestContext) -> None:
+        """Starts the creation of a client's topics, where the configuration allows it."""
+        if not self._config["auto.create.topics.enable"]:
+            return
+        fresh = [
+            name
+            for name in names
+            if name not in self._under_way
+            and (name not in INTERNAL_TOPICS or name == CONSUMER_OFFSETS_TOPIC)
+        ][: NAMES_MAX - len(self._under_way)]
+        if fresh:
+            self._start(fresh, client)
+
+    async def ensure(self, name: str) -> None:
+        """Creates an internal topic if it is not there, and waits for the controller's word.
+
+        Raises:
+            ApiError: what the controller answered, or REQUEST_TIMED_OUT.
+        """
+        if self._metadata.topic(name) is not None:
+            return
+        task = self._under_way.get(name)
+        if task is None:
+            task = self._start([name], None)
+        await asyncio.shield(task)
+
+    def _start(self, names: list[str], client: RequestContext | None) -> asyncio.Task[None]:
+        creation = self._create(names, client)
+        task = self._supervisor.spawn("create topics", creation, fatal=False)
+        for name in names:
+            self._under_way[name] = task
+        task.add_done_callback(lambda done: self._done(names, done))
+        return task
+
+    def _done(self, names: list[str], task: asyncio.Task[None]) -> None:
+        for name in names:
+            self._under_way.pop(name, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and self._quiet.admit(names[0]) is not None:
+            _log.warning("topics not created", topics=names[:10], error=str(error))
+
+    async def _create(self, names: list[str], client: RequestContext | None) -> None:
+        request = CreateTopicsRequest(
+            topics=[self._wish(name) for name in names], timeout_ms=CREATE_TIMEOUT_MS
+        )
+        deadline_ms = self._clock.monotonic_ms() + CREATE_TIMEOUT_MS
+        if client is None:
+            response = await self._controller.request_until(request, deadline_ms)
+        else:
+            response = await self._ask_for(client, request, deadline_ms)
+        for result in response.topics:
+            code = ErrorCode(result.error_code)
+            if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise ApiError(code, result.error_message)
+
+    async def _ask_for(
+        self, client: RequestContext, request: CreateTopicsRequest, deadline_ms: float
+    ) -> CreateTopicsResponse:
+        version = CreateTopicsRequest.VERSIONS.last
+        envelope = wrap(client, request, version)
+        answer = await self._controller.request_until(envelope, deadline_ms)
+        if answer.error_code or answer.response_data is None:
+            raise ApiError(ErrorCode(answer.error_code), None)
+        body = unwrap(client, request, version, answer.response_data)
+        response, _ = decode(CreateTopicsResponse, body, version)
+        return response
+
+    def _wish(self, name: str) -> CreateTopicsRequest.CreatableTopic:
+        config = self._config
+        if name != CONSUMER_OFFSETS_TOPIC:
+            return CreateTopicsRequest.CreatableTopic(
+                name=name,
+                num_partitions=config["num.partitions"],
+                replication_factor=config["default.replication.factor"],
+            )
+        settings = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+        }
+        return CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=config["offsets.topic.num.partitions"],
+            replication_factor=config["offsets.topic.replication.factor"],
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                for key, value in settings.items()
+            ],
+        )

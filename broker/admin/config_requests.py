@@ -1,0 +1,91 @@
+"""Shell: Requests that change configurations: the broker's part, then the controller's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from broker.admin.config_changes import Resource, decide_own
+from broker.admin.forwarding import Forwarder
+from broker.context import BrokerContext
+from protocol.codec import decode
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.transport.dispatch import Body, EncodedReply, RequestContext
+
+_Request: TypeAlias = AlterConfigsRequest | IncrementalAlterConfigsRequest
+_Response: TypeAlias = AlterConfigsResponse | IncrementalAlterConfigsResponse
+R = TypeVar("R", AlterConfigsRequest, IncrementalAlterConfigsRequest)
+
+
+async def change_configs(
+    broker: BrokerContext,
+    forwarder: Forwarder,
+    context: RequestContext,
+    request: R,
+    resource_of: Callable[[Any], Resource],
+) -> Body:
+    """Answers each resource in the order of the request."""
+    outcomes = _own_outcomes(broker, request, resource_of)
+    forwarded = [
+        resource
+        for resource in request.resources
+        if (resource.resource_type, resource.resource_name) not in outcomes
+    ]
+    if len(forwarded) == len(request.resources):
+        return await forwarder.handle(context, request)
+    response: _Response = _response_class(request)(
+        responses=[
+            _response_class(request).AlterConfigsResourceResponse(
+                error_code=0 if error is None else error.code,
+                error_message=None if error is None else error.text,
+                resource_type=resource_type,
+                resource_name=resource_name,
+            )
+            for (resource_type, resource_name), error in outcomes.items()
+        ]
+    )
+    if forwarded:
+        rest = await forwarder.handle(context, request.replace(resources=forwarded))
+        decoded: Any = _decoded(request, context.api_version, rest)
+        response.responses += decoded.responses
+    return response
+
+
+def _own_outcomes(
+    broker: BrokerContext, request: _Request, resource_of: Callable[[Any], Resource]
+) -> dict[tuple[int, str], ApiError | None]:
+    replace = isinstance(request, AlterConfigsRequest)
+    named = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    outcomes: dict[tuple[int, str], ApiError | None] = {}
+    for each in request.resources:
+        key = (each.resource_type, each.resource_name)
+        if key in outcomes:
+            continue
+        try:
+            if named[key] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names a resource twice")
+            resource = resource_of(each)
+            if decide_own(broker, resource, replace=replace, validate_only=request.validate_only):
+                outcomes[key] = None
+        except ApiError as error:
+            outcomes[key] = error
+    return outcomes
+
+
+def _response_class(request: _Request) -> Any:
+    return request.response_class()
+
+
+def _decoded(request: _Request, version: int, body: Body) -> _Response:
+    if not isinstance(body, EncodedReply):
+        assert isinstance(body, AlterConfigsResponse | IncrementalAlterConfigsResponse)
+        return body
+    response, _ = decode(_response_class(request), b"".join(body.parts), version)
+    assert isinstance(response, AlterConfigsResponse | IncrementalAlterConfigsResponse)
+    return response

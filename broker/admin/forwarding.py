@@ -1,0 +1,107 @@
+"""Shell: Requests that only the controller may decide, sent on in an Envelope (KIP-590).
+
+A broker does not look into them: header and body go to the active controller together with who
+asked and from where, and the body of the answer goes back as it came. When the controller moves or
+cannot be reached the request is repeated until the client's own time, or ours, is over; then the
+client hears REQUEST_TIMED_OUT in the form that its request has for errors.
+
+The versions offered are those that the controllers of this release serve.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from broker.admin.envelopes import unwrap, wrap
+from broker.admin.forwarding_errors import error_response
+from broker.context import BrokerContext
+from broker.controller_link.channel import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
+from broker.quota.throttle_time import read_encoded
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.schema import Request
+from protocol.transport.dispatch import (
+    Body,
+    CloseConnection,
+    EncodedReply,
+    HandlerTable,
+    RequestContext,
+)
+
+FORWARD_TIMEOUT_MS: Final = 30_000.0
+TIMEOUT_GRACE_MS: Final = 1_000.0
+"""On top of a request's own timeout, so that the controller's answer to it arrives."""
+
+
+class Forwarded(NamedTuple):
+    """One API that is sent on."""
+
+    api: ApiKey
+    min_version: int | None = None
+    max_version: int | None = None
+
+
+FORWARDED: Final = (
+    Forwarded(ApiKey.CREATE_TOPICS),
+    Forwarded(ApiKey.DELETE_TOPICS),
+    Forwarded(ApiKey.CREATE_PARTITIONS),
+    Forwarded(ApiKey.ELECT_LEADERS),
+    Forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS),
+    Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
+    Forwarded(ApiKey.DESCRIBE_QUORUM),
+    Forwarded(ApiKey.UPDATE_FEATURES),
+    Forwarded(ApiKey.UNREGISTER_BROKER),
+    Forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
+    Forwarded(ApiKey.ALTER_CLIENT_QUOTAS),
+)
+
+
+def register(table: HandlerTable, forwarder: Forwarder) -> None:
+    for entry in FORWARDED:
+        table.register(
+            entry.api,
+            forwarder.handle,
+            min_version=entry.min_version,
+            max_version=entry.max_version,
+        )
+
+
+class Forwarder:
+    """Wraps requests, unwraps answers."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+
+    async def handle(self, context: RequestContext, request: Request[Any]) -> Body:
+        """Sends one request on and returns the controller's answer."""
+        clock = self._broker.clock
+        version = context.api_version
+        envelope = wrap(context, request, version)
+        deadline_ms = clock.monotonic_ms() + _patience_ms(request)
+        pause_ms = BACK_OFF_MS
+        while (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
+            try:
+                answer = await self._broker.controller.request(envelope, left_ms)
+            except ControllerUnavailable:
+                await self._broker.controller.pause(pause_ms * self._broker.rng.uniform(0.8, 1.2))
+                pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
+                continue
+            if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                raise CloseConnection(
+                    f"the controller serves no {context.api_key.name} {context.api_version}"
+                )
+            if answer.error_code or answer.response_data is None:
+                return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
+            body = unwrap(context, request, version, answer.response_data)
+            # How long the client is to wait is the controller's word, the connection ours.
+            context.connection.mute(read_encoded(request.response_class(), version, [body]))
+            return EncodedReply([body])
+        return error_response(request, ErrorCode.REQUEST_TIMED_OUT, context.api_version)
+
+
+def _patience_ms(request: Request[Any]) -> float:
+    """How long the client may be expected to wait."""
+    asked_ms: int | None = getattr(request, "timeout_ms", None)
+    if asked_ms is None or asked_ms <= 0:
+        return FORWARD_TIMEOUT_MS
+    return min(asked_ms + TIMEOUT_GRACE_MS, FORWARD_TIMEOUT_MS)

@@ -1,0 +1,167 @@
+"""Error answers of forwarded requests that fail as a whole.
+
+Some responses have an error of their own, some only one per item: then every item of the request
+gets it, so that the client can match them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from protocol.errors import ErrorCode
+from protocol.ids import ZERO_UUID
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.schema import Request, Response
+
+
+def error_response(request: Request[Any], code: ErrorCode, version: int) -> Response:
+    """The response that says `code` for all of `request`, in a form that `version` can carry."""
+    per_item = _PER_ITEM.get(type(request))
+    if per_item is not None:
+        return per_item(request, code)
+    if isinstance(request, ElectLeadersRequest):
+        return _elect_leaders(request, code, version)
+    response: Response = request.response_class()(error_code=code)
+    if hasattr(response, "error_message"):
+        response.error_message = code.text
+    return response
+
+
+def _create_topics(request: CreateTopicsRequest, code: ErrorCode) -> Response:
+    return CreateTopicsResponse(
+        topics=[
+            CreateTopicsResponse.CreatableTopicResult(
+                name=topic.name, error_code=code, error_message=code.text
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete_topics(request: DeleteTopicsRequest, code: ErrorCode) -> Response:
+    wanted: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
+    wanted += [(topic.name, topic.topic_id) for topic in request.topics]
+    return DeleteTopicsResponse(
+        responses=[
+            DeleteTopicsResponse.DeletableTopicResult(
+                name=name, topic_id=topic_id, error_code=code, error_message=code.text
+            )
+            for name, topic_id in wanted
+        ]
+    )
+
+
+def _create_partitions(request: CreatePartitionsRequest, code: ErrorCode) -> Response:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=topic.name, error_code=code, error_message=code.text
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _alter_configs(request: AlterConfigsRequest, code: ErrorCode) -> Response:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=code.text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _incremental(request: IncrementalAlterConfigsRequest, code: ErrorCode) -> Response:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=code.text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _elect_leaders(request: ElectLeadersRequest, code: ErrorCode, version: int) -> Response:
+    # Version 0 has no error of its own; an election of all partitions then has no place for one.
+    return ElectLeadersResponse(
+        error_code=code if version >= 1 else ErrorCode.NONE,
+        replica_election_results=[
+            ElectLeadersResponse.ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    ElectLeadersResponse.PartitionResult(
+                        partition_id=index, error_code=code, error_message=code.text
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def _alter_quotas(request: AlterClientQuotasRequest, code: ErrorCode) -> Response:
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResponse.EntryData(
+                error_code=code,
+                error_message=code.text,
+                entity=[
+                    AlterClientQuotasResponse.EntityData(
+                        entity_type=part.entity_type, entity_name=part.entity_name
+                    )
+                    for part in entry.entity
+                ],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
+def _alter_scram(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> Response:
+    users = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult(
+                user=user, error_code=code, error_message=code.text
+            )
+            for user in dict.fromkeys(users)
+        ]
+    )
+
+
+_PER_ITEM: Final[dict[type[Any], Callable[[Any, ErrorCode], Response]]] = {
+    CreateTopicsRequest: _create_topics,
+    DeleteTopicsRequest: _delete_topics,
+    CreatePartitionsRequest: _create_partitions,
+    AlterConfigsRequest: _alter_configs,
+    IncrementalAlterConfigsRequest: _incremental,
+    AlterUserScramCredentialsRequest: _alter_scram,
+    AlterClientQuotasRequest: _alter_quotas,
+}

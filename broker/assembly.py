@@ -1,0 +1,532 @@
+"""Shell: The broker of a node: its parts put together, started and stopped in order.
+
+Start: open the logs; follow the metadata image (partitions come and go with it); listen; register
+with the controller and send heartbeats until it says that this broker is no longer fenced. Nothing
+is led before that, so early requests find NOT_LEADER_OR_FOLLOWER and come back.
+
+Stop: ask the controller to move leaderships away, stop answering, flush and close the logs, and
+leave the marker of a clean shutdown with the broker epoch in it, by which the next registration
+shows that nothing was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from broker.admin.auto_topics import TopicCreator
+from broker.api_table import build_table
+from broker.context import BrokerContext
+from broker.controller_link.channel import ControllerChannel
+from broker.controller_link.lifecycle import BrokerLifecycle, LifecycleTimes
+from broker.controller_link.lifecycle_sender import LifecycleDriver
+from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
+from broker.coordinators.settings import group_config
+from broker.metadata.cache import MetadataCache
+from broker.metadata.topic_settings import TopicSettingsTable
+from broker.metrics.families import BrokerMetrics
+from broker.quota.enforcer import QuotaEnforcer
+from broker.quota.metrics import QuotaMetrics
+from broker.quota.quotas import ClientQuotas
+from broker.replication.epoch_saver import EpochSaver
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.flusher import Flusher
+from broker.replication.late_appends import LateAppends
+from broker.replication.replica_manager import ReplicaManager
+from broker.replication.service import Replication
+from broker.replication.throttle import ReplicationThrottles
+from broker.replication.time_lookups import TimeLookups
+from broker.replication.waits_driver import WaitsDriver
+from broker.request_log import log_requests
+from metalog.image.delta import MetadataDelta
+from metalog.image.values import EMPTY_IMAGE, MetadataImage
+from metalog.loader import MetadataLoader
+from metalog.supported import SUPPORTED_FEATURES
+from protocol.compression import Codec
+from protocol.errors import ApiError
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from protocol.topic_name import CONSUMER_OFFSETS_TOPIC
+from protocol.transport.admission import ConnectionGate
+from protocol.transport.memory import RequestMemory
+from protocol.transport.server import Server
+from runtime.clock import Clock
+from runtime.config import NodeConfig
+from runtime.log import get_logger
+from runtime.metrics import Metrics
+from runtime.slices import SLICE_MS, in_slices
+from runtime.tasks import Supervisor
+from serving.listener_settings import connection_limits, server_limits
+from storage.files import Files
+from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
+from storage.log.cleaning.workers import worker_for
+from storage.log.directory import MetaProperties, read_meta
+from storage.log.errors import BadLogDirectory
+from storage.log.log import Log
+from storage.log.manager import LogManager, LogManagerSettings
+
+MAINTENANCE_MS: Final = 1_000.0
+CONTROLLED_SHUTDOWN_MS: Final = 30_000.0
+CLOSE_GRACE_MS: Final = 5_000.0
+
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+_log = get_logger("broker.assembly")
+
+
+class BrokerServer:
+    """See the module. One per process with the broker role."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        files: Files,
+        cluster_id: str,
+        loader: MetadataLoader,
+        controller_endpoint: Callable[[], tuple[str, int] | None],
+        supervisor: Supervisor,
+        metrics: Metrics,
+        incarnation_id: bytes,
+    ) -> None:
+        """The log directory is locked and belongs to this node: the caller saw to that.
+
+        `incarnation_id` is the process's: with it the broker registers.
+        """
+        self.config = config
+        self.bound_listeners: dict[str, tuple[str, int]] = {}
+        self._clock = clock
+        self._rng = rng
+        self._files = files
+        self._loader = loader
+        self._controller_endpoint = controller_endpoint
+        self._supervisor = supervisor
+        self._metrics = metrics
+        self._incarnation_id = incarnation_id
+        self.metadata = MetadataCache(config.node_id, cluster_id, rng)
+        self.settings = TopicSettingsTable(config)
+        self.lifecycle = _lifecycle(config, rng)
+        self.logs = LogManager(
+            files,
+            config.log_dir,
+            clock=clock,
+            rng=rng,
+            config_for=lambda topic: self.settings.of(topic).log,
+            settings=_log_settings(config),
+            on_failure=self._log_failed,
+        )
+        self.cleaner = LogCleaner(
+            self.logs,
+            worker_for(files, clock),
+            clock=clock,
+            settings=lambda: _cleaner_settings(self.settings.effective_node),
+        )
+        self.replicas = ReplicaManager(
+            node_id=config.node_id,
+            logs=self.logs,
+            settings=self.settings,
+            metadata=self.metadata,
+            clock=clock,
+            on_storage_failure=self._storage_failed,
+            on_unforeseen=supervisor.survive,
+        )
+        self.quotas = _client_quotas(config)
+        self._gate = ConnectionGate(connection_limits(config), ip_rate=self.quotas.ip_rate)
+        self.context: BrokerContext | None = None
+        self._enforcer: QuotaEnforcer | None = None
+        self.coordinator: GroupCoordinator | None = None
+        self.replication: Replication | None = None
+        self._driver: LifecycleDriver | None = None
+        self._heartbeats: ControllerChannel | None = None
+        self._maintenance: list[asyncio.Task[None]] = []
+        self._servers: list[Server] = []
+        self._caught_up = False
+        self._advancing = False
+        self._logs_open = False
+        self._stopped = False
+
+    # --- life ---------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Registered, caught up and unfenced."""
+        return self.lifecycle.ready and not self.lifecycle.fenced
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        """The listeners, for metrics that join those of all roles."""
+        return self._servers
+
+    async def start(self) -> None:
+        """Until the controller has unfenced this broker and the broker knows.
+
+        Raises:
+            BadLogDirectory, CorruptLog, OSError: the logs cannot be opened, or a port is taken.
+            StartupRefused: the controller refuses this broker for good.
+        """
+        await self._open_logs()
+        context = self.context = self._build_context()
+        self.replicas.on_backlog(self._advance_soon)
+        self.replicas.on_flush_due(context.flusher.want)
+        self.replicas.on_epochs_unsaved(
+            EpochSaver(self._files, self._supervisor, self.replicas.storage_failed).want
+        )
+        self.replication = Replication(
+            config=self.config,
+            directory=self._meta().directory_id,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            flusher=context.flusher,
+            throttles=context.throttles,
+            channel=self._channel("alter-partition"),
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+            clock=self._clock,
+            supervisor=self._supervisor,
+        )
+        self._loader.add_publisher(self._publish)
+        creator = TopicCreator(
+            config=self.config,
+            metadata=self.metadata,
+            controller=context.controller,
+            supervisor=self._supervisor,
+            clock=self._clock,
+        )
+        offsets = ReplicatedCoordinatorLog(
+            CONSUMER_OFFSETS_TOPIC,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            creator=creator,
+            codec=Codec(self.config["offsets.topic.compression.codec"]),
+        )
+        self.coordinator = GroupCoordinator(
+            config=group_config(self.config),
+            clock=self._clock,
+            rng=self._rng,
+            log=offsets,
+            supervisor=self._supervisor,
+        )
+        self._table = build_table(
+            context,
+            creator=creator,
+            coordinator=self.coordinator,
+            offsets=offsets,
+            features=SUPPORTED_FEATURES,
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+        )
+        if self.config["kraftbox.log.requests"]:
+            log_requests(self._table, self._clock)
+        self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)
+        self._enforcer.publish(self.metadata.image.client_quotas)
+        self._metrics.register(BrokerMetrics(context, self.lifecycle, self.replication).collect)
+        self._metrics.register(self.coordinator.collect)
+        self._metrics.register(self.cleaner.collect)
+        self._metrics.register(self.logs.collect)
+        self._metrics.register(QuotaMetrics(self.quotas, self._clock).collect)
+        await self._listen()
+        self.coordinator.start()
+        self.replication.start()
+        self._maintenance = [
+            self._supervisor.spawn(f"log {name}", self._repeat(chore))
+            for name, chore in self.logs.chores().items()
+        ]
+        self._maintenance.append(self._supervisor.spawn("log cleaner", self.cleaner.run()))
+        await self._join()
+
+    async def stop(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
+        """Leaves the cluster in good order; harmless on a broker that did not get far."""
+        if self._stopped:
+            return
+        self._stopped = True
+        await self._leave(timeout_ms)
+        if self.coordinator is not None:
+            self.coordinator.close()
+        await asyncio.gather(*(server.close(CLOSE_GRACE_MS) for server in self._servers))
+        for task in self._maintenance:
+            task.cancel()
+        if self._maintenance:
+            await asyncio.wait(self._maintenance)
+        await self.cleaner.close()
+        if self.replication is not None:
+            await self.replication.close()
+        if self.context is not None:
+            self.context.waits.close()
+            await self.context.controller.close()
+        if self._heartbeats is not None:
+            await self._heartbeats.close()
+        if self._logs_open:
+            clean = await self.logs.close(self.lifecycle.broker_epoch)
+            _log.info("broker stopped", clean=clean)
+
+    def controller_moved(self) -> None:
+        """The quorum has another leader, or none: what waits for the old one asks again."""
+        if self.context is not None:
+            self.context.controller.controller_moved()
+        if self.replication is not None:
+            self.replication.controller_moved()
+        if self._heartbeats is not None:
+            self._heartbeats.controller_moved()
+        if self._driver is not None and self._controller_endpoint() is not None:
+            # The new one has heard of nobody yet.
+            self._driver.controller_moved()
+
+    # --- start, step by step ------------------------------------------------------------------
+
+    async def _open_logs(self) -> None:
+        await in_slices(self.logs.load_steps(), self._clock)
+        self._logs_open = True
+        self.cleaner.start()
+        report = self.logs.report
+        _log.info(
+            "logs are open",
+            clean=report.clean,
+            loaded=report.loaded,
+            recovered=report.recovered,
+        )
+        for problem in report.problems:
+            _log.warning("while opening logs", problem=problem)
+
+    def _channel(self, purpose: str) -> ControllerChannel:
+        return ControllerChannel(
+            self._controller_endpoint,
+            client_id=f"broker-{self.config.node_id}-{purpose}",
+            clock=self._clock,
+            rng=self._rng,
+        )
+
+    def _build_context(self) -> BrokerContext:
+        config, clock = self.config, self._clock
+        self._heartbeats = self._channel("heartbeat")
+        return BrokerContext(
+            node_id=config.node_id,
+            cluster_id=self.metadata.cluster_id,
+            config=config,
+            clock=clock,
+            rng=self._rng,
+            files=self._files,
+            metadata=self.metadata,
+            settings=self.settings,
+            replicas=self.replicas,
+            sessions=FetchSessionCache(
+                config["max.incremental.fetch.session.cache.slots"], self._rng
+            ),
+            waits=WaitsDriver(clock),
+            flusher=Flusher(self._supervisor, self.replicas.storage_failed),
+            time_lookups=TimeLookups(self._files),
+            late_appends=LateAppends(
+                self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
+            ),
+            controller=self._channel("forwarding"),
+            supervisor=self._supervisor,
+            quotas=self.quotas,
+            throttles=ReplicationThrottles(
+                self.config["replication.quota.window.num"],
+                self.config["replication.quota.window.size.seconds"] * 1000.0,
+            ),
+            kraft_version=lambda: self._loader.kraft_version,
+        )
+
+    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.metadata.publish(delta, image)
+        if self.coordinator is not None and (gone := delta.deleted_topics):
+            self.coordinator.topics_deleted({topic.name: topic.id for topic in gone})
+        node = self.settings.effective_node
+        changed = self.settings.publish(delta, image)
+        if self.settings.effective_node is not node:
+            self._follow(self.settings.effective_node)
+        if self._enforcer is not None and image.client_quotas is not delta.before.client_quotas:
+            self._enforcer.publish(image.client_quotas)
+        registered = image.cluster.brokers.get(self.config.node_id)
+        ours = registered is not None and registered.incarnation_id == self._incarnation_id
+        if self._caught_up and not ours:
+            # Whoever has the id now may lead the same partitions. Why is the lifecycle's to say.
+            self.replicas.lead_nothing()
+        elif self._caught_up:
+            self.replicas.reconfigure(changed)
+            self.replicas.apply(delta, image)
+        elif ours:
+            self._catch_up(image)
+        if self.replication is not None:
+            self.replication.published(delta, self.settings.effective_node)
+        if self._driver is not None:
+            self._driver.metadata_replayed(image.provenance.offset, registered)
+
+    def _follow(self, effective: NodeConfig) -> None:
+        """Dynamic values have changed, which topics' settings do not carry to where they count."""
+        self._gate.set_limits(connection_limits(effective), self._clock.monotonic_ms())
+        self.logs.reconfigure(_log_settings(effective))
+
+    def _catch_up(self, image: MetadataImage) -> None:
+        """The own registration is the newest thing in the log that this broker can wait for: all
+        that its logs are about stands before it. Older images are not acted on."""
+        self._caught_up = True
+        strays = self.replicas.set_strays_aside(image)
+        if strays:
+            _log.warning("logs set aside: not this broker's any more", logs=strays[:20])
+        self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image), image)
+
+    def _advance_soon(self) -> None:
+        """Works off the replicas' backlog: a first slice at once, the rest between other work."""
+        if self._advancing:
+            return
+        self._advancing = True
+        self._advance()
+
+    def _advance(self) -> None:
+        if self.replicas.advance(SLICE_MS):
+            asyncio.get_running_loop().call_soon(self._advance)
+        else:
+            self._advancing = False
+
+    async def _listen(self) -> None:
+        limits = server_limits(self.config)
+        memory = RequestMemory(self.config["queued.max.request.bytes"])
+        gate = self._gate
+        protected = self.config.inter_broker_listener_name
+        alone = len(self.config.broker_listeners) == 1
+        for listener in self.config.broker_listeners:
+            server = Server(
+                self._table,
+                clock=self._clock,
+                listener=listener.name,
+                limits=limits,
+                supervisor=self._supervisor,
+                gate=gate,
+                memory=memory if listener.name != protected or alone else None,
+            )
+            bound = await server.start(listener.host, listener.port)
+            self._servers.append(server)
+            self.bound_listeners[listener.name] = bound
+            _log.info("listening", listener=listener.name, host=bound[0], port=bound[1])
+
+    async def _join(self) -> None:
+        assert self._heartbeats is not None
+        self._driver = LifecycleDriver(
+            self.lifecycle,
+            node_id=self.config.node_id,
+            incarnation_id=self._incarnation_id,
+            registration=self._registration,
+            lead_nothing=self.replicas.lead_nothing,
+            channel=self._heartbeats,
+            supervisor=self._supervisor,
+            clock=self._clock,
+            heartbeat_timeout_ms=self.config["broker.session.timeout.ms"],
+        )
+        self._heartbeats.on_lost(self._driver.contact_lost)
+        self._driver.start()
+        self._supervisor.spawn("broker lifecycle", self._driver.run())
+        await self._driver.ready
+        # A client that is told of no broker at all may not ask again for minutes (librdkafka).
+        await self._driver.listed
+
+    def _meta(self) -> MetaProperties:
+        meta = read_meta(self._files, self.config.log_dir)
+        if meta is None:
+            raise BadLogDirectory(f"{self.config.log_dir} has lost its meta.properties")
+        return meta
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        config, meta = self.config, self._meta()
+        return BrokerRegistrationRequest(
+            broker_id=config.node_id,
+            cluster_id=self.metadata.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                BrokerRegistrationRequest.Listener(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port or self.bound_listeners[listener.name][1],
+                    security_protocol=SECURITY_PROTOCOL_IDS[listener.protocol],
+                )
+                for listener in config.advertised_listeners
+            ],
+            features=[
+                BrokerRegistrationRequest.Feature(
+                    name=name,
+                    min_supported_version=levels.min_level,
+                    max_supported_version=levels.max_level,
+                )
+                for name, levels in sorted(SUPPORTED_FEATURES.items())
+            ],
+            rack=config.broker_rack,
+            log_dirs=[] if meta.directory_id is None else [meta.directory_id],
+            previous_broker_epoch=self.logs.previous_broker_epoch,
+        )
+
+    # --- while running ------------------------------------------------------------------------
+
+    async def _repeat(self, chore: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await asyncio.sleep(MAINTENANCE_MS / 1000.0)
+            try:
+                await chore()
+            except (ApiError, OSError):
+                raise  # the disk's
+            except Exception as error:  # noqa: BLE001 - headers are what producers wrote
+                self._supervisor.survive("log maintenance", error)
+
+    def _log_failed(self, log: Log, error: BaseException) -> None:
+        partition = self.replicas.get(log.topic, log.partition)
+        if partition is not None:
+            self.replicas.storage_failed(partition, error)
+        else:
+            self._storage_failed(f"log of {log.topic}-{log.partition}", error)
+
+    def _storage_failed(self, what: str, error: BaseException) -> None:
+        # There is one log directory: with it gone, so is everything this broker could serve.
+        self._supervisor.report(what, error)
+
+    # --- stop ---------------------------------------------------------------------------------
+
+    async def _leave(self, timeout_ms: float) -> None:
+        driver = self._driver
+        if driver is None:
+            return
+        if not self.config["controlled.shutdown.enable"]:
+            timeout_ms = 0.0
+        driver.request_shutdown(timeout_ms)
+        await asyncio.wait([driver.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
+
+
+def _lifecycle(config: NodeConfig, rng: random.Random) -> BrokerLifecycle:
+    times = LifecycleTimes(
+        heartbeat_ms=config["broker.heartbeat.interval.ms"],
+        registration_ms=config["initial.broker.registration.timeout.ms"],
+    )
+    return BrokerLifecycle(times, lambda: rng.uniform(0.8, 1.2))
+
+
+def _client_quotas(config: NodeConfig) -> ClientQuotas:
+    return ClientQuotas(
+        window_count=config["quota.window.num"],
+        window_ms=config["quota.window.size.seconds"] * 1000.0,
+    )
+
+
+def _log_settings(config: NodeConfig) -> LogManagerSettings:
+    return LogManagerSettings(
+        flush_offset_checkpoint_interval_ms=config["log.flush.offset.checkpoint.interval.ms"],
+        flush_start_offset_checkpoint_interval_ms=config[
+            "log.flush.start.offset.checkpoint.interval.ms"
+        ],
+        high_watermark_checkpoint_interval_ms=config[
+            "replica.high.watermark.checkpoint.interval.ms"
+        ],
+        retention_check_interval_ms=config["log.retention.check.interval.ms"],
+        producer_id_expiration_ms=config["producer.id.expiration.ms"],
+        producer_id_expiration_check_interval_ms=config["producer.id.expiration.check.interval.ms"],
+    )
+
+
+def _cleaner_settings(config: NodeConfig) -> CleanerSettings:
+    return CleanerSettings(
+        enable=config["log.cleaner.enable"],
+        threads=config["log.cleaner.threads"],
+        backoff_ms=config["log.cleaner.backoff.ms"],
+        dedupe_buffer_bytes=config["log.cleaner.dedupe.buffer.size"],
+        load_factor=config["log.cleaner.io.buffer.load.factor"],
+        bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
+    )

@@ -1,0 +1,205 @@
+"""Shell: Requests to the active controller, wherever it is now.
+
+One connection, opened when first needed and dropped when it fails, when another node is known to be
+the controller, or when the node behind it says that it is not. `request` tries once;
+`request_until` tries again, with pauses that grow, until the controller has answered or the time is
+up. A broker has one channel for its heartbeats and another for everything else, so that no slow
+request can delay a heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from broker.controller_link.producer_ids import ProducerIdBlock
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+from runtime.clock import Clock
+
+BACK_OFF_MS: Final = 20.0
+BACK_OFF_MAX_MS: Final = 1000.0
+ALLOCATE_TIMEOUT_MS: Final = 5000.0
+
+R = TypeVar("R", bound=Response)
+
+
+class ControllerUnavailable(Exception):
+    """No answer from an active controller; the text says what was tried."""
+
+
+class ControllerChannel:
+    """A connection to the active controller."""
+
+    def __init__(
+        self,
+        endpoint: Callable[[], tuple[str, int] | None],
+        *,
+        client_id: str,
+        clock: Clock,
+        rng: random.Random,
+        connect_timeout_ms: float = 10_000.0,
+    ) -> None:
+        """`endpoint` names the active controller's address now, None while there is none."""
+        self._endpoint = endpoint
+        self._client_id = client_id
+        self._clock = clock
+        self._rng = rng
+        self._connect_timeout_ms = connect_timeout_ms
+        self._connection: Connection | None = None
+        self._connected_to: tuple[str, int] | None = None
+        self._connecting = asyncio.Lock()
+        self._dialling: tuple[tuple[str, int], asyncio.Task[Connection]] | None = None
+        self._moved = asyncio.Event()
+        self._closed = False
+        self._on_lost: Callable[[], None] | None = None
+
+    def on_lost(self, fn: Callable[[], None]) -> None:
+        """Call `fn` when the connection breaks off while it is in use, with a request or without:
+        the controller may count that (kraftbox.broker.connection.loss.fence.ms)."""
+        self._on_lost = fn
+
+    async def request(
+        self, message: Request[R], timeout_ms: float, *, version: int | None = None
+    ) -> R:
+        """Asks once.
+
+        Raises:
+            ControllerUnavailable: no controller, no connection, no answer in time, or the node
+                asked is not the active controller (any more).
+            ApiError: UNSUPPORTED_VERSION, the controller knows no version of the request.
+        """
+        connection = await self._connected(timeout_ms)
+        try:
+            response = await connection.request(message, timeout_ms, version=version)
+        except (ProtocolError, OSError) as error:
+            self._drop(connection)
+            raise ControllerUnavailable(f"{type(error).__name__}: {error}") from error
+        if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            self._drop(connection)
+            raise ControllerUnavailable(f"{self._connected_to} is not the active controller")
+        return response
+
+    async def request_until(self, message: Request[R], deadline_ms: float) -> R:
+        """Asks until there is an answer or `deadline_ms` (monotonic) has come.
+
+        Raises:
+            ApiError: REQUEST_TIMED_OUT, with the last failure in its text.
+        """
+        pause_ms = BACK_OFF_MS
+        while True:
+            remaining_ms = deadline_ms - self._clock.monotonic_ms()
+            if remaining_ms <= 0:
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "The controller did not answer in time")
+            try:
+                return await self.request(message, remaining_ms)
+            except ControllerUnavailable as error:
+                jittered_ms = pause_ms * self._rng.uniform(0.8, 1.2)
+                if self._closed or self._clock.monotonic_ms() + jittered_ms >= deadline_ms:
+                    raise ApiError(
+                        ErrorCode.REQUEST_TIMED_OUT, f"The controller is not available: {error}"
+                    ) from error
+                await self.pause(jittered_ms)
+                pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
+
+    def controller_moved(self) -> None:
+        """Another node may lead now: requests to the old one, which may hang, are given up, and
+        whoever pauses before asking again asks at once.
+
+        While no leader is known the connection stays. The node behind it may lead still (this one
+        was only too slow to hear of it), and it may count a closed connection as a death.
+        """
+        target = self._endpoint()
+        if target is None:
+            return
+        connection = self._connection
+        if connection is not None and self._connected_to != target:
+            self._drop(connection)
+        if self._dialling is not None and self._dialling[0] != target:
+            self._dialling[1].cancel()
+        self._moved.set()
+
+    async def pause(self, pause_ms: float) -> None:
+        """Wait that long, or until there is a controller to ask."""
+        self._moved.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1000.0):
+                await self._moved.wait()
+
+    async def close(self) -> None:
+        """Closes the connection; requests in flight fail."""
+        self._closed = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connected(self, timeout_ms: float) -> Connection:
+        async with self._connecting:
+            target = self._endpoint()
+            connection = self._connection
+            if (
+                connection is not None
+                and not connection.is_closed
+                and target in (None, self._connected_to)
+            ):
+                return connection
+            if self._closed or target is None:
+                raise ControllerUnavailable("no active controller is known")
+            if connection is not None:
+                self._drop(connection)
+            try:
+                connection = await self._dial(target, min(timeout_ms, self._connect_timeout_ms))
+            except (ApiError, ProtocolError, OSError) as error:
+                raise ControllerUnavailable(
+                    f"{target[0]}:{target[1]}: {type(error).__name__}: {error}"
+                ) from error
+            self._connection, self._connected_to = connection, target
+            connection.when_closed(partial(self._connection_ended, connection))
+            return connection
+
+    async def _dial(self, target: tuple[str, int], timeout_ms: float) -> Connection:
+        dialling = asyncio.ensure_future(Connection.connect(*target, self._client_id, timeout_ms))
+        self._dialling = (target, dialling)
+        try:
+            return await dialling
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            raise ConnectionAbortedError("the controller has moved") from None
+        finally:
+            self._dialling = None
+
+    def _connection_ended(self, connection: Connection) -> None:
+        # One that was dropped or closed from here is not in use any more.
+        if self._connection is connection:
+            self._connection = None
+            if self._on_lost is not None:
+                self._on_lost()
+
+    def _drop(self, connection: Connection) -> None:
+        if self._connection is connection:
+            self._connection = None
+        connection.abort()
+
+
+def producer_id_blocks(
+    channel: ControllerChannel, node_id: int, broker_epoch: Callable[[], int], clock: Clock
+) -> Callable[[], Coroutine[Any, Any, ProducerIdBlock]]:
+    """A function that asks the controller for the next block; it raises ApiError."""
+
+    async def allocate() -> ProducerIdBlock:
+        request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=broker_epoch())
+        deadline_ms = clock.monotonic_ms() + ALLOCATE_TIMEOUT_MS
+        response = await channel.request_until(request, deadline_ms)
+        if response.error_code:
+            raise ApiError(ErrorCode(response.error_code), None)
+        return ProducerIdBlock(response.producer_id_start, response.producer_id_len)
+
+    return allocate

@@ -1,0 +1,275 @@
+"""Shell: Sends what the broker's lifecycle asks for and feeds the answers back.
+
+One task sleeps until the lifecycle's next deadline or until an event comes, and steps. A request
+that a step asks for (there is at most one in flight) runs as a task of its own and ends as an
+event, so that a controller that does not answer cannot delay the farewell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from broker.controller_link.channel import ControllerChannel, ControllerUnavailable
+from broker.controller_link.lifecycle import (
+    BecameReady,
+    BrokerLifecycle,
+    ContactLost,
+    ControllerMoved,
+    Effect,
+    Event,
+    FencingChanged,
+    GiveUp,
+    Heartbeat,
+    HeartbeatAnswered,
+    HeartbeatFailed,
+    LeadNothing,
+    MayStop,
+    MetadataReplayed,
+    Register,
+    Registered,
+    Registration,
+    RegistrationFailed,
+    RegistrationGone,
+    ShutdownRequested,
+    Started,
+    TimerFired,
+)
+from metalog.image.values import BrokerImage
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import uuid_to_text
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from runtime.clock import Clock
+from runtime.errors import StartupRefused
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+
+REGISTRATION_TIMEOUT_MS: Final = 10_000.0
+
+_log = get_logger("broker.controller_link.lifecycle")
+
+
+class RegistrationLost(Exception):
+    """The broker's id is not this process's any more; the text says whose it is."""
+
+
+class LifecycleDriver:
+    """Runs one `BrokerLifecycle`."""
+
+    def __init__(
+        self,
+        lifecycle: BrokerLifecycle,
+        *,
+        node_id: int,
+        incarnation_id: bytes,
+        registration: Callable[[], BrokerRegistrationRequest],
+        lead_nothing: Callable[[], None],
+        channel: ControllerChannel,
+        supervisor: Supervisor,
+        clock: Clock,
+        heartbeat_timeout_ms: float,
+    ) -> None:
+        """`registration` builds the request anew for each try; `lead_nothing` gives up all
+        partitions at once."""
+        self.lifecycle = lifecycle
+        self._node_id = node_id
+        self._incarnation_id = incarnation_id
+        self._registration = registration
+        self._lead_nothing = lead_nothing
+        self._channel = channel
+        self._supervisor = supervisor
+        self._clock = clock
+        self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._events: list[Event] = []
+        self._wake = asyncio.Event()
+        self._quiet = RateLimited(clock, 10_000)
+        loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[None] = loop.create_future()
+        self.listed: asyncio.Future[None] = loop.create_future()
+        """Done when the own image shows this broker to clients."""
+        self.may_stop: asyncio.Future[bool] = loop.create_future()
+
+    def start(self) -> None:
+        """Logs are open, listeners are bound."""
+        self._tell(Started())
+
+    def metadata_replayed(self, offset: int, registered: BrokerImage | None) -> None:
+        """The image has moved on; `registered` is who has this broker's id in it."""
+        if registered is None:
+            self._tell(MetadataReplayed(offset, None))
+        elif registered.incarnation_id != self._incarnation_id:
+            other = Registration(registered.incarnation_id, registered.epoch)
+            self._tell(MetadataReplayed(offset, None, other))
+        else:
+            if not registered.fenced and not self.listed.done():
+                self.listed.set_result(None)
+            self._tell(MetadataReplayed(offset, registered.epoch))
+
+    def contact_lost(self) -> None:
+        """The connection that carries the heartbeats broke off."""
+        self._tell(ContactLost())
+
+    def controller_moved(self) -> None:
+        """A new leader of the controllers is known."""
+        self._tell(ControllerMoved())
+
+    def request_shutdown(self, timeout_ms: float) -> None:
+        """Begin the farewell; `may_stop` is done when it is over."""
+        self._tell(ShutdownRequested(self._clock.monotonic_ms() + timeout_ms))
+
+    def _tell(self, event: Event) -> None:
+        # Only the newest position of the metadata log matters.
+        events = self._events
+        if events and isinstance(event, MetadataReplayed) and isinstance(events[-1], type(event)):
+            events.pop()
+        events.append(event)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Lives until the farewell is over."""
+        while not self.may_stop.done():
+            await self._sleep()
+            events, self._events = [*self._events, TimerFired()], []
+            for event in events:
+                for effect in self.lifecycle.step(event, self._clock.monotonic_ms()):
+                    self._perform(effect)
+
+    async def _sleep(self) -> None:
+        if not self._events:
+            due_ms = self.lifecycle.next_deadline_ms()
+            wait_s = None
+            if due_ms is not None:
+                wait_s = max(0.0, due_ms - self._clock.monotonic_ms()) / 1000.0
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+        self._wake.clear()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Register():
+                self._send("registration", self._register())
+            case Heartbeat():
+                self._send("heartbeat", self._heartbeat(effect))
+            case BecameReady():
+                _log.info("broker is ready", broker_epoch=self.lifecycle.broker_epoch)
+                self._set_ready(None)
+            case FencingChanged():
+                tell = _log.warning if effect.fenced else _log.info
+                tell("broker is fenced" if effect.fenced else "broker is unfenced")
+            case MayStop():
+                if not effect.granted:
+                    _log.warning("controlled shutdown was not granted in time")
+                self._finish(effect.granted)
+            case LeadNothing():
+                self._lead_nothing()
+            case RegistrationGone():
+                self._registration_gone(effect)
+            case GiveUp():
+                self._set_ready(
+                    StartupRefused(
+                        f"the controller refuses to register broker {self._node_id}: "
+                        f"{effect.error.name}: {effect.error.text}"
+                    )
+                )
+                self._finish(False)
+
+    def _registration_gone(self, gone: RegistrationGone) -> None:
+        why = self._whose(gone)
+        _log.error("the registration is lost, the node stops", why=why)
+        if self.ready.done():
+            self._supervisor.report("broker registration", RegistrationLost(why))
+        self._set_ready(StartupRefused(why))
+        self._finish(False)
+
+    def _whose(self, gone: RegistrationGone) -> str:
+        broker, other = f"broker {self._node_id}", gone.other
+        ours = (
+            f"this process (incarnation {uuid_to_text(self._incarnation_id)}, "
+            f"broker epoch {self.lifecycle.broker_epoch})"
+        )
+        if other is not None:
+            return (
+                f"another process is registered as {broker} (incarnation "
+                f"{uuid_to_text(other.incarnation_id)}, broker epoch {other.epoch}); {ours} is "
+                "not any more"
+            )
+        if gone.in_image:
+            return (
+                f"the registration of {broker} was removed (UnregisterBroker); {ours} registers "
+                "anew when it is started again"
+            )
+        return (
+            f"the controller knows {broker} under another registration or none; {ours} is not "
+            "registered any more"
+        )
+
+    def _set_ready(self, refused: StartupRefused | None) -> None:
+        if self.ready.done():
+            return
+        if refused is None:
+            self.ready.set_result(None)
+        else:
+            self.ready.set_exception(refused)
+
+    def _send(self, what: str, request: Coroutine[None, None, Event]) -> None:
+        async def send() -> None:
+            self._tell(await request)
+
+        self._supervisor.spawn(f"broker {what}", send())
+
+    def _finish(self, granted: bool) -> None:
+        if not self.ready.done():
+            self.ready.cancel()
+        if not self.may_stop.done():
+            self.may_stop.set_result(granted)
+
+    async def _register(self) -> Event:
+        try:
+            response = await self._channel.request(self._registration(), REGISTRATION_TIMEOUT_MS)
+        except ControllerUnavailable as error:
+            self._grumble("registration", str(error))
+            return RegistrationFailed(None)
+        except ApiError as error:
+            self._grumble("registration", str(error))
+            return RegistrationFailed(error.code)
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._grumble("registration", code.name)
+            return RegistrationFailed(code)
+        _log.info("broker is registered", broker_epoch=response.broker_epoch)
+        return Registered(response.broker_epoch)
+
+    async def _heartbeat(self, beat: Heartbeat) -> Event:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._node_id,
+            broker_epoch=beat.broker_epoch,
+            current_metadata_offset=beat.metadata_offset,
+            want_fence=beat.want_fence,
+            want_shut_down=beat.want_shut_down,
+        )
+        try:
+            response = await self._channel.request(request, self._heartbeat_timeout_ms)
+        except ControllerUnavailable as error:
+            self._grumble("heartbeat", str(error))
+            return HeartbeatFailed(None)
+        except ApiError as error:
+            self._grumble("heartbeat", str(error))
+            return HeartbeatFailed(error.code)
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._grumble("heartbeat", code.name)
+            return HeartbeatFailed(code)
+        return HeartbeatAnswered(
+            is_caught_up=response.is_caught_up,
+            is_fenced=response.is_fenced,
+            should_shut_down=response.should_shut_down,
+        )
+
+    def _grumble(self, what: str, why: str) -> None:
+        held_back = self._quiet.admit(what)
+        if held_back is not None:
+            _log.warning(f"{what} failed, trying again", error=why, held_back=held_back)

@@ -1,0 +1,166 @@
+"""Topics as metadata responses show them, encoded once and kept.
+
+Building and encoding the entry of a topic with a thousand partitions costs most of a millisecond,
+and clients ask for the same topics over and over. The bytes of an entry depend on the topic's image
+and on which brokers can be reached on the client's listener; both are frozen values, so a cached
+entry is valid exactly as long as both are the same objects.
+
+The bytes are cut out of an encoded response that holds this one topic: what stands before and
+behind the entry has the same length in a response without topics.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.metadata.cache import MetadataCache
+from metalog.image.values import (
+    NO_LEADER,
+    BrokerImage,
+    Endpoint,
+    PartitionImage,
+    TopicImage,
+)
+from protocol.codec import encode
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataResponse
+from protocol.topic_name import is_internal_topic
+from serving.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+
+LISTENER_ERRORS_SINCE: Final = 6
+"""From this version a leader without the client's listener has an error code of its own."""
+OPERATIONS_SINCE: Final = 8
+FLEXIBLE_SINCE: Final = 9
+
+CACHED_TOPICS_MAX: Final = 20_000
+
+_Topic = MetadataResponse.MetadataResponseTopic
+_Partition = MetadataResponse.MetadataResponsePartition
+_Alive = tuple[tuple[BrokerImage, Endpoint], ...]
+_Key = tuple[bytes, int, str, bool]
+
+
+class Reachable:
+    """Which brokers a client on one listener can be sent to."""
+
+    __slots__ = ("_registered", "alive", "ids")
+
+    def __init__(self, metadata: MetadataCache, listener: str) -> None:
+        self.alive = metadata.alive_brokers(listener)
+        self.ids = frozenset(broker.id for broker, _ in self.alive)
+        brokers = metadata.image.cluster.brokers
+        self._registered = frozenset(
+            broker_id for broker_id, broker in brokers.items() if not broker.fenced
+        )
+
+    def offline(self, replicas: tuple[int, ...]) -> list[int]:
+        """The replicas that are fenced, unknown, or not on this listener."""
+        ids = self.ids
+        return [replica_id for replica_id in replicas if replica_id not in ids]
+
+    def leader_error(self, leader: int) -> ErrorCode:
+        """NONE, or why a client cannot go to `leader`."""
+        if leader in self.ids:
+            return ErrorCode.NONE
+        if leader in self._registered:
+            return ErrorCode.LISTENER_NOT_FOUND
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def partition_view(
+    index: int, partition: PartitionImage, reachable: Reachable, version: int
+) -> MetadataResponse.MetadataResponsePartition:
+    """One partition for a client of this version."""
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    offline = reachable.offline(partition.replicas)
+    error = reachable.leader_error(partition.leader)
+    if error is ErrorCode.LISTENER_NOT_FOUND and version < LISTENER_ERRORS_SINCE:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    if version == 0 and offline:
+        # Clients of version 0 take every listed replica for one they can talk to.
+        replicas = [replica_id for replica_id in replicas if replica_id not in offline]
+        isr = [replica_id for replica_id in isr if replica_id not in offline]
+        if error is ErrorCode.NONE:
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return _Partition(
+        error_code=error,
+        partition_index=index,
+        leader_id=partition.leader if partition.leader in reachable.ids else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
+    )
+
+
+def topic_view(
+    topic: TopicImage, reachable: Reachable, version: int, *, operations: bool
+) -> MetadataResponse.MetadataResponseTopic:
+    """One topic for a client of this version."""
+    return _Topic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal_topic(topic.name),
+        partitions=[
+            partition_view(index, partition, reachable, version)
+            for index, partition in sorted(topic.partitions.items())
+        ],
+        topic_authorized_operations=(
+            TOPIC_OPERATIONS if operations and version >= OPERATIONS_SINCE else NOT_ASKED
+        ),
+    )
+
+
+def _tail_bytes(version: int) -> int:
+    """Bytes of a response behind its topics: cluster operations, error code, tags."""
+    operations = 4 if 8 <= version <= 10 else 0
+    error_code = 2 if version >= 13 else 0
+    tags = 1 if version >= FLEXIBLE_SINCE else 0
+    return operations + error_code + tags
+
+
+def encode_topic(topic: MetadataResponse.MetadataResponseTopic, version: int) -> bytes:
+    """The bytes of one entry of a response's topics."""
+    empty_bytes = len(encode(MetadataResponse(), version))
+    tail = _tail_bytes(version)
+    data = encode(MetadataResponse(topics=[topic]), version)
+    return data[empty_bytes - tail : len(data) - tail]
+
+
+def split_response(response: MetadataResponse, version: int) -> tuple[bytes, bytes]:
+    """The bytes before the count of topics and behind the topics, of a response without any."""
+    assert not response.topics
+    data = encode(response, version)
+    tail = len(data) - _tail_bytes(version)
+    count_bytes = 1 if version >= FLEXIBLE_SINCE else 4
+    return data[: tail - count_bytes], data[tail:]
+
+
+class TopicBlobs:
+    """Encoded topics by (topic, version, listener, operations)."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        self._blobs: dict[_Key, tuple[TopicImage, _Alive, bytes]] = {}
+        self._reachable: dict[str, Reachable] = {}
+
+    def reachable(self, listener: str) -> Reachable:
+        """The brokers that a client on `listener` can be sent to, now."""
+        reachable = self._reachable.get(listener)
+        if reachable is None or reachable.alive is not self._metadata.alive_brokers(listener):
+            reachable = self._reachable[listener] = Reachable(self._metadata, listener)
+        return reachable
+
+    def get(
+        self, topic: TopicImage, reachable: Reachable, listener: str, version: int, operations: bool
+    ) -> bytes:
+        """The topic's entry for a client of this version on this listener."""
+        key = (topic.id, version, listener, operations)
+        cached = self._blobs.get(key)
+        if cached is not None and cached[0] is topic and cached[1] is reachable.alive:
+            return cached[2]
+        blob = encode_topic(topic_view(topic, reachable, version, operations=operations), version)
+        if len(self._blobs) >= CACHED_TOPICS_MAX:
+            self._blobs.clear()  # deleted topics leave their entries behind: begin again
+        self._blobs[key] = (topic, reachable.alive, blob)
+        return blob

@@ -1,0 +1,1 @@
+"""Metric families of a broker, read from its parts at scrape time."""

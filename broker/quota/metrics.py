@@ -1,0 +1,58 @@
+"""Metrics of client quotas, under the names of the JMX exporter's rules for Kafka's sensors.
+
+Only who has a limit and used some of it lately has series: at most as many as rates are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.quota.quotas import ClientQuotas, QuotaKind
+from runtime.clock import Clock
+from runtime.metrics import Family, Sample
+from serving.quota_limits import Bearer
+
+_RESOURCES = {
+    QuotaKind.PRODUCE: "Produce",
+    QuotaKind.FETCH: "Fetch",
+    QuotaKind.REQUEST: "Request",
+}
+_BYTES = (QuotaKind.PRODUCE, QuotaKind.FETCH)
+
+
+class QuotaMetrics:
+    """Reads the rates when it is asked."""
+
+    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
+        self._quotas = quotas
+        self._clock = clock
+
+    def collect(self) -> Iterator[Family]:
+        """For the metrics registry."""
+        rates: list[Sample] = []
+        shares: list[Sample] = []
+        waits: list[Sample] = []
+        for kind, bearer, per_second, wait_ms in self._quotas.in_use(self._clock.monotonic_ms()):
+            labels = _labels(kind, bearer)
+            (rates if kind in _BYTES else shares).append((labels, per_second))
+            waits.append((labels, wait_ms))
+        for name, text, samples in (
+            ("byte_rate", "Bytes a second of clients with a limit", rates),
+            ("request_time", "Percent of a CPU that clients with a limit use", shares),
+            ("throttle_time", "Mean time that clients over a limit were told to wait, ms", waits),
+        ):
+            yield Family(f"kafka_server_quota_{name}", text, "gauge", samples)
+        yield Family(
+            "kraftbox_quota_throttled_total",
+            "Requests whose clients were told to wait",
+            "counter",
+            [
+                ({"resource": resource}, self._quotas.throttled[kind])
+                for kind, resource in _RESOURCES.items()
+            ],
+        )
+
+
+def _labels(kind: QuotaKind, bearer: Bearer) -> dict[str, str]:
+    user, client_id = bearer
+    return {"resource": _RESOURCES[kind], "user": user or "", "clientId": client_id or ""}

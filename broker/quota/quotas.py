@@ -1,0 +1,135 @@
+"""Client quotas: measured rates and throttle times (KIP-13, KIP-55, KIP-124, KIP-546).
+
+A limit belongs to a user, a client id, a pair of both, or to the default of any of these; which one
+counts, and who shares it, says `serving.quota_limits`.
+
+Each kind of limit has its own measure: bytes of Produce requests, bytes of Fetch responses, or the
+share of one CPU that handling takes (in percent), all over the windows of `quota.window.*`. What
+goes over the limit is served, and says in its response how long the client should wait; the
+connection is not read for so long.
+
+Nothing here knows a clock, a socket or a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from metalog.image.values import QuotaEntity
+from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedMean, WindowedRate
+from serving.quota_limits import Bearer, Limit, QuotaLimits
+
+RATES_MAX: Final = 10_000
+"""Rates that are kept; beyond, those without a recent event are forgotten."""
+
+
+class QuotaKind(Enum):
+    """What is limited; the values are the keys of client quotas."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+
+
+class _Usage(NamedTuple):
+    """What one bearer does, and how long it was told to wait."""
+
+    rate: WindowedRate
+    waits: WindowedMean
+
+
+class ClientQuotas:
+    """All limits of the cluster, and the rates of this broker's clients."""
+
+    def __init__(self, *, window_count: int = WINDOW_COUNT, window_ms: float = WINDOW_MS) -> None:
+        self._window_count = window_count
+        self._window_ms = window_ms
+        self._limits = {kind: QuotaLimits(kind.value) for kind in QuotaKind}
+        self._ips: dict[str | None, float] = {}
+        self._usages: dict[tuple[QuotaKind, Bearer], _Usage] = {}
+        self.throttled = dict.fromkeys(QuotaKind, 0)
+        self.active = False
+        """Whether any request can have a limit."""
+
+    def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """These are the limits now. Rates go on: a changed limit holds at once."""
+        for limits in self._limits.values():
+            limits.replace(quotas)
+        self._ips.clear()
+        for entity, values in quotas.items():
+            parts = dict(entity)
+            if "ip" in parts and "connection_creation_rate" in values:
+                self._ips[parts["ip"]] = values["connection_creation_rate"]
+        self.active = any(self._limits.values())
+
+    # --- limits ---------------------------------------------------------------------------------
+
+    def limit(self, kind: QuotaKind, user: str, client_id: str) -> Limit | None:
+        """The limit of this user's client, None without one."""
+        return self._limits[kind].of(user, client_id)
+
+    def most_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float | None:
+        """What the windows of a rate can hold: one answer with more would be over the limit for
+        ever. None without a limit."""
+        limit = self.limit(kind, user, client_id)
+        if limit is None:
+            return None
+        return limit.per_second * max(self._window_count - 1, 1) * self._window_ms / 1000.0
+
+    def ip_rate(self, host: str) -> float | None:
+        """How many connections per second this address may open; None for any number."""
+        if not self._ips:
+            return None
+        rate = self._ips.get(host)
+        return rate if rate is not None else self._ips.get(None)
+
+    # --- rates ----------------------------------------------------------------------------------
+
+    def record(
+        self, kind: QuotaKind, user: str, client_id: str, amount: float, now_ms: float
+    ) -> float:
+        """Count `amount`; returns how many milliseconds the client must wait, 0.0 for none."""
+        limit = self.limit(kind, user, client_id)
+        if limit is None:
+            return 0.0
+        usage = self._usage(kind, limit.bearer, now_ms)
+        usage.rate.record(amount, now_ms)
+        wait_ms = usage.rate.excess_ms(limit.per_second, now_ms)
+        if kind is QuotaKind.REQUEST:
+            # Time of the CPU comes back with the next window, whatever was used of it.
+            wait_ms = min(wait_ms, self._window_ms)
+        if wait_ms > 0.0:
+            usage.waits.record(wait_ms, now_ms)
+            self.throttled[kind] += 1
+        return wait_ms
+
+    def take_back(
+        self, kind: QuotaKind, user: str, client_id: str, amount: float, now_ms: float
+    ) -> None:
+        """What was recorded did not happen after all."""
+        limit = self.limit(kind, user, client_id)
+        if limit is not None:
+            self._usage(kind, limit.bearer, now_ms).rate.record(-amount, now_ms)
+
+    def in_use(self, now_ms: float) -> Iterator[tuple[QuotaKind, Bearer, float, float]]:
+        """Who has used up some of a limit lately: kind, whose, amount per second, and the mean time
+        in ms that clients were told to wait (NaN when none was)."""
+        for (kind, bearer), usage in self._usages.items():
+            if not usage.rate.is_idle(now_ms):
+                yield kind, bearer, usage.rate.per_second(now_ms), usage.waits.mean(now_ms)
+
+    def _usage(self, kind: QuotaKind, bearer: Bearer, now_ms: float) -> _Usage:
+        usage = self._usages.get((kind, bearer))
+        if usage is None:
+            if len(self._usages) >= RATES_MAX:
+                self._usages = {
+                    key: kept for key, kept in self._usages.items() if not kept.rate.is_idle(now_ms)
+                }
+            usage = _Usage(
+                WindowedRate(self._window_count, self._window_ms),
+                WindowedMean(self._window_count, self._window_ms),
+            )
+            self._usages[(kind, bearer)] = usage
+        return usage

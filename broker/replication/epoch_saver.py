@@ -1,0 +1,84 @@
+"""Shell: Leader epochs reach their file before their records are shown.
+
+When the first record of an epoch is in a log, the file that tells where epochs begin is written
+in a worker, and the high watermark waits at the epoch's start until that is done
+(`EpochFile.limit`). So a record that anybody has seen has its epoch in the file, whenever
+somebody looks at it. An epoch without a record waits for nobody: a failover that moves thousands of
+idle partitions writes nothing here, `LogManager` writes those files at leisure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from broker.replication.partition import Partition
+from runtime.tasks import Supervisor
+from storage.files import Files
+from storage.log.epoch_file import TOGETHER, EpochWrite, write_all
+
+SAVERS_MAX: Final = 4
+"""Calls of workers at a time: the file system joins their flushes, and others find a worker."""
+
+
+class EpochSaver:
+    """Writes the files of partitions that wait for it, in the order in which they asked."""
+
+    def __init__(
+        self,
+        files: Files,
+        supervisor: Supervisor,
+        storage_failed: Callable[[Partition, BaseException], None],
+    ) -> None:
+        self._files = files
+        self._supervisor = supervisor
+        self._storage_failed = storage_failed
+        self._wanted: dict[Partition, None] = {}
+        self._under_way: set[Partition] = set()
+        self._savers = 0
+
+    def want(self, partition: Partition) -> None:
+        """`partition.epochs_saved` is called when its file is up to date."""
+        if partition in self._under_way or partition in self._wanted:
+            return
+        self._wanted[partition] = None
+        if self._savers < SAVERS_MAX:
+            self._savers += 1
+            self._supervisor.spawn("save leader epochs", self._save())
+
+    async def _save(self) -> None:
+        try:
+            while self._wanted:
+                partitions = list(islice(self._wanted, TOGETHER))
+                for partition in partitions:
+                    del self._wanted[partition]
+                self._under_way.update(partitions)
+                try:
+                    await self._save_some(partitions)
+                finally:
+                    self._under_way.difference_update(partitions)
+                for partition in partitions:
+                    if not partition.log.closed:
+                        partition.epochs_saved()
+        finally:
+            self._savers -= 1
+
+    async def _save_some(self, partitions: list[Partition]) -> None:
+        writes: dict[Partition, EpochWrite] = {}
+        for partition in partitions:
+            write = partition.log.epochs_to_write()
+            if write is not None:
+                writes[partition] = write
+        if not writes:
+            return
+        errors = await self._files.run(write_all, self._files, list(writes.values()))
+        for (partition, write), error in zip(writes.items(), errors, strict=True):
+            if partition.log.closed:
+                continue  # deleted meanwhile
+            try:
+                if error is not None:
+                    raise error
+                partition.log.epochs_written(write)
+            except OSError as failure:
+                self._storage_failed(partition, failure)

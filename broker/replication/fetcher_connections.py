@@ -1,0 +1,399 @@
+"""Shell: Carries what the fetchers ask for: a connection to each leader, one timer, callbacks.
+
+There is no task per fetcher: an answer's callback takes it over and sends the next request. Only
+connecting and resets run as tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from broker.replication.fetcher import (
+    Fetcher,
+    FetcherSettings,
+    Flush,
+    Reset,
+    StorageFailed,
+    Unforeseen,
+)
+from broker.replication.flusher import Flusher
+from broker.replication.partition import Partition, Role
+from broker.replication.throttle import ReplicationThrottle
+from broker.replication.waits import CommitWaiter
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.fetch import FetchResponse
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+from protocol.transport.dispatch import BROKER_SOFTWARE_NAME
+from runtime.clock import Clock
+from runtime.errors import InvariantViolated
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+from storage.log.errors import LogFailed
+
+CONNECT_TIMEOUT_MS: Final = 10_000.0
+
+_log = get_logger("broker.fetcher")
+
+R = TypeVar("R", bound=Response)
+Endpoint = tuple[str, int]
+
+
+class LeaderLink(Protocol):
+    """A way to ask a partition's leader something."""
+
+    async def ask(self, message: Request[R]) -> R:
+        """Raises OSError, ProtocolError, ApiError."""
+
+
+class OffsetReset(Protocol):
+    """The step after OFFSET_OUT_OF_RANGE or OFFSET_MOVED_TO_TIERED_STORAGE."""
+
+    async def reset(self, link: LeaderLink, partition: Partition, error: ErrorCode) -> None:
+        """Brings the log to where it can be fetched from. May ask the leader; must not touch the
+        log if the partition's leader epoch changed meanwhile. Raises OSError, ProtocolError,
+        ApiError: it is tried again later."""
+
+
+class FetcherContext:
+    """What all links of a broker share."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        endpoint: Callable[[int], Endpoint | None],
+        broker_epoch: Callable[[], int],
+        clock: Clock,
+        supervisor: Supervisor,
+        flusher: Flusher,
+        resets: OffsetReset,
+        storage_failed: Callable[[Partition, BaseException], None],
+        timeout_ms: float,
+        throttle: ReplicationThrottle,
+    ) -> None:
+        """`endpoint` is where a broker is reached by brokers, None while that is unknown."""
+        self.node_id = node_id
+        self.endpoint = endpoint
+        self.broker_epoch = broker_epoch
+        self.clock = clock
+        self.supervisor = supervisor
+        self.flusher = flusher
+        self.resets = resets
+        self.storage_failed = storage_failed
+        self.timeout_ms = timeout_ms
+        self.throttle = throttle
+        self.quiet = RateLimited(clock, 10_000)
+
+
+class _Flushed:
+    """Goes on with a partition whose records are on the disk."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: FetcherLink) -> None:
+        self._link = link
+
+    def resolved(self, slot: Partition, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self._link.resume(slot)
+
+
+class FetcherLink:
+    """One fetcher and its connection."""
+
+    def __init__(self, fetcher: Fetcher, context: FetcherContext, slot: int) -> None:
+        self.fetcher = fetcher
+        self.slot = slot
+        self._context = context
+        self._client_id = f"broker-{context.node_id}-fetcher-{slot}-of-leader-{fetcher.leader_id}"
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._connected_to: Endpoint | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._queued = False
+        self._closed = False
+        self._flushed: CommitWaiter = _Flushed(self)
+
+    # --- what others ask for ------------------------------------------------------------------
+
+    def pump_soon(self) -> None:
+        """Something changed: look in the next turn what to send."""
+        if not self._queued and not self._closed:
+            self._queued = True
+            self._loop.call_soon(self._pump_queued)
+
+    def resume(self, partition: Partition) -> None:
+        self.fetcher.resume(partition)
+        self.pump_soon()
+
+    def leader_changed(self) -> None:
+        """The leader has registered anew: another address, or the same one alive again."""
+        target = self._context.endpoint(self.fetcher.leader_id)
+        if self._connection is not None and target != self._connected_to:
+            self._drop(self._connection, "the leader has moved")
+        self.fetcher.hurry()
+        self.pump_soon()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+
+    async def ask(self, message: Request[R]) -> R:
+        """See `LeaderLink`."""
+        connection = self._connection
+        if connection is None:
+            raise ConnectionResetError("no connection to the leader")
+        return await connection.request(message, self._context.timeout_ms)
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def _pump_queued(self) -> None:
+        self._queued = False
+        try:
+            self._pump()
+        except Exception as error:  # noqa: BLE001 - a fetcher that died in silence is worse
+            self._context.supervisor.report(self._client_id, error)
+
+    def _pump(self) -> None:
+        if self._closed:
+            return
+        now_ms = self._context.clock.monotonic_ms()
+        fetcher = self.fetcher
+        due_ms = fetcher.due_ms(now_ms)
+        while due_ms is not None and due_ms <= now_ms:
+            connection = self._connection
+            if connection is None:
+                self._connect()
+                break
+            request = fetcher.next_request(self._context.broker_epoch(), now_ms)
+            if request is None:
+                break
+            try:
+                future = connection.send(request, self._context.timeout_ms)
+            except (ApiError, ProtocolError, OSError) as error:
+                # A leader that speaks only versions without replica state cannot be followed.
+                self._drop(connection, str(error))
+                break
+            future.add_done_callback(partial(self._answered, connection))
+            due_ms = fetcher.due_ms(now_ms)
+        self._arm(due_ms, now_ms)
+
+    def _arm(self, due_ms: float | None, now_ms: float) -> None:
+        """One timer, at the end of a pause: the fetcher's or a partition's."""
+        wake_ms = self.fetcher.wake_ms()
+        if due_ms is not None and due_ms > now_ms and (wake_ms is None or due_ms < wake_ms):
+            wake_ms = due_ms
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if wake_ms is not None:
+            delay_ms = max(1.0, wake_ms - now_ms)
+            self._timer = self._loop.call_later(delay_ms / 1000.0, self._pump_queued)
+
+    def _connect(self) -> None:
+        if self._connecting is None:
+            self._connecting = self._context.supervisor.spawn(
+                f"connect {self._client_id}", self._dial()
+            )
+
+    async def _dial(self) -> None:
+        context = self._context
+        target = context.endpoint(self.fetcher.leader_id)
+        try:
+            if target is None:
+                raise ConnectionError("the leader's address is not known")
+            connection = await Connection.connect(
+                *target,
+                self._client_id,
+                CONNECT_TIMEOUT_MS,
+                software_name=BROKER_SOFTWARE_NAME,
+            )
+        except (ApiError, ProtocolError, OSError) as error:
+            self._grumble(str(error))
+            self.fetcher.lost(context.clock.monotonic_ms())
+        else:
+            if self._closed:
+                connection.abort()
+            else:
+                self._connection, self._connected_to = connection, target
+        finally:
+            self._connecting = None
+        self.pump_soon()
+
+    def _drop(self, connection: Connection, why: str) -> None:
+        if self._connection is not connection:
+            return
+        self._connection = None
+        connection.abort()
+        if not self._closed:
+            self._grumble(why)
+            self.fetcher.lost(self._context.clock.monotonic_ms())
+
+    def _grumble(self, why: str) -> None:
+        held_back = self._context.quiet.admit(str(self.fetcher.leader_id))
+        if held_back is not None:
+            _log.warning(
+                "cannot fetch, trying again",
+                leader=self.fetcher.leader_id,
+                error=why,
+                held_back=held_back,
+            )
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _answered(self, connection: Connection, done: asyncio.Future[FetchResponse]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if self._connection is not connection or self._closed:
+            return
+        try:
+            if error is not None or done.cancelled():
+                self._drop(connection, str(error))
+            else:
+                self._take_or_drop(connection, done.result())
+            self._pump()
+        except Exception as failure:  # noqa: BLE001 - a fetcher that died in silence is worse
+            self._context.supervisor.report(self._client_id, failure)
+
+    def _take_or_drop(self, connection: Connection, response: FetchResponse) -> None:
+        """An answer that cannot be taken over ends the session, not the node."""
+        try:
+            self._take(response)
+        except InvariantViolated:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a leader says
+            leader = self.fetcher.leader_id
+            self._context.supervisor.survive("fetch answer", error, leader=leader)
+            self._drop(connection, f"an answer that cannot be taken over: {error!r}")
+
+    def _take(self, response: FetchResponse) -> None:
+        context = self._context
+        for effect in self.fetcher.answered(response, context.clock.monotonic_ms()):
+            partition = effect.partition
+            match effect:
+                case Flush():
+                    context.flusher.wait(partition, self._flushed, partition)
+                case StorageFailed():
+                    context.storage_failed(partition, effect.cause)
+                case Unforeseen():
+                    context.supervisor.survive(
+                        "fetched batches",
+                        effect.error,
+                        effect.records,
+                        topic=partition.topic,
+                        partition=partition.index,
+                        leader=self.fetcher.leader_id,
+                    )
+                case Reset():
+                    name = f"reset {partition.topic}-{partition.index}"
+                    context.supervisor.spawn(name, self._reset(effect))
+
+    async def _reset(self, wanted: Reset) -> None:
+        context, partition = self._context, wanted.partition
+        try:
+            await context.resets.reset(self, partition, wanted.error)
+        except LogFailed as error:
+            context.storage_failed(partition, error.cause)
+            return
+        except (ApiError, ProtocolError, OSError) as error:
+            _log.warning(
+                "cannot find out where to fetch from, trying again",
+                topic=partition.topic,
+                partition=partition.index,
+                leader=self.fetcher.leader_id,
+                error=str(error),
+            )
+            self.fetcher.retry_later(partition, context.clock.monotonic_ms())
+        except Exception as error:  # noqa: BLE001 - whatever a leader says of its bounds
+            context.supervisor.survive(
+                "reset", error, topic=partition.topic, partition=partition.index
+            )
+            self.fetcher.retry_later(partition, context.clock.monotonic_ms())
+        else:
+            self.fetcher.resume(partition)
+        self.pump_soon()
+
+
+class Fetchers:
+    """All fetchers of a broker: `num.replica.fetchers` for each leader that is followed."""
+
+    def __init__(self, context: FetcherContext, settings: FetcherSettings, per_leader: int) -> None:
+        self._context = context
+        self._settings = settings
+        self._per_leader = per_leader
+        self._links: dict[tuple[int, int], FetcherLink] = {}
+        self._of: dict[Partition, FetcherLink] = {}
+        self._closed = False
+
+    @property
+    def links(self) -> list[FetcherLink]:
+        return list(self._links.values())
+
+    def follow(self, partition: Partition) -> None:
+        """See `FetcherPort`."""
+        if self._closed or partition.role is not Role.FOLLOWER or partition.leader_id < 0:
+            return
+        self.unfollow(partition)
+        slot = (int.from_bytes(partition.topic_id[-4:], "big") + partition.index) % (
+            self._per_leader
+        )
+        place = (partition.leader_id, slot)
+        link = self._links.get(place)
+        if link is None:
+            fetcher = Fetcher(
+                partition.leader_id,
+                self._context.node_id,
+                self._settings,
+                self._context.throttle,
+            )
+            link = self._links[place] = FetcherLink(fetcher, self._context, slot)
+        self._of[partition] = link
+        link.fetcher.follow(partition)
+        link.pump_soon()
+
+    def unfollow(self, partition: Partition) -> None:
+        """See `FetcherPort`."""
+        link = self._of.pop(partition, None)
+        if link is not None:
+            link.fetcher.unfollow(partition)
+            link.pump_soon()
+
+    def close_idle(self) -> None:
+        """Connections to leaders that lead nothing for this broker any more."""
+        for place, link in list(self._links.items()):
+            if not len(link.fetcher):
+                del self._links[place]
+                link.close()
+
+    def leader_registered(self, broker_id: int) -> None:
+        """That broker's registration is new."""
+        for (leader_id, _), link in self._links.items():
+            if leader_id == broker_id:
+                link.leader_changed()
+
+    def resize(self, per_leader: int) -> None:
+        """`num.replica.fetchers` is another number now."""
+        if per_leader == self._per_leader:
+            return
+        self._per_leader = per_leader
+        for partition in list(self._of):
+            self.follow(partition)
+        self.close_idle()
+
+    def close(self) -> None:
+        self._closed = True
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        self._of.clear()

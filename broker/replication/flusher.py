@@ -1,0 +1,81 @@
+"""Shell: Flushes that an append must wait for (`flush.messages`).
+
+By default nothing is flushed on behalf of a producer: as with Kafka, replication is what makes a
+record safe. A topic with `flush.messages` promises more: the append that reaches the count is
+answered, and shown to consumers, only when it is on the disk. All appends that wait while one flush
+runs share the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.replication.partition import Partition
+from broker.replication.waits import CommitWaiter
+from protocol.errors import ErrorCode
+from runtime.tasks import Supervisor
+from storage.log.errors import LogFailed
+
+_Waiting = list[tuple[CommitWaiter, Any]]
+
+
+class _Nobody:
+    """Waits for nothing."""
+
+    __slots__ = ()
+
+    def resolved(self, slot: Any, error: ErrorCode) -> None:
+        return
+
+
+_NOBODY: Final = _Nobody()
+
+
+class Flusher:
+    """One flush at a time per partition."""
+
+    def __init__(
+        self, supervisor: Supervisor, storage_failed: Callable[[Partition, BaseException], None]
+    ) -> None:
+        self._supervisor = supervisor
+        self._storage_failed = storage_failed
+        self._waiting: dict[Partition, _Waiting] = {}
+
+    def want(self, partition: Partition) -> None:
+        """A flush that begins from now on, for nobody in particular."""
+        waiting = self._waiting.get(partition)
+        if not waiting:
+            self.wait(partition, _NOBODY, None)
+
+    def wait(self, partition: Partition, waiter: CommitWaiter, slot: Any) -> None:
+        """Resolves `slot` when all that is in the log now is on the disk."""
+        waiting = self._waiting.get(partition)
+        if waiting is not None:
+            waiting.append((waiter, slot))
+            return
+        self._waiting[partition] = [(waiter, slot)]
+        name = f"flush {partition.topic}-{partition.index}"
+        self._supervisor.spawn(name, self._flush(partition))
+
+    async def _flush(self, partition: Partition) -> None:
+        while waiting := self._waiting[partition]:
+            self._waiting[partition] = []
+            error = ErrorCode.NONE
+            before = partition.log.recovery_point
+            try:
+                await partition.log.flush()
+            except LogFailed as failure:
+                error = failure.code
+                self._storage_failed(partition, failure.cause)
+            if partition.is_leader and partition.log.recovery_point > before:
+                partition.maybe_advance_high_watermark()
+            for waiter, slot in waiting:
+                waiter.resolved(slot, error)
+        del self._waiting[partition]
+
+
+def flush_due(partition: Partition) -> bool:
+    """Whether the append just made has reached `flush.messages`."""
+    log = partition.log
+    return log.log_end_offset - log.recovery_point >= log.config.flush_messages

@@ -1,0 +1,118 @@
+"""Shell: Appends whose batch must be walked and is too big to be walked on the loop.
+
+Most batches are judged by their header (`protocol.batch.validate`) and appended at once. One whose
+records must be read, because the topic is compacted, has timestamp limits or another codec, costs
+microseconds per record and a decompression that its header says nothing about. Above a size that
+is some milliseconds of work it is judged in a worker thread, and appended when it comes back.
+
+A partition's batches are appended in the order in which they came: while one is away, those that
+follow it queue up behind, however small. What was true of the partition when the batch came is
+checked again when it is appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, NamedTuple
+
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from protocol.batch.header import CODEC_MASK, BatchHeader, Buffer
+from protocol.batch.validate import finish, needs_walk
+from protocol.errors import ApiError, ErrorCode
+from runtime.clock import Clock
+from runtime.tasks import Supervisor
+from storage.files import Files
+from storage.log.log import AppendInfo
+
+WALKED_ON_LOOP_RECORDS_MAX: Final = 500
+"""About a millisecond of walking."""
+WALKED_ON_LOOP_BYTES_MAX: Final = 32 * 1024
+LATE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Of all copies that wait. A connection has few of them (`kraftbox.connection.max.inflight`), and
+leaves them behind when it goes: whoever comes again for each batch is bounded by this."""
+UNPACKED_ON_LOOP_BYTES_MAX: Final = 4 * 1024
+"""Of a compressed batch as it came: it may hold a thousand times as much."""
+
+
+class _Job(NamedTuple):
+    records: bytes
+    header: BatchHeader
+    required_acks: int
+    done: asyncio.Future[AppendInfo]
+
+
+class LateAppends:
+    """The batches that wait for their turn, by partition."""
+
+    def __init__(
+        self, replicas: ReplicaManager, *, files: Files, clock: Clock, supervisor: Supervisor
+    ) -> None:
+        self._replicas = replicas
+        self._files = files
+        self._clock = clock
+        self._supervisor = supervisor
+        self._queues: dict[Partition, deque[_Job]] = {}
+        self.waiting_bytes = 0
+
+    def must_wait(self, partition: Partition, header: BatchHeader, size_bytes: int) -> bool:
+        """Whether this batch is appended late: it is heavy, or another one is before it."""
+        if self._queues and partition in self._queues:
+            return True
+        compressed = header.attributes & CODEC_MASK
+        return (
+            header.record_count > WALKED_ON_LOOP_RECORDS_MAX
+            or size_bytes > (UNPACKED_ON_LOOP_BYTES_MAX if compressed else WALKED_ON_LOOP_BYTES_MAX)
+        ) and needs_walk(header, partition.rules, self._clock.now_ms())
+
+    def submit(
+        self, partition: Partition, records: Buffer, header: BatchHeader, required_acks: int
+    ) -> asyncio.Future[AppendInfo]:
+        """Takes a copy of a batch that `check_batch` has passed.
+
+        The future is done when the batch is appended, or fails with the ApiError that
+        `ReplicaManager.append` would have raised. Raises ApiError(REQUEST_TIMED_OUT), which
+        producers answer by trying again, when too much waits already.
+        """
+        if self.waiting_bytes + len(records) > LATE_BYTES_MAX and self._queues:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{self.waiting_bytes} bytes of batches wait to be judged, "
+                f"{LATE_BYTES_MAX} may: try again",
+            )
+        self.waiting_bytes += len(records)
+        done: asyncio.Future[AppendInfo] = asyncio.get_running_loop().create_future()
+        job = _Job(bytes(records), header, required_acks, done)
+        queue = self._queues.get(partition)
+        if queue is not None:
+            queue.append(job)
+        else:
+            self._queues[partition] = deque([job])
+            name = f"late appends {partition.topic}-{partition.index}"
+            self._supervisor.spawn(name, self._work(partition))
+        return done
+
+    async def _work(self, partition: Partition) -> None:
+        queue = self._queues[partition]
+        while queue:
+            job = queue[0]
+            try:
+                now_ms = self._clock.now_ms()
+                valid = await self._files.run(
+                    finish, job.records, job.header, partition.rules, now_ms
+                )
+                appended = self._replicas.append_valid(partition, valid, job.required_acks, now_ms)
+            except ApiError as error:
+                if not job.done.done():
+                    job.done.set_exception(error)
+            except Exception as error:  # noqa: BLE001 - one batch must not end the worker
+                refused = self._replicas.batch_failed(partition, job.records, error)
+                if not job.done.done():
+                    job.done.set_exception(refused)
+            else:
+                if not job.done.done():
+                    job.done.set_result(appended)
+            queue.popleft()
+            self.waiting_bytes -= len(job.records)
+        del self._queues[partition]

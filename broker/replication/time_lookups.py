@@ -1,0 +1,120 @@
+"""Shell: Finding offsets by time without holding the loop (ListOffsets).
+
+A look-up in the recent part of a partition with small batches is a fraction of a millisecond and
+is answered at once. Any other is done step by step (`storage.log.timestamps`), with other work of
+the loop between the steps; a big batch is read, unpacked and walked in a worker thread. Workers are
+few, and flushes and cold reads need them too, so that one batch is looked into at a time, in the
+order in which they were wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import Final
+
+from protocol.batch.header import CODEC_MASK
+from storage.files import Files
+from storage.log.errors import LogFailed
+from storage.log.log import Log
+from storage.log.timestamps import Search, TimestampOffset, Wanted, look_into
+
+WALKED_ON_LOOP_RECORDS_MAX: Final = 500
+"""About half a millisecond of walking."""
+READ_ON_LOOP_BYTES_MAX: Final = 32 * 1024
+UNPACKED_ON_LOOP_BYTES_MAX: Final = 4 * 1024
+"""Of a compressed batch as it is stored: it may hold a thousand times as much."""
+
+
+class _Later(Enum):
+    LATER = 0
+
+
+LATER: Final = _Later.LATER
+"""The look-up takes longer than the loop can wait for."""
+
+
+class TimeLookups:
+    """See above. `records_walked` counts on the loop alone, `batches_in_worker` elsewhere."""
+
+    def __init__(self, files: Files) -> None:
+        self.records_walked = 0
+        self.batches_in_worker = 0
+        self._files = files
+        self._one_at_a_time = asyncio.Semaphore(1)
+
+    def at_once(self, log: Log, timestamp_ms: int | None) -> TimestampOffset | None | _Later:
+        """The answer if it can be had on the loop; None for `timestamp_ms` asks for the highest.
+
+        Raises LogFailed.
+        """
+        search = log.search_time(timestamp_ms)
+        try:
+            wanted = next(search)
+            if wanted is None or _is_big(wanted):
+                return LATER
+            wanted = search.send(self._look(log, wanted))
+        except StopIteration as done:
+            result: TimestampOffset | None = done.value
+            return result
+        return LATER
+
+    async def find(self, log: Log, timestamp_ms: int | None) -> TimestampOffset | None:
+        """The answer, however long it takes. Raises LogFailed."""
+        while True:
+            generation = log.segments.generation
+            try:
+                found = await self._search(log, log.search_time(timestamp_ms), generation)
+            except LogFailed:
+                if generation == log.segments.generation:
+                    raise
+                continue  # the segment went while it was being read
+            if found is not LATER:
+                return found
+
+    async def _search(
+        self, log: Log, search: Search, generation: int
+    ) -> TimestampOffset | None | _Later:
+        """LATER when segments went meanwhile: the search has to begin again."""
+        try:
+            wanted = next(search)
+            while True:
+                found = None
+                if wanted is None:
+                    await asyncio.sleep(0)
+                elif _is_big(wanted):
+                    found = await self._look_in_worker(log, wanted)
+                else:
+                    found = self._look(log, wanted)
+                if generation != log.segments.generation:
+                    return LATER
+                wanted = search.send(found)
+        except StopIteration as done:
+            result: TimestampOffset | None = done.value
+            return result
+
+    def _look(self, log: Log, wanted: Wanted) -> TimestampOffset | None:
+        try:
+            data = wanted.segment.log.pread(wanted.header.size_bytes, wanted.position)
+        except OSError as error:
+            raise LogFailed(log.directory, error) from error
+        looked = look_into(data, wanted)
+        self.records_walked += looked.records
+        return looked.found
+
+    async def _look_in_worker(self, log: Log, wanted: Wanted) -> TimestampOffset | None:
+        async with self._one_at_a_time:
+            self.batches_in_worker += 1
+            size = wanted.header.size_bytes
+            try:
+                data = await self._files.pread(wanted.segment.log, size, wanted.position)
+            except OSError as error:
+                raise LogFailed(log.directory, error) from error
+            return (await self._files.run(look_into, data, wanted)).found
+
+
+def _is_big(wanted: Wanted) -> bool:
+    header = wanted.header
+    packed = header.attributes & CODEC_MASK
+    limit = UNPACKED_ON_LOOP_BYTES_MAX if packed else READ_ON_LOOP_BYTES_MAX
+    return header.record_count > WALKED_ON_LOOP_RECORDS_MAX or header.size_bytes > limit

@@ -1,0 +1,297 @@
+"""Shell: The controller role of a node: listeners, the APIs on them, the single writer.
+
+The quorum is the process's, shared with a broker role if there is one; brokers reach this role over
+the network only, also from the same process. Start order: `__init__` subscribes to the quorum, so
+nothing that is committed is missed; `start` listens and tells the quorum under which ports;
+connections are taken once the quorum has started too, before or after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+from controller.apis import (
+    allocate_producer_ids,
+    alter_client_quotas,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    elect_leaders,
+    envelope,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    unregister_broker,
+    update_features,
+)
+from controller.settings import ControllerSettings
+from controller.writer.registration import ControllerRegistrar
+from controller.writer.stats import ImageCounts, image_families, stats_families
+from controller.writer.writer import Controller
+from metalog.format import bootstrap_records
+from metalog.image.features import KRAFT_VERSION
+from metalog.image.values import VersionRange
+from metalog.quorum.apis import register_quorum_apis
+from metalog.quorum.core.voters import Endpoint
+from metalog.quorum.node import QuorumNode
+from metalog.supported import SUPPORTED_FEATURES
+from protocol.errors import ProtocolError
+from protocol.messages.controller_registration import ControllerRegistrationRequest
+from protocol.schema import MetadataRecord
+from protocol.transport.admission import ConnectionGate
+from protocol.transport.connection import ServerConnection
+from protocol.transport.dispatch import Features, HandlerTable
+from protocol.transport.memory import RequestMemory
+from protocol.transport.server import Server
+from runtime.clock import Clock
+from runtime.config import Listener, NodeConfig
+from runtime.errors import StartupRefused
+from runtime.log import get_logger
+from runtime.metrics import Family, Metrics
+from runtime.tasks import Supervisor
+from serving import no_authorizer
+from serving.listener_settings import connection_limits, server_limits
+from storage.files import Files
+
+_log = get_logger("controller.assembly")
+
+CLOSE_GRACE_MS = 2_000.0
+SECURITY_PROTOCOL_IDS: Mapping[str, int] = {
+    "PLAINTEXT": 0,
+    "SSL": 1,
+    "SASL_PLAINTEXT": 2,
+    "SASL_SSL": 3,
+}
+
+CONTROLLER_APIS = (
+    allocate_producer_ids,
+    alter_client_quotas,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    elect_leaders,
+    envelope,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    unregister_broker,
+    update_features,
+)
+
+
+def read_bootstrap(files: Files, log_dir: str) -> Sequence[MetadataRecord]:
+    """The records that an empty metadata log begins with, as formatting left them.
+
+    Raises StartupRefused for a file that is broken.
+    """
+    try:
+        return bootstrap_records(files, log_dir)
+    except ProtocolError as error:
+        raise StartupRefused(str(error)) from error
+
+
+class ControllerServer:
+    """One per process with the controller role."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        files: Files,
+        quorum: QuorumNode,
+        supervisor: Supervisor,
+        metrics: Metrics,
+        incarnation_id: bytes,
+        features: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
+    ) -> None:
+        """`incarnation_id` is the process's, shared with its broker.
+
+        Raises StartupRefused, see `read_bootstrap`."""
+        bootstrap = read_bootstrap(files, config.metadata_log_dir)
+        self.config = config
+        self.bound_listeners: dict[str, tuple[str, int]] = {}
+        self._clock = clock
+        self._rng = rng
+        self._quorum = quorum
+        self._supervisor = supervisor
+        self._features = features
+        self._incarnation_id = incarnation_id
+        self.controller = Controller(
+            ControllerSettings.of(
+                config,
+                cluster_id=quorum.cluster_id,
+                incarnation_id=incarnation_id,
+                features=features,
+            ),
+            quorum,
+            clock=clock,
+            rng=rng,
+            supervisor=supervisor,
+            bootstrap=lambda: bootstrap,
+        )
+        self.handlers = HandlerTable(unstable=config["unstable.api.versions.enable"])
+        for api in CONTROLLER_APIS:
+            api.register(self.handlers, self.controller)
+        no_authorizer.register(self.handlers)
+        register_quorum_apis(self.handlers, quorum)
+        self.handlers.serve_api_versions(self._feature_facts)
+        self._servers: list[Server] = []
+        self._registration: asyncio.Task[None] | None = None
+        self._counts: ImageCounts | None = None
+        self._unregister_metrics = metrics.register(self.collect)
+        quorum.register(self.controller)
+        quorum.watch_gone(self.controller.voter_gone)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen on the controller listeners. Raises OSError for an address that is taken."""
+        memory = RequestMemory(self.config["queued.max.request.bytes"])
+        gate = ConnectionGate(connection_limits(self.config))
+        for listener in self.config.controller_listeners:
+            server = Server(
+                self.handlers,
+                clock=self._clock,
+                listener=listener.name,
+                limits=server_limits(self.config),
+                supervisor=self._supervisor,
+                gate=gate,
+                memory=memory,
+                on_admit=self._refusal,
+            )
+            self._servers.append(server)
+            address = await server.start(listener.host, listener.port)
+            self.bound_listeners[listener.name] = address
+            _log.info("Listening", listener=listener.name, host=address[0], port=address[1])
+        self._quorum.advertise(
+            tuple((e.name, Endpoint(e.host, e.port)) for e in self.advertised_listeners)
+        )
+        registrar = ControllerRegistrar(
+            self.controller,
+            self._registration_request(),
+            self._active_controller,
+            clock=self._clock,
+            rng=self._rng,
+        )
+        self._registration = self._supervisor.spawn("register the controller", registrar.run())
+
+    async def stop(self) -> None:
+        """Answer who waits, stop listening. The quorum goes on until the node stops it."""
+        self._unregister_metrics()
+        if self._registration is not None:
+            self._registration.cancel()
+        self.controller.stop()
+        for server in self._servers:
+            await server.close(CLOSE_GRACE_MS)
+        self._servers.clear()
+
+    # --- who we are ---------------------------------------------------------------------------
+
+    @property
+    def advertised_listeners(self) -> list[Listener]:
+        """What other nodes are told: the configured addresses with the ports really bound."""
+        return [
+            listener
+            if listener.port
+            else listener._replace(port=self.bound_listeners[listener.name][1])
+            for listener in self.config.advertised_controller_listeners
+        ]
+
+    def _refusal(self, connection: ServerConnection) -> str | None:
+        """Ports are bound before the quorum starts, which tells others of them."""
+        return None if self._quorum.is_started else "the metadata log is not open yet"
+
+    def _active_controller(self) -> tuple[str, int] | None:
+        if not self._quorum.is_started:
+            return None
+        endpoint = self._quorum.leader_endpoint()
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _registration_request(self) -> ControllerRegistrationRequest:
+        return ControllerRegistrationRequest(
+            controller_id=self.config.node_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                ControllerRegistrationRequest.Listener(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=SECURITY_PROTOCOL_IDS[listener.protocol],
+                )
+                for listener in self.advertised_listeners
+            ],
+            features=[
+                ControllerRegistrationRequest.Feature(
+                    name=name,
+                    min_supported_version=levels.min_level,
+                    max_supported_version=levels.max_level,
+                )
+                for name, levels in sorted(self._features.items())
+            ],
+        )
+
+    def _feature_facts(self) -> Features:
+        """For ApiVersions: what this build supports, what the cluster has agreed on."""
+        image = self.controller.committed_image
+        finalized = [(name, level, level) for name, level in sorted(image.features.items())]
+        if self._quorum.kraft_version > 0:
+            version = self._quorum.kraft_version
+            finalized.append((KRAFT_VERSION, version, version))
+        return Features(
+            supported=[
+                (name, levels.min_level, levels.max_level)
+                for name, levels in sorted(self._features.items())
+            ],
+            finalized=finalized,
+            finalized_epoch=image.provenance.offset,
+        )
+
+    # --- metrics ------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Family | None]:
+        """The controller's metrics; those of its listeners are read from `servers`."""
+        controller = self.controller
+        image = controller.committed_image
+        counts = self._counts
+        if counts is None or not counts.hold_for(image):
+            counts = ImageCounts(image)
+            yield from counts.steps()
+            self._counts = counts
+        applied_at_ms = image.provenance.timestamp_ms
+        lag_ms = 0 if controller.is_active else max(self._clock.now_ms() - applied_at_ms, 0)
+        yield from controller.mutation_quotas.collect(self._clock.monotonic_ms())
+        yield from image_families(counts, is_active=controller.is_active)
+        yield from stats_families(
+            controller.stats,
+            applied=controller.last_applied_offset,
+            committed=controller.last_committed_offset,
+            applied_at_ms=applied_at_ms,
+            lag_ms=lag_ms,
+        )
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        """The listeners, for metrics that join those of all roles."""
+        return self._servers

@@ -1,0 +1,1 @@
+"""Registration, fencing, shutdown and log directories of brokers."""

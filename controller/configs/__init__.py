@@ -1,0 +1,1 @@
+"""Dynamic configurations, SCRAM credentials and finalised features."""

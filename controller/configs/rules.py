@@ -1,0 +1,105 @@
+"""Rules of which configurations may be set where.
+
+The tables of keys are `runtime.config`; here is what they mean for a resource of the cluster: a
+topic has topic keys; a broker, or all brokers by the empty name, has those node keys that can
+change while it runs; groups and subscriptions of client metrics have their own. A bad value of a
+topic or a group is INVALID_CONFIG, of a broker INVALID_REQUEST, as Kafka answers (KAFKA-13609).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.configs.topic_settings import CLUSTER_DEFAULT
+from controller.decision import ControllerView
+from metalog.image.values import ConfigResourceType
+from protocol.errors import ApiError, ErrorCode
+from runtime.config import ConfigError, ConfigKey, Type, UnknownKey, topic_defaults
+from runtime.config import validate_topic_config as validate_topic
+from runtime.config.dynamic import broker_key, check_broker_values
+from runtime.config.entities import (
+    interval_problem,
+    validate_client_metrics_config,
+    validate_group_config,
+)
+from runtime.config.tables import TOPIC_KEYS
+
+VALUE_BYTES_MAX = 32_767
+
+
+def check_topic_config(view: ControllerView, overrides: Mapping[str, str]) -> None:
+    """Raise INVALID_CONFIG unless a topic may have these overrides."""
+    _check_sizes(overrides)
+    if not overrides:
+        return
+    try:
+        validate_topic(overrides, topic_defaults(view.settings.config))
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def check_broker_config(name: str, overrides: Mapping[str, str]) -> None:
+    """Raise INVALID_REQUEST unless broker `name` (empty: all brokers) may have these values.
+
+    A name that is not known is taken: it belongs to somebody's plug-in, as far as Kafka can tell.
+    """
+    _check_sizes(overrides)
+    try:
+        check_broker_values(overrides.items(), for_all=name == CLUSTER_DEFAULT)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def check_group_config(view: ControllerView, overrides: Mapping[str, str]) -> None:
+    """Raise INVALID_CONFIG unless a group may have these values."""
+    _check_sizes(overrides)
+    try:
+        validate_group_config(overrides, view.settings.config)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def check_client_metrics_config(overrides: Mapping[str, str]) -> None:
+    """Raise unless a subscription of client metrics may have these values.
+
+    INVALID_REQUEST for an unknown key and for an interval out of range, else INVALID_CONFIG.
+    """
+    _check_sizes(overrides)
+    try:
+        validate_client_metrics_config(overrides)
+        problem = interval_problem(overrides)
+    except UnknownKey as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(problem))
+
+
+def is_list_key(resource_type: int, name: str) -> bool:
+    """Whether APPEND and SUBTRACT are for the key: for those of topics and brokers, as in Kafka."""
+    key = _list_key(resource_type, name)
+    return key is not None and key.type is Type.LIST
+
+
+def default_text(resource_type: int, name: str) -> str:
+    """The default of a list key as text: what APPEND adds to when nothing is set."""
+    key = _list_key(resource_type, name)
+    if key is None or key.required:
+        return ""
+    return key.format(key.default) or ""
+
+
+def _list_key(resource_type: int, name: str) -> ConfigKey | None:
+    if resource_type == ConfigResourceType.TOPIC:
+        return TOPIC_KEYS.get(name)
+    return broker_key(name) if resource_type == ConfigResourceType.BROKER else None
+
+
+def _check_sizes(overrides: Mapping[str, str]) -> None:
+    for name, text in overrides.items():
+        if len(text.encode()) > VALUE_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"the value of {name} is longer than {VALUE_BYTES_MAX} bytes",
+            )

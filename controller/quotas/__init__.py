@@ -1,0 +1,1 @@
+"""Client quotas and the quota of controller mutations."""

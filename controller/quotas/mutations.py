@@ -1,0 +1,122 @@
+"""The quota of controller mutations (KIP-599, `controller_mutation_rate`).
+
+Every partition that is created or deleted takes one token out of the client's bucket, which fills
+at the allowed rate. A change of any size is let through while the bucket is not below zero; then
+a strict request is refused, topic by topic, until it has filled, and any other is only told
+to wait. Requests are strict from the version on in which clients know the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from metalog.image.values import MetadataImage
+from protocol.errors import ApiError, ErrorCode
+from runtime.metrics import Family, single
+from runtime.rates import WINDOW_COUNT, WINDOW_MS, TokenBucket
+from serving.quota_limits import Bearer, QuotaLimits
+
+BUCKETS_MAX: Final = 10_000
+"""Buckets that are kept; beyond, full ones are forgotten: a new one is full too."""
+
+KEY: Final = "controller_mutation_rate"
+RESOURCE: Final = "ControllerMutation"
+
+
+class Spending:
+    """What one request changes, charged while it is decided. `left` is what the bucket held."""
+
+    __slots__ = ("bearer", "left", "refused", "spent", "strict")
+
+    def __init__(self, bearer: Bearer, left: float, *, strict: bool) -> None:
+        self.bearer = bearer
+        self.left = left
+        self.strict = strict
+        self.spent = 0
+        self.refused = False
+
+    def charge(self, partitions: int) -> None:
+        """Raises THROTTLING_QUOTA_EXCEEDED when nothing may be changed now."""
+        if self.strict and self.left - self.spent < 0:
+            self.refused = True
+            raise ApiError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"the client has used up its quota {KEY}; it can try again when it has waited",
+            )
+        self.spent += partitions
+
+
+class MutationQuotas:
+    """The limits of the cluster, and the buckets of those who changed something here."""
+
+    def __init__(self, *, window_count: int = WINDOW_COUNT, window_ms: float = WINDOW_MS) -> None:
+        self._window_count = window_count
+        self._window_ms = window_ms
+        self._limits = QuotaLimits(KEY)
+        self._quotas: object = None
+        self._buckets: dict[Bearer, TokenBucket] = {}
+        self.throttled = 0
+
+    def publish(self, image: MetadataImage) -> None:
+        """The newest committed image. What was spent stays spent."""
+        if image.client_quotas is not self._quotas:
+            self._quotas = image.client_quotas
+            self._limits.replace(image.client_quotas)
+
+    def begin(self, user: str, client_id: str, *, strict: bool, now_ms: float) -> Spending | None:
+        """For a request of this client; None without a limit."""
+        limit = self._limits.of(user, client_id)
+        if limit is None:
+            return None
+        bucket = self._buckets.get(limit.bearer)
+        if bucket is None:
+            self._make_room(now_ms)
+            bucket = TokenBucket(limit.per_second, now_ms, self._window_count, self._window_ms)
+            self._buckets[limit.bearer] = bucket
+        elif bucket.rate != limit.per_second:
+            bucket.set_rate(limit.per_second, now_ms)
+        return Spending(limit.bearer, bucket.tokens(now_ms), strict=strict)
+
+    def settle(self, spending: Spending | None, now_ms: float) -> int:
+        """Takes what the request has spent; returns for how many milliseconds to throttle.
+
+        A strict request is throttled when it was refused, any other when its client is in debt.
+        """
+        if spending is None:
+            return 0
+        bucket = self._buckets[spending.bearer]
+        bucket.spend(spending.spent, now_ms)
+        if spending.strict and not spending.refused:
+            return 0
+        wait_ms = round(bucket.wait_ms(now_ms))
+        self.throttled += wait_ms > 0
+        return wait_ms
+
+    def collect(self, now_ms: float) -> Iterator[Family]:
+        """For the metrics registry: who has used up some of a limit, and what is left of it."""
+        yield Family(
+            "kafka_server_quota_tokens",
+            "Partitions that a client with a limit may create or delete now; below zero: a debt",
+            "gauge",
+            [
+                (
+                    {"resource": RESOURCE, "user": user or "", "clientId": client_id or ""},
+                    bucket.tokens(now_ms),
+                )
+                for (user, client_id), bucket in self._buckets.items()
+                if not bucket.is_full(now_ms)
+            ],
+        )
+        yield single(
+            "kraftbox_mutation_quota_throttled_total",
+            "Requests to create or delete whose clients were told to wait",
+            self.throttled,
+            "counter",
+        )
+
+    def _make_room(self, now_ms: float) -> None:
+        if len(self._buckets) >= BUCKETS_MAX:
+            self._buckets = {
+                bearer: kept for bearer, kept in self._buckets.items() if not kept.is_full(now_ms)
+            }

@@ -1,0 +1,118 @@
+"""Replica lists of new partitions: checked when given by hand, placed when not.
+
+Both ways end in PartitionRecords: the ISR of a new partition is every replica whose broker is
+unfenced and stays, the leader is the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from controller.decision import ControllerView
+from controller.elections.cause import Cause
+from controller.elections.eligibility import default_directory
+from controller.topics.placement import UsableBroker, place_replicas
+from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
+from metalog.image.values import BrokerImage, LeaderRecoveryState
+from protocol.errors import ApiError, ErrorCode
+from protocol.metadata.partition_record import PartitionRecord
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+def check_manual_assignment(
+    view: ControllerView, broker_ids: Sequence[int], *, replication_factor: int | None
+) -> tuple[int, ...]:
+    """A replica list given by hand. `replication_factor` is that of the other partitions.
+
+    Raises INVALID_REPLICA_ASSIGNMENT.
+    """
+    problem = _list_problem(view, broker_ids) or _set_problem(view, broker_ids, replication_factor)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    return tuple(broker_ids)
+
+
+def check_replica_list(view: ControllerView, broker_ids: Sequence[int]) -> None:
+    """What a partition is to be moved to; the brokers may be down for now.
+
+    Raises INVALID_REPLICA_ASSIGNMENT.
+    """
+    problem = _list_problem(view, broker_ids)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _list_problem(view: ControllerView, broker_ids: Sequence[int]) -> str | None:
+    if not broker_ids:
+        return "the assignment has an empty replica list"
+    if len(set(broker_ids)) != len(broker_ids):
+        return f"the assignment names a broker twice: {list(broker_ids)}"
+    unknown = [b for b in broker_ids if b not in view.image.cluster.brokers]
+    if unknown:
+        return f"the assignment names broker {unknown[0]}, which is not registered"
+    return None
+
+
+def _set_problem(
+    view: ControllerView, broker_ids: Sequence[int], replication_factor: int | None
+) -> str | None:
+    if replication_factor is not None and len(broker_ids) != replication_factor:
+        return (
+            f"the assignment has a partition with {len(broker_ids)} replicas, "
+            f"the others have {replication_factor}"
+        )
+    if not any(is_active(view.image.cluster.brokers[b]) for b in broker_ids):
+        return f"every broker of {list(broker_ids)} is fenced or shutting down"
+    return None
+
+
+def placed_assignments(
+    view: ControllerView, *, partition_count: int, replication_factor: int, rng: Random
+) -> Iterator[tuple[int, ...]]:
+    """Replica lists by the placement rules. Raises INVALID_REPLICATION_FACTOR."""
+    usable = [
+        UsableBroker(broker.id, broker.rack, broker.fenced)
+        for broker in view.image.cluster.brokers.values()
+        if not broker.in_controlled_shutdown and not _is_cordoned(broker)
+    ]
+    return place_replicas(
+        usable,
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        rng=rng,
+    )
+
+
+def is_active(broker: BrokerImage) -> bool:
+    """Unfenced and not on its way out."""
+    return not broker.fenced and not broker.in_controlled_shutdown
+
+
+def _is_cordoned(broker: BrokerImage) -> bool:
+    """KIP-1066: no new replicas where every log directory is cordoned."""
+    return bool(broker.directories) and set(broker.directories) <= set(broker.cordoned_directories)
+
+
+def partition_record(
+    view: ControllerView, topic_id: bytes, index: int, replicas: tuple[int, ...], cause: Cause
+) -> PartitionRecord:
+    """The first record of a partition. At least one of `replicas` must be active."""
+    brokers = view.image.cluster.brokers
+    isr = [r for r in replicas if is_active(brokers[r])]
+    record = PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=isr,
+        leader=isr[0],
+        leader_recovery_state=int(LeaderRecoveryState.RECOVERED),
+        leader_epoch=0,
+        partition_epoch=0,
+        election_cause=cause.value,
+    )
+    if view.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
+        record.directories = [default_directory(brokers[r]) for r in replicas]
+    return record

@@ -1,0 +1,205 @@
+"""Topics: deletion and more partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from controller.decision import (
+    ControllerView,
+    Decision,
+    check_record_count,
+)
+from controller.elections.cause import Cause
+from controller.quotas.mutations import Spending
+from controller.topics.assignment import (
+    check_manual_assignment,
+    partition_record,
+    placed_assignments,
+)
+from metalog.image.values import TopicImage
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import ZERO_UUID, uuid_to_text
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.metadata.partition_record import PartitionRecord
+from protocol.metadata.remove_topic_record import RemoveTopicRecord
+from protocol.schema import MetadataRecord
+
+if TYPE_CHECKING:
+    from random import Random
+
+PartitionsTopic: TypeAlias = CreatePartitionsRequest.CreatePartitionsTopic
+
+
+class TopicKey(NamedTuple):
+    """How a request names a topic: by name, or by id where the name is None."""
+
+    name: str | None
+    topic_id: bytes = ZERO_UUID
+
+
+class DeleteOutcome(NamedTuple):
+    """`name` and `topic_id` are filled in as far as they are known."""
+
+    name: str | None
+    topic_id: bytes
+    error: ApiError | None
+
+
+class PartitionsOutcome(NamedTuple):
+    name: str
+    error: ApiError | None
+
+
+# --- deletion ---------------------------------------------------------------------------------
+
+
+def decide_delete_topics(
+    view: ControllerView, keys: Sequence[TopicKey], spending: Spending | None = None
+) -> Decision[tuple[DeleteOutcome, ...]]:
+    """Delete topics by name or by id; each stands or falls alone. Partitions are charged.
+
+    A topic that is named both ways stays, and one outcome says so for both.
+
+    Raises TOPIC_DELETION_DISABLED, POLICY_VIOLATION.
+    """
+    if not view.settings.delete_topic_enable:
+        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+    check_record_count(len(keys))
+    counts = Counter(keys)
+    records: list[MetadataRecord] = []
+    outcomes: dict[TopicKey, DeleteOutcome] = {}
+    for key in keys:
+        if key in outcomes:
+            continue
+        try:
+            topic = _find_doomed(view, key, counts[key])
+            if _other_key(topic, key) in counts:
+                if key.name is not None:
+                    outcomes[key] = DeleteOutcome(topic.name, topic.id, _named_twice())
+                continue
+            if spending is not None:
+                spending.charge(len(topic.partitions))
+        except ApiError as error:
+            outcomes[key] = DeleteOutcome(key.name, key.topic_id, error)
+            continue
+        records.append(RemoveTopicRecord(topic_id=topic.id))
+        outcomes[key] = DeleteOutcome(topic.name, topic.id, None)
+    return Decision(tuple(records), tuple(outcomes.values()))
+
+
+def _find_doomed(view: ControllerView, key: TopicKey, occurrences: int) -> TopicImage:
+    if key.name is None and key.topic_id == ZERO_UUID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "neither a topic name nor a topic id is given")
+    if key.name is not None and key.topic_id != ZERO_UUID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "both a topic name and a topic id are given")
+    if occurrences > 1:
+        raise _named_twice()
+    topics = view.image.topics
+    if key.name is None:
+        topic = topics.by_id.get(key.topic_id)
+        if topic is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has id {uuid_to_text(key.topic_id)}"
+            )
+    else:
+        topic = topics.by_name.get(key.name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    return topic
+
+
+def _other_key(topic: TopicImage, key: TopicKey) -> TopicKey:
+    """The other way to name the topic that `key` names."""
+    return TopicKey(topic.name) if key.name is None else TopicKey(None, topic.id)
+
+
+def _named_twice() -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+
+
+# --- more partitions --------------------------------------------------------------------------
+
+
+def decide_create_partitions(
+    view: ControllerView, request: CreatePartitionsRequest, spending: Spending | None = None
+) -> Decision[tuple[PartitionsOutcome, ...]]:
+    """Add partitions to topics; each topic stands or falls alone. Partitions are charged.
+
+    Raises POLICY_VIOLATION.
+    """
+    counts = Counter(topic.name for topic in request.topics)
+    rng = view.fresh_rng()
+    records: list[MetadataRecord] = []
+    outcomes: dict[str, PartitionsOutcome] = {}
+    for topic in request.topics:
+        if topic.name in outcomes:
+            continue
+        try:
+            if counts[topic.name] > 1:
+                raise _named_twice()
+            added = _add_partitions(view, topic, rng)
+            if spending is not None:
+                spending.charge(len(added))
+            records += added
+        except ApiError as error:
+            if error.code is ErrorCode.POLICY_VIOLATION:
+                raise
+            outcomes[topic.name] = PartitionsOutcome(topic.name, error)
+            continue
+        check_record_count(len(records))
+        outcomes[topic.name] = PartitionsOutcome(topic.name, None)
+    reply = tuple(outcomes.values())
+    return Decision(() if request.validate_only else tuple(records), reply)
+
+
+def _add_partitions(
+    view: ControllerView, wanted: PartitionsTopic, rng: Random
+) -> list[PartitionRecord]:
+    topic = view.image.topics.by_name.get(wanted.name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    current = len(topic.partitions)
+    additional = wanted.count - current
+    if additional <= 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"the topic has {current} partitions already; {wanted.count} would not be more",
+        )
+    first = topic.partitions[min(topic.partitions)]
+    # A partition that is being moved counts as what it will be.
+    replication_factor = sum(replica not in first.removing for replica in first.replicas)
+    if wanted.assignments is not None:
+        replica_lists = _manual(view, wanted.assignments, additional, replication_factor)
+    else:
+        check_record_count(additional)
+        replica_lists = list(
+            placed_assignments(
+                view,
+                partition_count=additional,
+                replication_factor=replication_factor,
+                rng=rng,
+            )
+        )
+    return [
+        partition_record(view, topic.id, current + index, replicas, Cause.PARTITIONS_CREATED)
+        for index, replicas in enumerate(replica_lists)
+    ]
+
+
+def _manual(
+    view: ControllerView,
+    assignments: Sequence[CreatePartitionsRequest.CreatePartitionsAssignment],
+    additional: int,
+    replication_factor: int,
+) -> list[tuple[int, ...]]:
+    if len(assignments) != additional:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{additional} partitions are to be added, but {len(assignments)} are assigned",
+        )
+    return [
+        check_manual_assignment(view, a.broker_ids, replication_factor=replication_factor)
+        for a in assignments
+    ]

@@ -1,0 +1,211 @@
+"""AlterPartition: a leader proposes an ISR, the controller compares and sets.
+
+A proposal counts only for the leader epoch and partition epoch it was made in, and only with
+members that are fit to be in an ISR now: registered, unfenced, not shutting down (KIP-841), with
+the broker epoch the leader saw them fetch with (KIP-903). Any refusal leaves the partition as it
+is and says why; the leader goes back to the committed state.
+
+A member whose log directory on record is offline has caught up in another one. Where its broker has
+only one, that is written down with the ISR; where it has several, the broker must say which first
+(AssignReplicasToDirs).
+
+An accepted proposal always moves the partition epoch, also when the ISR is the same as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from controller.brokers.registration import check_broker_epoch
+from controller.decision import ControllerView, Decision
+from controller.elections.cause import Cause
+from controller.elections.eligibility import (
+    Eligibility,
+    Eligible,
+    Ineligible,
+    Reason,
+    default_directory,
+    is_online,
+)
+from controller.elections.partition_change import Target, change_partition
+from controller.elections.triggers import NO_SHIFT, NONE, election_kind, eligibility_in, safety_of
+from controller.topics.reassignments import is_reassigning
+from metalog.image.replay import merge_partition_change
+from metalog.image.values import LeaderRecoveryState, PartitionImage, TopicImage
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.metadata.partition_change_record import PartitionChangeRecord
+from protocol.schema import MetadataRecord
+
+Proposal: TypeAlias = AlterPartitionRequest.PartitionData
+
+UNKNOWN_BROKER_EPOCH = -1
+
+
+class Member(NamedTuple):
+    """A proposed ISR member; `epoch` is -1 where the leader does not say (before version 3)."""
+
+    broker_id: int
+    epoch: int
+
+
+class PartitionOutcome(NamedTuple):
+    """`state` is the partition afterwards, None with an error."""
+
+    partition_id: int
+    error: ErrorCode
+    state: PartitionImage | None
+
+
+class TopicOutcome(NamedTuple):
+    topic_id: bytes
+    partitions: tuple[PartitionOutcome, ...]
+
+
+def decide_alter_partition(
+    view: ControllerView, request: AlterPartitionRequest
+) -> Decision[tuple[TopicOutcome, ...]]:
+    """Judge each proposal alone. Raises STALE_BROKER_EPOCH for the request as a whole."""
+    check_broker_epoch(view, request.broker_id, request.broker_epoch)
+    records: list[MetadataRecord] = []
+    outcomes = []
+    # A request that names a partition twice must not judge both against the same state.
+    changed: dict[tuple[bytes, int], PartitionImage] = {}
+    for topic_data in request.topics:
+        topic = view.image.topics.by_id.get(topic_data.topic_id)
+        partitions = []
+        for proposal in topic_data.partitions:
+            key = (topic_data.topic_id, proposal.partition_index)
+            if topic is None:
+                partitions.append(_refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            current = changed.get(key, topic.partitions.get(proposal.partition_index))
+            outcome, record = _alter(view, topic, current, request.broker_id, proposal)
+            if record is not None and current is not None:
+                records.append(record)
+                changed[key] = merge_partition_change(current, record)
+            partitions.append(outcome)
+        outcomes.append(TopicOutcome(topic_data.topic_id, tuple(partitions)))
+    return Decision(tuple(records), tuple(outcomes))
+
+
+def _refused(proposal: Proposal, error: ErrorCode) -> PartitionOutcome:
+    return PartitionOutcome(proposal.partition_index, error, None)
+
+
+def proposed_members(proposal: Proposal) -> tuple[Member, ...]:
+    """The proposed ISR, whichever field the version puts it in."""
+    if proposal.new_isr_with_epochs:
+        return tuple(Member(m.broker_id, m.broker_epoch) for m in proposal.new_isr_with_epochs)
+    return tuple(Member(broker_id, UNKNOWN_BROKER_EPOCH) for broker_id in proposal.new_isr)
+
+
+def _alter(
+    view: ControllerView,
+    topic: TopicImage,
+    current: PartitionImage | None,
+    broker_id: int,
+    proposal: Proposal,
+) -> tuple[PartitionOutcome, PartitionChangeRecord | None]:
+    if current is None:
+        return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
+    members = proposed_members(proposal)
+    error = _epoch_error(current, broker_id, proposal) or _isr_error(current, members, proposal)
+    if error is None and any(
+        isinstance(isr_eligibility(view, current, member), Ineligible) for member in members
+    ):
+        error = ErrorCode.INELIGIBLE_REPLICA
+    if error is not None:
+        return _refused(proposal, error), None
+    change = change_partition(
+        current,
+        topic_id=topic.id,
+        partition_id=proposal.partition_index,
+        target=Target(
+            isr=tuple(m.broker_id for m in members),
+            directories=_directories(view, current, members),
+            recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
+        ),
+        election=election_kind(view, topic.name),
+        cause=Cause.REASSIGNMENT if is_reassigning(current) else Cause.ISR_CHANGE,
+        safety=safety_of(
+            view,
+            topic,
+            eligibility_of=eligibility_in(view, NO_SHIFT),
+            unclean_shutdown=NONE,
+        ),
+        touch=True,
+    )
+    if change is None:
+        return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, current), None
+    after = merge_partition_change(current, change.record)
+    if after.leader != broker_id:
+        # The proposal completed a reassignment that leaves the proposer out.
+        return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED), change.record
+    return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, after), change.record
+
+
+def _epoch_error(current: PartitionImage, broker_id: int, proposal: Proposal) -> ErrorCode | None:
+    """An epoch ahead of ours means that we are the one who is behind (KAFKA-14154)."""
+    if (
+        proposal.leader_epoch > current.leader_epoch
+        or proposal.partition_epoch > current.partition_epoch
+    ):
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < current.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != current.leader:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < current.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    return None
+
+
+def _isr_error(
+    current: PartitionImage, members: Sequence[Member], proposal: Proposal
+) -> ErrorCode | None:
+    isr = [member.broker_id for member in members]
+    if len(set(isr)) != len(isr) or not set(isr) <= set(current.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if current.leader not in isr:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.leader_recovery_state not in tuple(LeaderRecoveryState):
+        return ErrorCode.INVALID_REQUEST
+    recovering = proposal.leader_recovery_state == LeaderRecoveryState.RECOVERING
+    # A leader that recovers is alone, and one that has recovered does not start again.
+    if recovering and (len(isr) > 1 or current.recovery_state == LeaderRecoveryState.RECOVERED):
+        return ErrorCode.INVALID_REQUEST
+    return None
+
+
+def _directories(
+    view: ControllerView, current: PartitionImage, members: Sequence[Member]
+) -> tuple[bytes, ...]:
+    """Where the replicas are, if these are in sync."""
+    brokers, in_sync = view.image.cluster.brokers, {member.broker_id for member in members}
+    return tuple(
+        default_directory(brokers[replica])
+        if replica in in_sync and not is_online(brokers[replica], directory)
+        else directory
+        for replica, directory in zip(current.replicas, current.directories, strict=True)
+    )
+
+
+def isr_eligibility(view: ControllerView, current: PartitionImage, member: Member) -> Eligibility:
+    """Whether the broker may be in the ISR: a stricter question than whether it may lead,
+    because it also asks for the life in which the broker fetched."""
+    broker = view.image.cluster.brokers.get(member.broker_id)
+    if broker is None:
+        return Ineligible(Reason.NOT_REGISTERED)
+    if broker.fenced:
+        return Ineligible(Reason.FENCED)
+    if broker.in_controlled_shutdown:
+        return Ineligible(Reason.SHUTTING_DOWN)
+    if member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):
+        return Ineligible(Reason.OTHER_EPOCH)
+    directory = current.directory_of(member.broker_id)
+    offline = directory is not None and not is_online(broker, directory)
+    if offline and len(broker.directories) > 1:
+        return Ineligible(Reason.DIRECTORY_OFFLINE)
+    return Eligible()

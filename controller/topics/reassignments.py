@@ -1,0 +1,239 @@
+"""Partition reassignments: start, replace, cancel, list (KIP-455).
+
+A reassignment is state of the partition itself. Starting one adds the new replicas behind the
+target (replicas = target + those that leave) and names who is `adding` and who is `removing`; the
+leader then proposes ISRs as ever, and the first one that holds every target replica ends it
+(`elections.partition_change`, which also keeps it open below min ISR). What needs no new replica
+ends at once. Nobody is ever put into an ISR here (P23).
+
+- The replicas of a partition without those being added are its original ones. Cancelling goes back
+  to them, so a replica that an earlier reassignment was adding never stays behind (KAFKA-13972:
+  its broker learns from the new leader epoch that it has left).
+- Replacing starts from the original replicas too. Those that the first reassignment was adding and
+  the second does not want leave at once, unless the ISR needs them to stay at min ISR: then they
+  leave when the second one ends.
+- Cancelling takes the added replicas out of the ISR. When nobody else is in it, someone outside
+  must lead: allowed only where unclean election is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
+from controller.decision import ControllerView, Decision, check_record_count
+from controller.elections.cause import Cause
+from controller.elections.election import ElectionKind
+from controller.elections.eligibility import EligibilityOf, default_directory
+from controller.elections.partition_change import Target, change_partition, effective_min_isr
+from controller.elections.triggers import (
+    NO_SHIFT,
+    NONE,
+    election_kind,
+    eligibility_in,
+    safety_of,
+)
+from controller.topics.assignment import check_replica_list
+from metalog.image.replay import merge_partition_change
+from metalog.image.values import PartitionImage, TopicImage
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.metadata.partition_change_record import PartitionChangeRecord
+from protocol.schema import MetadataRecord
+
+Wanted: TypeAlias = AlterPartitionReassignmentsRequest.ReassignablePartition
+
+
+class Reassignment(NamedTuple):
+    topic: str
+    partition_id: int
+    partition: PartitionImage
+
+
+class ReassignOutcome(NamedTuple):
+    """One partition of the request; `error` is None when it was accepted."""
+
+    topic: str
+    partition_id: int
+    error: ApiError | None
+
+
+def is_reassigning(partition: PartitionImage) -> bool:
+    """Whether replicas are being added to or removed from the partition."""
+    return bool(partition.adding or partition.removing)
+
+
+def list_reassignments(
+    view: ControllerView, named: Sequence[tuple[str, Sequence[int]]] | None
+) -> Iterator[Reassignment]:
+    """Those among the named partitions, or among all, that are being reassigned."""
+    by_name = view.image.topics.by_name
+    if named is None:
+        named = [(name, sorted(by_name[name].partitions)) for name in sorted(by_name)]
+    for name, indexes in named:
+        topic = by_name.get(name)
+        if topic is None:
+            continue
+        for index in indexes:
+            partition = topic.partitions.get(index)
+            if partition is not None and is_reassigning(partition):
+                yield Reassignment(name, index, partition)
+
+
+def decide_reassign(
+    view: ControllerView, request: AlterPartitionReassignmentsRequest
+) -> Decision[tuple[ReassignOutcome, ...]]:
+    """Start, replace or (replicas None) cancel; each partition stands or falls alone.
+
+    Raises POLICY_VIOLATION when the request as a whole would write too much.
+    """
+    eligibility_of = eligibility_in(view, NO_SHIFT)
+    # A request may name a partition twice: the second time it meets what the first one did.
+    changed: dict[tuple[str, int], PartitionImage] = {}
+    records: list[MetadataRecord] = []
+    outcomes = []
+    for named in request.topics:
+        topic = view.image.topics.by_name.get(named.name)
+        for wanted in named.partitions:
+            key = (named.name, wanted.partition_index)
+            try:
+                current = changed.get(key) or _existing(topic, wanted.partition_index)
+                assert topic is not None
+                if wanted.replicas is None:
+                    record = _cancel(view, topic, wanted, current, eligibility_of)
+                else:
+                    allowed = request.allow_replication_factor_change
+                    _check_target(view, current, wanted.replicas, allowed)
+                    record = _change(view, topic, wanted, current, eligibility_of)
+            except ApiError as error:
+                outcomes.append(ReassignOutcome(*key, error))
+                continue
+            if record is not None:
+                records.append(record)
+                changed[key] = merge_partition_change(current, record)
+            outcomes.append(ReassignOutcome(*key, None))
+    check_record_count(len(records))
+    return Decision(tuple(records), tuple(outcomes))
+
+
+def _existing(topic: TopicImage | None, index: int) -> PartitionImage:
+    partition = None if topic is None else topic.partitions.get(index)
+    if partition is None:
+        what = "topic" if topic is None else "partition"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no such {what}")
+    return partition
+
+
+def original_replicas(partition: PartitionImage) -> tuple[int, ...]:
+    """The replicas as they were before any reassignment that is going on."""
+    return tuple(r for r in partition.replicas if r not in partition.adding)
+
+
+def _check_target(
+    view: ControllerView,
+    partition: PartitionImage,
+    replicas: Sequence[int],
+    may_change_replication_factor: bool,
+) -> None:
+    check_replica_list(view, replicas)
+    before = len(original_replicas(partition))
+    if not may_change_replication_factor and len(replicas) != before:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the replication factor would change from {before} to {len(replicas)}, "
+            "which the request does not allow",
+        )
+
+
+def _change(
+    view: ControllerView,
+    topic: TopicImage,
+    wanted: Wanted,
+    current: PartitionImage,
+    eligibility_of: EligibilityOf,
+) -> PartitionChangeRecord | None:
+    goal = tuple(wanted.replicas or ())
+    original = original_replicas(current)
+    unwanted = tuple(r for r in current.adding if r not in goal)
+    isr = tuple(r for r in current.isr if r not in unwanted)
+    needed: tuple[int, ...] = ()
+    if len(isr) < effective_min_isr(min_isr_of(view, topic.name), len(goal)):
+        needed = tuple(r for r in unwanted if r in current.isr)
+        isr = current.isr
+    removing = (*sorted(r for r in original if r not in goal), *needed)
+    replicas = (*goal, *removing)
+    target = Target(
+        isr=isr if isr != current.isr else None,
+        replicas=replicas,
+        directories=_directories(view, current, replicas),
+        adding=tuple(sorted(r for r in goal if r not in original)),
+        removing=removing,
+    )
+    return _record(
+        view, topic, wanted, current, target, election_kind(view, topic.name), eligibility_of
+    )
+
+
+def _cancel(
+    view: ControllerView,
+    topic: TopicImage,
+    wanted: Wanted,
+    current: PartitionImage,
+    eligibility_of: EligibilityOf,
+) -> PartitionChangeRecord | None:
+    if not is_reassigning(current):
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+    original = original_replicas(current)
+    if not original:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every replica is being added: none would be left"
+        )
+    isr = tuple(r for r in current.isr if r not in current.adding)
+    if not isr and not unclean_election_enabled(view, topic.name):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"only replicas being added are in sync: going back to {list(original)} would take an "
+            "unclean election, which the topic does not allow",
+        )
+    target = Target(
+        isr=isr,
+        replicas=original,
+        directories=_directories(view, current, original),
+        adding=(),
+        removing=(),
+    )
+    return _record(
+        view, topic, wanted, current, target, election_kind(view, topic.name), eligibility_of
+    )
+
+
+def _directories(
+    view: ControllerView, current: PartitionImage, replicas: tuple[int, ...]
+) -> tuple[bytes, ...]:
+    """Replicas that stay keep their directory, new ones get their broker's default."""
+    known = dict(zip(current.replicas, current.directories, strict=True))
+    brokers = view.image.cluster.brokers
+    return tuple(known[r] if r in known else default_directory(brokers[r]) for r in replicas)
+
+
+def _record(
+    view: ControllerView,
+    topic: TopicImage,
+    wanted: Wanted,
+    current: PartitionImage,
+    target: Target,
+    election: ElectionKind,
+    eligibility_of: EligibilityOf,
+) -> PartitionChangeRecord | None:
+    change = change_partition(
+        current,
+        topic_id=topic.id,
+        partition_id=wanted.partition_index,
+        target=target,
+        election=election,
+        cause=Cause.REASSIGNMENT,
+        safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=NONE),
+        touch=False,
+    )
+    return None if change is None else change.record

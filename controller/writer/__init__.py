@@ -1,0 +1,1 @@
+"""The controller's single writer, and the operations that ride on it."""

@@ -1,0 +1,111 @@
+"""Shell: Tells the active controller where this one listens (KIP-919).
+
+A controller registers once per life: until the committed metadata holds this process's incarnation
+id, the request is repeated, with pauses that grow. It goes over the network also when this node is
+the active one, so that there is one way only. A cluster whose metadata.version has no place for
+the record is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from controller.writer.writer import Controller
+from metalog.image.features import CONTROLLER_REGISTRATION_LEVEL
+from metalog.image.values import MetadataImage
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from protocol.transport.client import Connection
+from runtime.clock import Clock
+from runtime.log import RateLimited, get_logger
+
+PAUSE_MS_FIRST = 20.0
+PAUSE_MS_MAX = 5_000.0
+REQUEST_TIMEOUT_MS = 5_000.0
+LOG_EVERY_MS = 10_000.0
+
+_log = get_logger("controller.registration")
+
+
+class ControllerRegistrar:
+    """`endpoint` gives the active controller's address, None while none is known."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        request: ControllerRegistrationRequest,
+        endpoint: Callable[[], tuple[str, int] | None],
+        *,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._controller = controller
+        self._request = request
+        self._endpoint = endpoint
+        self._rng = rng
+        self._log_limit = RateLimited(clock, LOG_EVERY_MS)
+        self._changed = asyncio.Event()
+        controller.on_committed_image(self._on_image)
+
+    def _on_image(self, image: MetadataImage) -> None:
+        self._changed.set()
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the committed metadata holds this very process."""
+        controllers = self._controller.committed_image.cluster.controllers
+        found = controllers.get(self._request.controller_id)
+        return found is not None and found.incarnation_id == self._request.incarnation_id
+
+    @property
+    def _is_due(self) -> bool:
+        level = self._controller.committed_image.metadata_version
+        return level is not None and level >= CONTROLLER_REGISTRATION_LEVEL
+
+    async def run(self) -> None:
+        """Returns once this process is registered."""
+        pause_ms = PAUSE_MS_FIRST
+        while not self.is_registered:
+            if not self._is_due:
+                await self._wait_for_image()
+                continue
+            problem = await self._try()
+            if problem is None:
+                await self._wait_for_image()
+                continue
+            if self._log_limit.admit("register") is not None:
+                _log.info("Not registered with the active controller yet", reason=problem)
+            await asyncio.sleep(pause_ms * self._rng.uniform(0.8, 1.2) / 1000.0)
+            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+
+    async def _wait_for_image(self) -> None:
+        """Until the metadata moves on; an answered request's record is in it sooner or later."""
+        self._changed.clear()
+        if not self.is_registered:
+            await self._changed.wait()
+
+    async def _try(self) -> str | None:
+        """Ask once; what went wrong, None if it was accepted."""
+        address = self._endpoint()
+        if address is None:
+            return "no active controller is known"
+        try:
+            response = await self._ask(*address)
+        except (OSError, ApiError, ProtocolError) as error:
+            return str(error)
+        if response.error_code:
+            return response.error_message or ErrorCode(response.error_code).name
+        return None
+
+    async def _ask(self, host: str, port: int) -> ControllerRegistrationResponse:
+        client_id = f"controller-{self._request.controller_id}"
+        connection = await Connection.connect(host, port, client_id, REQUEST_TIMEOUT_MS)
+        try:
+            return await connection.request(self._request, REQUEST_TIMEOUT_MS)
+        finally:
+            await connection.close()

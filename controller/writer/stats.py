@@ -1,0 +1,170 @@
+"""Counters and metric families of the controller.
+
+Counters are plain attributes; everything about topics and brokers is read from the committed image
+when it is asked for. Names are those of Kafka's `kafka.controller` MBeans by Strimzi's rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from metalog.image.values import NO_LEADER, LeaderRecoveryState, MetadataImage
+from protocol.metadata import PartitionChangeRecord
+from protocol.schema import MetadataRecord
+from runtime.metrics import QUANTILES, Family, single
+from runtime.recent_times import RecentTimes, summary
+
+PARTITIONS_PER_TURN = 2_000
+"""How many are counted before others may have the loop: a millisecond's worth."""
+_PREFIX = "kafka_controller_kafkacontroller_"
+
+
+class ControllerStats:
+    """Counters of one controller."""
+
+    __slots__ = (
+        "became_active",
+        "elections",
+        "lost_leadership",
+        "metadata_errors",
+        "processing",
+        "timed_out_heartbeats",
+        "unclean_elections",
+    )
+
+    def __init__(self) -> None:
+        self.became_active = 0
+        self.lost_leadership = 0
+        self.elections = 0
+        self.unclean_elections = 0
+        self.metadata_errors = 0
+        self.timed_out_heartbeats = 0
+        self.processing = RecentTimes()
+
+    def operation(self, duration_ms: float) -> None:
+        """One operation was decided, replayed and appended in that time."""
+        self.processing.add(duration_ms)
+
+    def count_elections(self, records: Iterable[MetadataRecord]) -> None:
+        """Count the leaders that appended records name."""
+        for record in records:
+            if type(record) is not PartitionChangeRecord or record.leader < 0:
+                continue
+            self.elections += 1
+            if record.leader_recovery_state == LeaderRecoveryState.RECOVERING:
+                self.unclean_elections += 1
+
+
+class ImageCounts:
+    """Totals over an image, whole when `steps` has ended."""
+
+    __slots__ = (
+        "active_brokers",
+        "fenced_brokers",
+        "image",
+        "offline_partitions",
+        "partitions",
+        "preferred_imbalance",
+        "topics",
+    )
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        brokers = image.cluster.brokers.values()
+        self.fenced_brokers = sum(broker.fenced for broker in brokers)
+        self.active_brokers = len(image.cluster.brokers) - self.fenced_brokers
+        self.topics = len(image.topics.by_id)
+        self.partitions = 0
+        self.offline_partitions = 0
+        self.preferred_imbalance = 0
+
+    def hold_for(self, image: MetadataImage) -> bool:
+        """Whether this image has the same totals, because it has the same parts."""
+        mine = self.image
+        return mine.topics is image.topics and mine.cluster is image.cluster
+
+    def steps(self) -> Iterator[None]:
+        """Count the partitions, with a pause now and then."""
+        pause_at = PARTITIONS_PER_TURN
+        for topic in self.image.topics.by_id.values():
+            self.partitions += len(topic.partitions)
+            for partition in topic.partitions.values():
+                if partition.leader == NO_LEADER:
+                    self.offline_partitions += 1
+                if partition.leader != partition.replicas[0]:
+                    self.preferred_imbalance += 1
+            if self.partitions >= pause_at:
+                pause_at = self.partitions + PARTITIONS_PER_TURN
+                yield
+
+
+def image_families(counts: ImageCounts, *, is_active: bool) -> Iterator[Family]:
+    """Cluster totals. A controller that is not active reports them too, as Kafka's do."""
+    for name, text, value in (
+        ("activecontrollercount", "1 on the active controller, else 0", int(is_active)),
+        ("activebrokercount", "Registered brokers that are not fenced", counts.active_brokers),
+        ("fencedbrokercount", "Registered brokers that are fenced", counts.fenced_brokers),
+        ("globaltopiccount", "Topics of the cluster", counts.topics),
+        ("globalpartitioncount", "Partitions of the cluster", counts.partitions),
+        ("offlinepartitionscount", "Partitions without leader", counts.offline_partitions),
+        (
+            "preferredreplicaimbalancecount",
+            "Partitions that another replica than the preferred one leads",
+            counts.preferred_imbalance,
+        ),
+    ):
+        yield single(_PREFIX + name, text, value)
+
+
+def stats_families(
+    stats: ControllerStats, *, applied: int, committed: int, applied_at_ms: int, lag_ms: int
+) -> Iterator[Family]:
+    """The controller's own counters and offsets; `applied_at_ms` is a wall time."""
+    for name, text, value in (
+        ("lastappliedrecordoffset", "Offset of the last metadata record applied", applied),
+        (
+            "lastappliedrecordtimestamp",
+            "When the last record applied was written, epoch ms",
+            applied_at_ms,
+        ),
+        ("lastappliedrecordlagms", "Age of the last record applied, ms; 0 when active", lag_ms),
+        ("lastcommittedrecordoffset", "Offset of the last metadata record committed", committed),
+    ):
+        yield single(_PREFIX + name, text, value)
+    for name, text, value in (
+        ("metadataerrorcount", "Records that could not be applied", stats.metadata_errors),
+        (
+            "timedoutbrokerheartbeatcount",
+            "Sessions that ended without a heartbeat",
+            stats.timed_out_heartbeats,
+        ),
+        (
+            "newactivecontrollerscount",
+            "Times this node became the active controller",
+            stats.became_active,
+        ),
+    ):
+        yield single(_PREFIX + name, text, value)
+    yield single(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        "Elections that may have lost records",
+        stats.unclean_elections,
+        "counter",
+    )
+    yield single(
+        "kafka_controller_controllerstats_leaderelections_total",
+        "Elections of a leader",
+        stats.elections,
+        "counter",
+    )
+    events = "kafka_controller_controllereventmanager_"
+    # Operations are decided when they arrive: none ever waits in a queue.
+    yield summary(
+        events + "eventqueuetimems",
+        "Time operations waited to be decided, ms",
+        [0.0] * len(QUANTILES),
+        stats.processing.count,
+    )
+    yield stats.processing.family(
+        events + "eventqueueprocessingtimems", "Time to decide, replay and append, ms"
+    )

@@ -1,0 +1,727 @@
+"""Shell: The controller's single writer: decide, replay, append, answer at commit.
+
+While this node leads the quorum it keeps a working image: what is committed, plus everything it has
+appended itself. A decision is made on the working image, its records are replayed there, and only
+then appended; since one loop runs all of it and nothing in between waits, decisions see each other
+in the order of the log. The reply is given when the records are committed. A decision without
+records waits for what it may have seen: the last append before it.
+
+Losing leadership drops the working image and fails whoever waits with NOT_CONTROLLER: what was
+appended may or may not survive, the next leader's log says (M18). Until then, and whenever another
+node leads, committed batches are replayed on the committed image, so that taking over needs no
+catching up of its own.
+
+A node that becomes leader acts only once everything in its log is committed and replayed; requests
+that come in between wait for that. Its log may be empty: then it writes the bootstrap records
+first. It may end inside a metadata transaction that an earlier leader left open: then it aborts it.
+
+A record that does not replay stops the process (InvariantViolated): it must not reach the log, or
+if it came from there, nobody can go on from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from controller.brokers.registration import decide_fence_expired, silence
+from controller.configs.topic_settings import UNCLEAN_ELECTION
+from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decision
+from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
+from controller.heartbeats import Heartbeats
+from controller.quotas.mutations import MutationQuotas
+from controller.settings import ControllerSettings
+from controller.writer.stats import ControllerStats
+from metalog.image.features import MINIMUM_METADATA_VERSION
+from metalog.image.replay import Replayer, ReplayError, replay
+from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
+from metalog.quorum.delivery import CommittedBatch
+from metalog.quorum.node import NotLeader
+from protocol.errors import ApiError, ErrorCode
+from protocol.metadata import AbortTransactionRecord, ConfigRecord, NoOpRecord
+from protocol.schema import MetadataRecord
+from protocol.transport.dispatch import Connection
+from runtime.clock import Clock
+from runtime.errors import InvariantViolated
+from runtime.log import get_logger
+from runtime.tasks import Supervisor
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+LATE_MS = 50.0
+"""A timer that is later than this did not only wait its turn: the process was busy or stopped."""
+GRACE_MS = 500.0
+LOADED_PER_STEP = 256
+"""Records of a snapshot."""
+
+_log = get_logger("controller")
+
+
+class Snapshot(Protocol):
+    """A snapshot of the metadata log: `id` is (end offset, epoch)."""
+
+    @property
+    def id(self) -> tuple[int, int]: ...
+    @property
+    def last_contained_timestamp_ms(self) -> int: ...
+    def records(self) -> Iterable[object]: ...
+
+
+class Quorum(Protocol):
+    """What the controller needs of the metadata quorum."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def leader(self) -> tuple[int | None, int]: ...
+
+    def append(self, epoch: int, records: Sequence[Any], *, metadata_version: int) -> int:
+        """Append one atomic batch; the offset of its last record. Raises NotLeader."""
+        ...
+
+
+class _Waiter(NamedTuple):
+    future: asyncio.Future[Any]
+    result: Callable[[], Any]
+    fail: Callable[[ApiError], Any] | None
+
+
+class _Early(NamedTuple):
+    """An operation that came before this node was ready for it."""
+
+    future: asyncio.Future[Any]
+    submit: Callable[[], asyncio.Future[Any]]
+    fail: Callable[[ApiError], Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _HeartbeatConnection:
+    """Called when the connection closes. A value, so that a connection knows each broker once,
+    however often its heartbeats move between two of them."""
+
+    closed: Callable[[int, Connection], None]
+    broker_id: int
+    connection: Connection
+
+    def __call__(self) -> None:
+        self.closed(self.broker_id, self.connection)
+
+
+class _Upkeep:
+    """A decision that is made again every interval, and at once while it says there is more."""
+
+    __slots__ = ("decide", "interval_ms", "timer")
+
+    def __init__(
+        self, decide: Callable[[ControllerView], Decision[bool]], interval_ms: float
+    ) -> None:
+        self.decide = decide
+        self.interval_ms = interval_ms
+        self.timer: asyncio.TimerHandle | None = None
+
+    def arm(self, wait_ms: float, fire: Callable[[_Upkeep], None]) -> None:
+        self.cancel()
+        self.timer = asyncio.get_running_loop().call_later(wait_ms / 1000.0, fire, self)
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+@dataclass(slots=True, eq=False)
+class _Append:
+    """One batch on its way to being committed, and who waits for it."""
+
+    last_offset: int
+    image: MetadataImage
+    waiters: list[_Waiter]
+
+
+class Controller:
+    """One per controller process. `bootstrap` gives the records an empty log begins with."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        quorum: Quorum,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        supervisor: Supervisor,
+        bootstrap: Callable[[], Sequence[MetadataRecord]],
+    ) -> None:
+        self.settings = settings
+        self.heartbeats = Heartbeats()
+        self.stats = ControllerStats()
+        self._quorum = quorum
+        self._clock = clock
+        self._rng = rng
+        self._supervisor = supervisor
+        self._bootstrap = bootstrap
+        self._replayer = Replayer()
+        self._committed_next = 0
+        self._committed_provenance = self._replayer.image.provenance
+        self._working: MetadataImage | None = None
+        self._epoch = -1
+        self._claim: tuple[int, int] | None = None
+        self._pending: deque[_Append] = deque()
+        self._early: list[_Early] = []
+        # What was seen between the election and the end of catching up.
+        self._early_contacts: dict[int, Callable[[], None]] = {}
+        self._gone: set[int] = set()
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._gave_grace = False
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._unclean = _Upkeep(decide_unclean_elections, settings.unclean_election_interval_ms)
+        self._upkeep = [self._unclean]
+        if settings.rebalance:
+            self._upkeep.append(_Upkeep(decide_rebalance, settings.rebalance_interval_ms))
+        self._last_append_ms = 0.0
+        self._stopped = False
+        self.mutation_quotas = MutationQuotas(
+            window_count=settings.config["controller.quota.window.num"],
+            window_ms=settings.config["controller.quota.window.size.seconds"] * 1000.0,
+        )
+        self._image_listeners: list[Callable[[MetadataImage], None]] = [
+            self.mutation_quotas.publish
+        ]
+
+    # --- state ---
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node leads the quorum and has caught up with its log."""
+        return self._working is not None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads the quorum, active yet or about to be.
+
+        The quorum knows first; this object is told when it has been given everything committed.
+        """
+        return not self._stopped and (self.is_active or self.leader_id == self._quorum.node_id)
+
+    @property
+    def leader_id(self) -> int:
+        """The quorum's leader as this node knows it, -1 when it knows none."""
+        leader, _ = self._quorum.leader()
+        return -1 if leader is None else leader
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which this node is active; of the last time it was, if it is not."""
+        return self._epoch
+
+    @property
+    def committed_image(self) -> MetadataImage:
+        return self._replayer.image
+
+    @property
+    def last_applied_offset(self) -> int:
+        """Offset of the last record in the image that decisions are made on."""
+        return (self._quorum.log_end_offset if self.is_active else self._committed_next) - 1
+
+    @property
+    def last_committed_offset(self) -> int:
+        return self._committed_next - 1
+
+    def on_committed_image(self, listener: Callable[[MetadataImage], None]) -> None:
+        """Call `listener` with each new committed image."""
+        self._image_listeners.append(listener)
+
+    def view(self) -> ControllerView:
+        """The working image for a decision. Raises NOT_CONTROLLER on a node that is not active."""
+        if self._working is None:
+            raise self._not_controller()
+        return self._view_of(self._working)
+
+    def committed_view(self) -> ControllerView:
+        """What is committed, on any node: for answers that change nothing."""
+        return self._view_of(self._replayer.image)
+
+    def _view_of(self, image: MetadataImage) -> ControllerView:
+        seed = self._rng.getrandbits(64)
+        return ControllerView(
+            image=image,
+            next_offset=self._quorum.log_end_offset,
+            now_ms=self._clock.now_ms(),
+            monotonic_ms=self._clock.monotonic_ms(),
+            heartbeats=self.heartbeats,
+            settings=self.settings,
+            fresh_rng=lambda: random.Random(seed),
+        )
+
+    def _not_controller(self) -> ApiError:
+        leader, epoch = self._quorum.leader()
+        known = "no active controller is known" if leader is None else f"node {leader} is active"
+        return ApiError(
+            ErrorCode.NOT_CONTROLLER,
+            f"node {self._quorum.node_id} is not the active controller: {known} in epoch {epoch}",
+        )
+
+    # --- operations ---
+
+    def submit(
+        self,
+        decide: Callable[[ControllerView], Decision[R]],
+        respond: Callable[[R], T],
+        *,
+        fail: Callable[[ApiError], T] | None = None,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Future[T]:
+        """Decide now; the future has `respond(reply)` once the records are committed.
+
+        A refusal, a lost leadership or a timeout gives `fail(error)`, or without `fail` the
+        ApiError itself: raised here if it is known at once.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if not self.is_active and self.is_leading:
+            again = partial(self.submit, decide, respond, fail=fail, timeout_ms=timeout_ms)
+            self._early.append(_Early(future, again, fail))
+            return future
+        started_ms = self._clock.monotonic_ms()
+        try:
+            decision = decide(self.view())
+            append = self._append(decision.records)
+        except ApiError as error:
+            if fail is None:
+                raise
+            future.set_result(fail(error))
+            return future
+        finally:
+            self.stats.operation(self._clock.monotonic_ms() - started_ms)
+        reply = decision.reply
+        if append is None:
+            future.set_result(respond(reply))
+            return future
+        waiter = _Waiter(future, lambda: respond(reply), fail)
+        append.waiters.append(waiter)
+        if timeout_ms is not None:
+            self._limit_wait(waiter, max(timeout_ms, 0))
+        return future
+
+    def _limit_wait(self, waiter: _Waiter, timeout_ms: int) -> None:
+        timer = asyncio.get_running_loop().call_later(
+            timeout_ms / 1000.0,
+            _settle_error,
+            waiter.future,
+            waiter.fail,
+            ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the change was not committed within {timeout_ms} ms; it may be later",
+            ),
+        )
+        waiter.future.add_done_callback(lambda _: timer.cancel())
+
+    def touch(
+        self,
+        broker_id: int,
+        *,
+        epoch: int,
+        metadata_offset: int,
+        connection: Connection | None = None,
+    ) -> None:
+        """A broker's sign of life: soft state, kept by the active controller only, and by one that
+        is about to be."""
+        if not self.is_active:
+            if self.is_leading and broker_id in self.committed_image.cluster.brokers:
+                self._early_contacts[broker_id] = partial(
+                    self.touch,
+                    broker_id,
+                    epoch=epoch,
+                    metadata_offset=metadata_offset,
+                    connection=connection,
+                )
+            return
+        is_new = self.heartbeats.touch(
+            broker_id,
+            epoch=epoch,
+            metadata_offset=metadata_offset,
+            monotonic_ms=self._clock.monotonic_ms(),
+            connection=connection,
+        )
+        if is_new and connection is not None and self.settings.connection_loss_fence_ms:
+            closed = _HeartbeatConnection(self._connection_closed, broker_id, connection)
+            connection.add_close_callback(closed)
+
+    def _connection_closed(self, broker_id: int, connection: Connection) -> None:
+        if (
+            self.is_active
+            and connection.closed_by_peer
+            and self.heartbeats.connection_lost(broker_id, connection, self._clock.monotonic_ms())
+        ):
+            self._rearm_expiry()
+
+    def voter_gone(self, node_id: int) -> None:
+        """Nobody listens on a voter's port any more: its process has ended, whatever it ran."""
+        if not self.is_active:
+            self._gone.add(node_id)
+        elif self.heartbeats.process_gone(node_id, self._clock.monotonic_ms()):
+            self._rearm_expiry()
+
+    def begin_shutdown(self, broker_id: int) -> None:
+        """The broker may leave once the others know everything that is in the log now."""
+        self.heartbeats.begin_shutdown(broker_id, self._quorum.log_end_offset - 1)
+
+    def _append(self, records: Sequence[MetadataRecord]) -> _Append | None:
+        """Replay and append; the append to wait for, None when there is nothing.
+
+        What a request writes is one batch: it is bounded (`check_record_count`). What the
+        controller decides by itself is not: fencing a broker may change every partition. That goes
+        out in several batches; the log may end between them, so its records stand in an order in
+        which each prefix is a state of its own (partitions change before their broker is fenced).
+        """
+        if not records:
+            return self._pending[-1] if self._pending else None
+        for start in range(0, len(records), RECORDS_PER_OPERATION_MAX):
+            append = self._append_batch(records[start : start + RECORDS_PER_OPERATION_MAX])
+        return append if append.last_offset >= self._committed_next else None
+
+    def _append_batch(self, records: Sequence[MetadataRecord]) -> _Append:
+        assert self._working is not None
+        image = self._replayed(self._working, records)
+        expected = self._quorum.log_end_offset + len(records) - 1
+        try:
+            last_offset = self._quorum.append(
+                self._epoch, records, metadata_version=_level_of(image)
+            )
+        except NotLeader as lost:
+            self._resign()
+            raise self._not_controller() from lost
+        if last_offset != expected:
+            raise self._broken(
+                f"the batch ends at offset {last_offset}, decisions were made for {expected}"
+            )
+        self.stats.count_elections(records)
+        brokers_before = self._working.cluster.brokers
+        self._working = image
+        self._last_append_ms = self._clock.monotonic_ms()
+        append = _Append(last_offset, image, [])
+        self._pending.append(append)
+        if image.cluster.brokers is not brokers_before:
+            self.heartbeats.follow(image.cluster.brokers.values(), self._last_append_ms)
+            self._arm_expiry()
+        if any(type(r) is ConfigRecord and r.name == UNCLEAN_ELECTION for r in records):
+            self._unclean.arm(0.0, self._keep_up)
+        # A quorum of one may have committed the batch while it was appended.
+        self._settle_committed()
+        return append
+
+    def _replayed(self, image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataImage:
+        for record in records:
+            try:
+                image = replay(image, record)
+            except ReplayError as error:
+                self.stats.metadata_errors += 1
+                raise self._broken(
+                    f"a decided record does not replay: {error}; the record: {record!r}"
+                ) from error
+        return image
+
+    def _broken(self, message: str) -> InvariantViolated:
+        error = InvariantViolated(message)
+        self._supervisor.report("controller", error)
+        return error
+
+    # --- the quorum's calls ---
+
+    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
+        """A leader is known for an epoch, or none is."""
+        if leader_id == self._quorum.node_id:
+            if self.is_active and self._epoch == epoch:
+                return
+            if self._claim is not None and self._claim[0] == epoch:
+                return
+            if self.is_active:
+                self._resign()
+            self._claim = (epoch, self._quorum.log_end_offset)
+            self._maybe_activate()
+            return
+        self._resign()
+
+    def handle_commit(self, batch: CommittedBatch) -> None:
+        """A batch is committed; batches come in order and once."""
+        if batch.last_offset < self._committed_next:
+            return
+        if self.is_active:
+            self._commit_own(batch)
+        else:
+            self._commit_foreign(batch)
+        self._maybe_activate()
+
+    def handle_snapshot(self, snapshot: Snapshot) -> Iterator[None]:
+        """Start over from a snapshot; an active controller is never asked to (M11).
+
+        Step by step: a hundred thousand partitions are seconds of replay.
+        """
+        if self.is_active:
+            raise self._broken("the active controller was asked to load a snapshot")
+        return self._load(snapshot)
+
+    def _load(self, snapshot: Snapshot) -> Iterator[None]:
+        end_offset, epoch = snapshot.id
+        provenance = Provenance(end_offset - 1, epoch, snapshot.last_contained_timestamp_ms)
+        image = EMPTY_IMAGE
+        try:
+            for at, record in enumerate(snapshot.records(), 1):
+                image = replay(image, record)
+                if at % LOADED_PER_STEP == 0:
+                    yield
+        except ReplayError as error:
+            self.stats.metadata_errors += 1
+            raise self._broken(f"the snapshot that ends at {end_offset}: {error}") from error
+        self._replayer = Replayer(image.at(provenance))
+        self._committed_next = end_offset
+        self._publish()
+        self._maybe_activate()
+
+    def _commit_foreign(self, batch: CommittedBatch) -> None:
+        self._committed_next = batch.last_offset + 1
+        if not batch.records:
+            self._skip_control(batch)
+            return
+        try:
+            self._replayer.apply_batch(
+                batch.records,
+                base_offset=batch.base_offset,
+                epoch=batch.epoch,
+                timestamp_ms=batch.append_timestamp_ms,
+            )
+        except ReplayError as error:
+            self.stats.metadata_errors += 1
+            raise self._broken(str(error)) from error
+        self._replayer.take_touched()  # who follows these images compares no topics
+        self._publish()
+
+    def _skip_control(self, batch: CommittedBatch) -> None:
+        """The quorum's own records change no image, but it now ends behind them."""
+        self._replayer.skip(_end_of(batch))
+
+    def _commit_own(self, batch: CommittedBatch) -> None:
+        """The images after our own appends are kept, so a commit only moves along them."""
+        self._committed_next = batch.last_offset + 1
+        self._committed_provenance = _end_of(batch)
+        if batch.records:
+            self._settle_committed()
+        else:
+            self._skip_control(batch)
+
+    def _settle_committed(self) -> None:
+        while self._pending and self._pending[0].last_offset < self._committed_next:
+            append = self._pending.popleft()
+            image = append.image.at(self._committed_provenance._replace(offset=append.last_offset))
+            self._replayer = Replayer(image)
+            for waiter in append.waiters:
+                if not waiter.future.done():
+                    waiter.future.set_result(waiter.result())
+            self._publish()
+
+    def _publish(self) -> None:
+        for listener in self._image_listeners:
+            listener(self._replayer.image)
+
+    # --- leadership ---
+
+    def _maybe_activate(self) -> None:
+        if self._claim is None or self._stopped:
+            return
+        epoch, end_offset = self._claim
+        if self._committed_next < end_offset:
+            return
+        self._claim = None
+        self._activate(epoch)
+
+    def _activate(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._committed_provenance = self._replayer.image.provenance
+        self._working = self._replayer.image
+        self.stats.became_active += 1
+        _log.info(
+            "Became the active controller", epoch=epoch, next_offset=self._quorum.log_end_offset
+        )
+        self._take_contacts(self._working)
+        if self._replayer.in_transaction:
+            self._try_append([AbortTransactionRecord(reason="a new controller took over")])
+        if self._working is not None and self._working.metadata_version is None:
+            self._try_append(self._bootstrap())
+        self._arm_expiry()
+        self._arm_idle()
+        for upkeep in self._upkeep:
+            upkeep.arm(upkeep.interval_ms, self._keep_up)
+        early, self._early = self._early, []
+        for operation in early:
+            _submit_early(operation)
+
+    def _take_contacts(self, image: MetadataImage) -> None:
+        """Every broker's time begins now; some have spoken already, some will not."""
+        now_ms = self._clock.monotonic_ms()
+        self.heartbeats.reset(image.cluster.brokers.values(), now_ms)
+        contacts, self._early_contacts = self._early_contacts, {}
+        for touch in contacts.values():
+            touch()
+        gone, self._gone = self._gone, set()
+        for node_id in sorted(gone):
+            self.heartbeats.process_gone(node_id, now_ms)
+
+    def _resign(self) -> None:
+        self._early_contacts.clear()
+        self._gone.clear()
+        if self.is_active or self._early:
+            self.stats.lost_leadership += 1
+        self._claim = None
+        early, self._early = self._early, []
+        for operation in early:
+            _settle_error(operation.future, operation.fail, self._not_controller())
+        if self._working is None:
+            return
+        self._working = None
+        pending, self._pending = self._pending, deque()
+        for timer in (self._expiry_timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._expiry_timer = self._idle_timer = None
+        for upkeep in self._upkeep:
+            upkeep.cancel()
+        _log.info("No longer the active controller", epoch=self._epoch, in_flight=len(pending))
+        error = self._not_controller()
+        for append in pending:
+            for waiter in append.waiters:
+                _settle_error(waiter.future, waiter.fail, error)
+
+    def stop(self) -> None:
+        """Answer whoever waits and do nothing more."""
+        self._stopped = True
+        self._resign()
+
+    # --- timers ---
+
+    def _arm_expiry(self) -> None:
+        """One timer for the next session that may expire; it looks again when it fires."""
+        if self._expiry_timer is not None or not self.is_active:
+            return
+        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.patience)
+        if deadline_ms is None:
+            return
+        wait_ms = max(deadline_ms - self._clock.monotonic_ms(), 0.0)
+        loop = asyncio.get_running_loop()
+        self._expiry_timer = loop.call_at(loop.time() + wait_ms / 1000.0, self._expire)
+
+    def _rearm_expiry(self) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
+        self._arm_expiry()
+
+    def _expire(self) -> None:
+        """Fence who is overdue now; all of them by one look at the clock, however long that takes.
+
+        A timer that fires late says that this process stood still, and then heartbeats that came in
+        time may wait to be read. So they are given a moment before anybody is fenced.
+        """
+        self._expiry_timer = None
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.patience)
+        late_ms = 0.0 if deadline_ms is None else now_ms - deadline_ms
+        self._gave_grace = late_ms > LATE_MS and not self._gave_grace
+        if self._gave_grace:
+            self._expiry_timer = asyncio.get_running_loop().call_later(
+                min(late_ms, GRACE_MS) / 1000.0, self._expire
+            )
+            return
+        while self.is_active:
+            view = replace(self.view(), monotonic_ms=now_ms)
+            decision = decide_fence_expired(view)
+            if decision.reply is None:
+                break
+            self.stats.timed_out_heartbeats += 1
+            cause = silence(view, decision.reply).value
+            _log.warning(
+                "Fencing a broker that was not heard of", broker=decision.reply, cause=cause
+            )
+            if not self._try_append(decision.records):
+                return
+        self._arm_expiry()
+
+    def _arm_idle(self) -> None:
+        interval_ms = self.settings.max_idle_interval_ms
+        if interval_ms <= 0 or not self.is_active:
+            return
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = self._last_append_ms + interval_ms - now_ms
+        loop = asyncio.get_running_loop()
+        self._idle_timer = loop.call_later(
+            (wait_ms if wait_ms > 0 else interval_ms) / 1000.0, self._idle
+        )
+
+    def _idle(self) -> None:
+        """A record now and then shows brokers that they are up to date (KIP-835)."""
+        idle_ms = self._clock.monotonic_ms() - self._last_append_ms
+        # A batch that is still on its way shows it as well, once it is committed.
+        if idle_ms >= self.settings.max_idle_interval_ms and not self._pending:
+            self._try_append([NoOpRecord()])
+        self._arm_idle()
+
+    def _keep_up(self, upkeep: _Upkeep) -> None:
+        if not self.is_active:
+            return
+        decision = upkeep.decide(self.view())
+        if self._try_append(decision.records):
+            upkeep.arm(0.0 if decision.reply else upkeep.interval_ms, self._keep_up)
+
+    def _try_append(self, records: Sequence[MetadataRecord]) -> bool:
+        try:
+            self._append(records)
+        except ApiError:
+            return False
+        return True
+
+
+def _level_of(image: MetadataImage) -> int:
+    level = image.metadata_version
+    return MINIMUM_METADATA_VERSION.level if level is None else level
+
+
+def _end_of(batch: CommittedBatch) -> Provenance:
+    return Provenance(batch.last_offset, batch.epoch, batch.append_timestamp_ms)
+
+
+def _submit_early(operation: _Early) -> None:
+    future = operation.future
+    if future.done():
+        return
+    try:
+        submitted = operation.submit()
+    except ApiError as error:
+        future.set_exception(error)
+        return
+
+    def copy(done: asyncio.Future[Any]) -> None:
+        if future.done():
+            return
+        error = done.exception()
+        if error is None:
+            future.set_result(done.result())
+        else:
+            future.set_exception(error)
+
+    submitted.add_done_callback(copy)
+
+
+def _settle_error(
+    future: asyncio.Future[Any], fail: Callable[[ApiError], Any] | None, error: ApiError
+) -> None:
+    if future.done():
+        return
+    if fail is not None:
+        future.set_result(fail(error))
+    else:
+        future.set_exception(error)

@@ -1,0 +1,110 @@
+"""The control channel to the supervisor of a cluster."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+from kraftbox.launcher import frames
+from kraftbox.launcher.place import ClusterPlace
+
+CONNECT_MS_MAX = 5_000
+STATUS_MS_MAX = 5_000
+DOWN_MS_MAX = 60_000
+POLL_MS = 20
+
+
+class NotRunning(Exception):
+    """Nobody supervises the directory."""
+
+
+class RequestFailed(Exception):
+    """The supervisor refused, or did not answer; the message says why."""
+
+
+def status(place: ClusterPlace) -> dict[str, Any]:
+    """What the supervisor knows of its nodes. Raises NotRunning, RequestFailed."""
+    with _connected(place) as connection:
+        return _ask(connection, {"do": "status"}, STATUS_MS_MAX)
+
+
+def act(place: ClusterPlace, action: str, node_id: int, wait_ms: int) -> None:
+    """Kill, stop, pause, resume or start a node and wait until that is done.
+
+    Raises NotRunning, RequestFailed.
+    """
+    with _connected(place) as connection:
+        _ask(connection, {"do": "node", "action": action, "id": node_id}, wait_ms)
+
+
+def down(place: ClusterPlace) -> bool:
+    """Stop the cluster and wait until nothing of it is left; False when nothing was running.
+
+    Raises RequestFailed.
+    """
+    try:
+        with _connected(place) as connection:
+            connection.settimeout(DOWN_MS_MAX / 1000)
+            connection.sendall(frames.encode({"do": "down"}))
+            while connection.recv(4096):
+                pass
+    except NotRunning:
+        # Without a supervisor the fork server is ending its nodes: that is what is waited for.
+        if not place.is_taken:
+            return False
+    except OSError as error:
+        raise RequestFailed(f"the supervisor does not answer: {error}") from None
+    if not wait_until_free(place, DOWN_MS_MAX):
+        raise RequestFailed(f"{place.root} is still in use after {DOWN_MS_MAX // 1000} s")
+    return True
+
+
+def wait_until_free(place: ClusterPlace, wait_ms: int) -> bool:
+    """Whether the directory is let go within that time."""
+    deadline = time.monotonic() + wait_ms / 1000
+    while place.is_taken:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_MS / 1000)
+    return True
+
+
+def is_supervised(place: ClusterPlace) -> bool:
+    """Whether a supervisor answers."""
+    try:
+        _connected(place).close()
+    except NotRunning:
+        return False
+    return True
+
+
+def _connected(place: ClusterPlace) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(CONNECT_MS_MAX / 1000)
+    try:
+        with place.control_address() as address:
+            connection.connect(address)
+    except OSError:
+        connection.close()
+        raise NotRunning(place.why_not_running()) from None
+    return connection
+
+
+def _ask(connection: socket.socket, request: frames.Message, wait_ms: int) -> dict[str, Any]:
+    decoder = frames.Decoder()
+    connection.settimeout(wait_ms / 1000)
+    try:
+        connection.sendall(frames.encode(request))
+        while True:
+            data = connection.recv(1 << 16)
+            if not data:
+                raise RequestFailed("the supervisor has ended")
+            for answer in decoder.feed(data):
+                if "error" in answer:
+                    raise RequestFailed(answer["error"])
+                return answer
+    except TimeoutError:
+        raise RequestFailed(f"not done after {wait_ms / 1000:g} s") from None
+    except (OSError, frames.FrameError) as error:
+        raise RequestFailed(f"the supervisor does not answer: {error}") from None

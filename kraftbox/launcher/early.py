@@ -1,0 +1,69 @@
+"""First steps of a cluster's start: lock the directory, start the fork server.
+
+The fork server's imports take longer than everything else before the first node, so that nothing
+that can be imported meanwhile is imported here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+
+from kraftbox.launcher.interpreter import own_command
+
+LOCK = ".running"
+LOG = "supervisor.log"
+SPAWN_PLATFORMS = ("darwin",)
+"""Where system libraries do not survive a fork."""
+
+
+def take(root: str) -> int | None:
+    """The directory's lock as a descriptor, or None while somebody else has it. Raises OSError."""
+    fd = os.open(f"{root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def open_log(root: str) -> int:
+    """A descriptor that appends to the supervisor's log. Raises OSError."""
+    return os.open(f"{root}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+
+def start_fork_server(
+    log_fd: int, lock_fd: int | None = None, *, spawn: bool | None = None
+) -> subprocess.Popen[bytes]:
+    """The process, which shares the lock. `spawn` None decides by the platform. Raises OSError."""
+    spawn = sys.platform in SPAWN_PLATFORMS if spawn is None else spawn
+    arguments = ["--spawn"] if spawn else []
+    if lock_fd is not None:
+        arguments += ["--lock", str(lock_fd)]
+    return subprocess.Popen(
+        own_command("_fork-server", *arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log_fd,
+        bufsize=0,
+        # A terminal's Ctrl-C is the supervisor's to understand.
+        start_new_session=True,
+        pass_fds=() if lock_fd is None else (lock_fd,),
+    )
+
+
+class Early:
+    """What is there before the rest is imported: the lock, the log, the fork server."""
+
+    def __init__(self, directory: str) -> None:
+        """Raises OSError. `fork_server` is None when the directory is taken."""
+        self.root = os.path.abspath(directory)
+        os.makedirs(self.root, exist_ok=True)
+        self.lock_fd = take(self.root)
+        self.log_fd = open_log(self.root)
+        self.fork_server: subprocess.Popen[bytes] | None = None
+        if self.lock_fd is not None:
+            self.fork_server = start_fork_server(self.log_fd, self.lock_fd)

@@ -1,0 +1,321 @@
+"""The process that a cluster's nodes are forked from.
+
+It has imported everything a node needs and has neither an event loop nor a thread, so that a fork
+of it is a whole process; whoever asks for nodes may have as many threads as it likes, because it
+never forks itself. Memory that exists before the fork is frozen out of the collector's sight, so
+that the nodes go on sharing it. Where fork is unsafe (`--spawn`) nodes are started from nothing.
+
+Commands come as frames on standard input and events leave on standard output:
+
+    {"do": "start", "id", "cluster_id",                    {"event": "hello", "pid"}
+     "properties", "log", "last"}                          {"event": "started", "id", "pid"}
+    {"do": "signal", "id", "number"}                       {"event": "ready", "id", ...}
+    {"do": "tell", "id", "action"}                         {"event": "refused", "id", "error"}
+                                                           {"event": "network", "id", "cut_off",
+                                                            "error"}
+                                                           {"event": "exited", "id", "code"}
+
+When the commands end, for whatever reason, all nodes are stopped and it ends; those marked `last`
+are stopped after the others, which may need them for that. Each node holds one
+end of a socket pair: it reports there, and stops when the other end is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from kraftbox.launcher import frames
+from kraftbox.launcher.interpreter import own_command
+
+END_MS_MAX = 40_000
+OTHERS_END_MS_MAX = 12_000
+"""How long the nodes marked `last` wait for the others."""
+REPORT_FD = 3
+"""Where a spawned node finds its end of the socket pair."""
+
+
+def import_everything() -> None:
+    """All that a node imports in its life, as far as every node does."""
+    import importlib
+
+    for name in (
+        "kraftbox.launcher.node_process",
+        "broker.assembly",
+        "controller.assembly",
+    ):
+        importlib.import_module(name)
+
+
+@dataclass
+class Child:
+    """A node's process. `report` is our end of the pair."""
+
+    node_id: int
+    pid: int
+    report: socket.socket
+    last: bool
+    told_to_end: bool = False
+    decoder: frames.Decoder = field(default_factory=frames.Decoder)
+
+
+class ForkServer:
+    """Commands in, processes out. `run` returns when the commands have ended."""
+
+    def __init__(self, commands_fd: int, events_fd: int, *, spawn: bool) -> None:
+        self._commands_fd = commands_fd
+        self._events_fd = events_fd
+        self._spawn = spawn
+        self._children: dict[int, Child] = {}
+        self._decoder = frames.Decoder()
+        self._selector = selectors.DefaultSelector()
+        self._wake_r, self._wake_w = os.pipe()
+        self._ending_since: float | None = None
+        self._end_wanted = False
+
+    def run(self) -> None:
+        for fd in (self._wake_r, self._wake_w):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
+        self._selector.register(self._wake_r, selectors.EVENT_READ, self._reap)
+        self._selector.register(self._commands_fd, selectors.EVENT_READ, self._read_commands)
+        self._tell({"event": "hello", "pid": os.getpid()})
+        while self._ending_since is None or self._children:
+            for key, _ in self._selector.select(self._timeout_s()):
+                key.data()
+            if self._end_wanted:
+                self._end()
+
+    def _on_term(self, _number: int, _frame: object) -> None:
+        # Nothing more than this between two arbitrary steps of the loop.
+        self._end_wanted = True
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _read_commands(self) -> None:
+        data = os.read(self._commands_fd, 1 << 16)
+        if not data:
+            self._selector.unregister(self._commands_fd)
+            self._end_wanted = True
+            return
+        for command in self._decoder.feed(data):
+            if command["do"] == "start":
+                self._start(command)
+            elif command["do"] == "tell":
+                self._pass_on(command["id"], command["action"])
+            else:
+                self._signal(command["id"], command["number"])
+
+    def _signal(self, node_id: int, number: int) -> None:
+        # A child that has not been waited for keeps its process id, so this reaches no stranger.
+        child = self._children.get(node_id)
+        if child is not None:
+            os.kill(child.pid, number)
+
+    def _pass_on(self, node_id: int, action: str) -> None:
+        child = self._children.get(node_id)
+        # One that has just ended is reported as such.
+        if child is not None:
+            with contextlib.suppress(OSError):
+                child.report.sendall(frames.encode({"do": action}))
+
+    def _start(self, command: dict[str, Any]) -> None:
+        node_id = command["id"]
+        ours, theirs = socket.socketpair()
+        try:
+            log_fd = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                if self._spawn:
+                    pid = self._spawned(log_fd, theirs)
+                    ours.sendall(frames.encode(command))
+                else:
+                    pid = self._forked(command, log_fd, ours, theirs)
+            finally:
+                os.close(log_fd)
+        except OSError as error:
+            ours.close()
+            self._tell({"event": "refused", "id": node_id, "error": str(error)})
+            self._tell({"event": "exited", "id": node_id, "code": 1})
+            return
+        finally:
+            theirs.close()
+        child = Child(node_id, pid, ours, last=command["last"])
+        ours.setblocking(False)
+        self._children[node_id] = child
+        self._selector.register(ours, selectors.EVENT_READ, lambda: self._read_report(child))
+        self._tell({"event": "started", "id": node_id, "pid": pid})
+
+    def _forked(
+        self, command: dict[str, Any], log_fd: int, ours: socket.socket, theirs: socket.socket
+    ) -> int:
+        gc.collect()
+        gc.freeze()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            self._leave_behind(ours)
+            os.dup2(log_fd, 1)
+            os.dup2(log_fd, 2)
+            os.close(log_fd)
+            _become_node(command, theirs)
+        finally:
+            os._exit(1)
+
+    def _leave_behind(self, ours: socket.socket) -> None:
+        """In a child: give up everything that belongs to the fork server."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._selector.close()
+        ours.close()
+        for child in self._children.values():
+            child.report.close()
+        for fd in (self._wake_r, self._wake_w, self._events_fd):
+            os.close(fd)
+        # Standard input was the command pipe; also the lock on the directory is not the node's.
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, self._commands_fd)
+        os.close(nothing)
+        _close_inherited_lock()
+
+    def _spawned(self, log_fd: int, theirs: socket.socket) -> int:
+        command = own_command("_node")
+        actions: list[tuple[Any, ...]] = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, log_fd, 1),
+            (os.POSIX_SPAWN_DUP2, log_fd, 2),
+            (os.POSIX_SPAWN_DUP2, theirs.fileno(), REPORT_FD),
+        ]
+        if theirs.fileno() == REPORT_FD:
+            os.set_inheritable(REPORT_FD, True)
+        return os.posix_spawn(
+            command[0], command, os.environ, file_actions=actions, setsigdef=[signal.SIGINT]
+        )
+
+    # --- events -------------------------------------------------------------------------------
+
+    def _read_report(self, child: Child) -> None:
+        if child.report.fileno() < 0:
+            return  # reaped in the same round of the loop
+        try:
+            data = child.report.recv(1 << 16)
+            messages = child.decoder.feed(data)
+        except (OSError, frames.FrameError):
+            data, messages = b"", []
+        if not data:
+            # It is ending; SIGCHLD says when it has ended.
+            self._selector.unregister(child.report)
+            return
+        for message in messages:
+            self._tell({**message, "id": child.node_id})
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._wake_r, 4096):
+                pass
+        for child in list(self._children.values()):
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            if not pid:
+                continue
+            del self._children[child.node_id]
+            # What it reported last may not have been read yet.
+            if child.report in self._selector.get_map():
+                self._read_report(child)
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(child.report)
+            child.report.close()
+            code = os.waitstatus_to_exitcode(status)
+            self._tell({"event": "exited", "id": child.node_id, "code": code})
+
+    def _tell(self, event: frames.Message) -> None:
+        try:
+            data = frames.encode(event)
+            while data:
+                data = data[os.write(self._events_fd, data) :]
+        except BrokenPipeError:
+            self._end_wanted = True
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Called in every round once the end is wanted: who is to stop is told so, once."""
+        now = time.monotonic()
+        if self._ending_since is None:
+            self._ending_since = now
+        over_ms = (now - self._ending_since) * 1000
+        others = any(not child.last for child in self._children.values())
+        for child in self._children.values():
+            if over_ms > END_MS_MAX:
+                os.kill(child.pid, signal.SIGKILL)
+            elif not child.told_to_end and (
+                not child.last or not others or over_ms > OTHERS_END_MS_MAX
+            ):
+                child.told_to_end = True
+                os.kill(child.pid, signal.SIGTERM)
+                os.kill(child.pid, signal.SIGCONT)
+
+    def _timeout_s(self) -> float | None:
+        if self._ending_since is None:
+            return None
+        over_ms = (time.monotonic() - self._ending_since) * 1000
+        due_ms = OTHERS_END_MS_MAX if over_ms <= OTHERS_END_MS_MAX else END_MS_MAX
+        return max(0.0, due_ms - over_ms) / 1000 + 0.01
+
+
+_lock_fd: int | None = None
+
+
+def _close_inherited_lock() -> None:
+    if _lock_fd is not None:
+        os.close(_lock_fd)
+
+
+def _become_node(command: dict[str, Any], report: socket.socket) -> NoReturn:
+    """In a child: be the node until it ends, then end without what the parent had planned."""
+    import random
+
+    from kraftbox.launcher import node_process
+
+    gc.enable()
+    random.seed()
+    code = 1
+    try:
+        code = node_process.run(command, report)
+    except BaseException:  # noqa: BLE001 - whatever it is, it must not unwind into the fork server
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def main(arguments: list[str]) -> int:
+    """`_fork-server [--spawn] [--lock FD]`: internal, started by the supervisor."""
+    global _lock_fd
+    spawn = "--spawn" in arguments
+    if "--lock" in arguments:
+        _lock_fd = int(arguments[arguments.index("--lock") + 1])
+        os.set_inheritable(_lock_fd, False)
+    # Collected once, by hand, before each fork.
+    gc.disable()
+    if not spawn:
+        import_everything()
+    events_fd = os.dup(1)
+    # Nothing that prints may get between the frames.
+    os.dup2(2, 1)
+    ForkServer(0, events_fd, spawn=spawn).run()
+    return 0

@@ -1,0 +1,83 @@
+"""A forked node's process, from its fork to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+from kraftbox.launcher import addresses, frames, network
+from kraftbox.node import Node
+from kraftbox.process import server, up
+from runtime import log
+from runtime.config import ConfigError, NodeConfig
+from runtime.errors import StartupRefused
+
+_NAME = "/proc/self/comm"
+
+
+def run(command: dict[str, Any], report: socket.socket) -> int:
+    """Be the node that `command` describes; returns the exit code.
+
+    Standard output and error are the node's log already. `report` gets one frame when the node is
+    ready or refuses to start; when its other end closes, the node stops.
+    """
+    name_process(command["id"])
+
+    def ready(node: Node) -> None:
+        found = node.client_addresses() if node.config.is_broker else []
+        tell(report, {"event": "ready", "addresses": found, "http": node.http_address})
+
+    try:
+        if command.get("namespace") is not None:
+            addresses.enter(command["namespace"])
+        config = NodeConfig.parse(command["properties"])
+        server.configure_log(config, log.sink_for(1))
+        up.format_if_new(config, command["cluster_id"])
+        lifeline = server.Lifeline(report.fileno(), lambda loop, data: obey(report, loop, data))
+        return server.run(config, on_ready=ready, lifeline=lifeline)
+    except (ConfigError, StartupRefused) as error:
+        tell(report, {"event": "refused", "error": str(error)})
+        log.get_logger("kraftbox").error("The node does not start", reason=str(error))
+        log.flush()
+        return 1
+
+
+def tell(report: socket.socket, message: frames.Message) -> None:
+    # The launcher may be gone; the node then stops by itself.
+    with contextlib.suppress(OSError):
+        report.sendall(frames.encode(message))
+
+
+def obey(report: socket.socket, loop: network.CuttableLoop, data: bytes) -> None:
+    """Carry out what the supervisor asks of a running node: that it be cut off, or not."""
+    for command in frames.Decoder().feed(data):
+        cut_off = command["do"] == "cut-off"
+        error = None
+        try:
+            if cut_off:
+                loop.cut_off()
+            else:
+                loop.reconnect()
+        except OSError as failure:
+            error = str(failure)
+        tell(report, {"event": "network", "cut_off": cut_off, "error": error})
+
+
+def name_process(node_id: int) -> None:
+    """Make the node recognisable in `ps` and `top`, where a process may say its name."""
+    with contextlib.suppress(OSError), open(_NAME, "w", encoding="ascii") as name:
+        name.write(f"kraftbox-{node_id}")
+
+
+def main(fd: int) -> int:
+    """`_node`: a node that was spawned, not forked; its command is the first frame on `fd`."""
+    decoder = frames.Decoder()
+    report = socket.socket(fileno=fd)
+    while True:
+        data = report.recv(1 << 16)
+        if not data:
+            return 1
+        messages = decoder.feed(data)
+        if messages:
+            return run(messages[0], report)

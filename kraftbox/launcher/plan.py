@@ -1,0 +1,317 @@
+"""The plan of a local cluster: nodes, addresses, properties. Pure.
+
+Brokers are 1, 2, ...; controllers of their own 101, 102, ..., so that brokers can be added later.
+With `combined` there is one row of nodes from 1: the first are controllers, the first are brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+HOST = "127.0.0.1"
+PORT_DEFAULT = 9092
+CONTROLLER_ID_FIRST = 101
+BROKERS_MAX = CONTROLLER_ID_FIRST - 1
+CONTROLLERS_MAX = 99
+
+REPLICATION_FACTOR = 3
+"""Of internal topics, where there are brokers for it; Kafka's default."""
+
+
+def local_settings(brokers: int) -> dict[str, str]:
+    """What a cluster of so many brokers that one person starts needs beside Kafka's defaults.
+
+    Internal topics have as many replicas as there can be; and there is nobody to wait for.
+    """
+    factor = min(REPLICATION_FACTOR, brokers)
+    min_isr = max(1, factor - 1)
+    return {
+        "offsets.topic.replication.factor": str(factor),
+        "transaction.state.log.replication.factor": str(factor),
+        "transaction.state.log.min.isr": str(min_isr),
+        "share.coordinator.state.topic.replication.factor": str(factor),
+        "share.coordinator.state.topic.min.isr": str(min_isr),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+# All voters are on one machine and start together: the first election need not wait a second for
+# votes that are on their way. How soon a dead leader is noticed is another setting, left alone.
+QUORUM_SETTINGS = {"controller.quorum.election.timeout.ms": "150"}
+# Who kills a node of a local cluster wants to see what follows, and to start it again: neither need
+# wait for the session of a process whose connection the kernel has closed. One that hangs keeps its
+# session, so a busy machine fences nobody.
+BROKER_SETTINGS = {"kraftbox.broker.connection.loss.fence.ms": "500"}
+
+IDENTITY_KEYS = frozenset(
+    {
+        "advertised.listeners",
+        "broker.id",
+        "broker.rack",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "kraftbox.http.listener",
+    }
+)
+"""Keys that say who and where a node is: the plan's, not `--set`'s."""
+
+
+class PlanRefused(Exception):
+    """No such cluster can be; the message says why."""
+
+
+class Shape(NamedTuple):
+    """How many nodes of which kind. `racks` go round among the brokers; empty for none."""
+
+    controllers: int = 1
+    brokers: int = 1
+    combined: bool = False
+    racks: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        kinds = f"{_count(self.controllers, 'controller')} and {_count(self.brokers, 'broker')}"
+        return f"{kinds} (combined)" if self.combined else kinds
+
+
+class AskedShape(NamedTuple):
+    """What the options of a start say of the shape; None, False and () say nothing."""
+
+    controllers: int | None = None
+    brokers: int | None = None
+    combined: bool = False
+    racks: tuple[str, ...] = ()
+
+    def over(self, before: Shape | None) -> Shape:
+        """The shape that is meant, where there was `before` or nothing yet."""
+        known = before or Shape()
+        return Shape(
+            known.controllers if self.controllers is None else self.controllers,
+            known.brokers if self.brokers is None else self.brokers,
+            self.combined or known.combined,
+            self.racks or known.racks,
+        )
+
+
+class Member(NamedTuple):
+    """One node: its roles, and the rack of a broker."""
+
+    node_id: int
+    is_controller: bool
+    is_broker: bool
+    rack: str | None = None
+
+    @property
+    def roles(self) -> str:
+        """The value of `process.roles`."""
+        named = (("broker", self.is_broker), ("controller", self.is_controller))
+        return ",".join(name for name, has in named if has)
+
+
+class Ports(NamedTuple):
+    """Where a node listens; 0 for a listener that it does not have."""
+
+    client: int
+    controller: int
+    http: int
+
+
+class NodePlan(NamedTuple):
+    """What a node is started with. `properties` are those of its server.properties; `namespace` is
+    the network namespace it lives in, None for the host's."""
+
+    member: Member
+    directory: str
+    properties: Mapping[str, str]
+    namespace: str | None = None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def check_shape(shape: Shape) -> None:
+    """Raises PlanRefused."""
+    if not 1 <= shape.controllers <= CONTROLLERS_MAX:
+        raise PlanRefused(f"--controllers: must be from 1 to {CONTROLLERS_MAX}")
+    if not 1 <= shape.brokers <= BROKERS_MAX:
+        raise PlanRefused(f"--brokers: must be from 1 to {BROKERS_MAX}")
+
+
+def check_change(before: Shape, after: Shape) -> None:
+    """Whether a cluster that exists can be started with another shape; raises PlanRefused.
+
+    Brokers may be added. Voters are fixed when a cluster is made, and a broker's data and rack
+    are its own.
+    """
+    same = before._replace(brokers=after.brokers)
+    if after.brokers < before.brokers or after != same:
+        raise PlanRefused(
+            f"this directory holds a cluster of {before.text()}"
+            f"{', racks ' + ','.join(before.racks) if before.racks else ''}: only brokers can be "
+            f"added; give another --dir for another cluster"
+        )
+
+
+def members(shape: Shape) -> list[Member]:
+    """All nodes, by id."""
+
+    def rack(broker_id: int) -> str | None:
+        return shape.racks[(broker_id - 1) % len(shape.racks)] if shape.racks else None
+
+    if shape.combined:
+        return [
+            Member(
+                node_id,
+                is_controller=node_id <= shape.controllers,
+                is_broker=node_id <= shape.brokers,
+                rack=rack(node_id) if node_id <= shape.brokers else None,
+            )
+            for node_id in range(1, max(shape.controllers, shape.brokers) + 1)
+        ]
+    brokers = [Member(i, False, True, rack(i)) for i in range(1, shape.brokers + 1)]
+    first = CONTROLLER_ID_FIRST
+    return brokers + [Member(i, True, False) for i in range(first, first + shape.controllers)]
+
+
+def client_ports(
+    nodes: Sequence[Member], port: int | None, remembered: Mapping[int, Ports]
+) -> dict[int, int]:
+    """The client port of every broker; 0 where a free one is to be taken.
+
+    Asked for: `port`, `port + 1`, ...; otherwise what is remembered, and for a new cluster from
+    PORT_DEFAULT. With 0 asked for, or beside remembered ones, free ones. Raises PlanRefused.
+    """
+    found = {}
+    brokers = [member.node_id for member in nodes if member.is_broker]
+    for index, node_id in enumerate(brokers):
+        if port:
+            found[node_id] = port + index
+        elif node_id in remembered:
+            found[node_id] = remembered[node_id].client
+        elif port is None and not remembered:
+            found[node_id] = PORT_DEFAULT + index
+        else:
+            found[node_id] = 0
+        if found[node_id] > 65535:
+            raise PlanRefused(f"--port {port}: there are not {len(brokers)} ports from there")
+    return found
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Raises PlanRefused for a key that `--set` cannot give to a whole cluster."""
+    for key in settings:
+        if key in IDENTITY_KEYS:
+            raise PlanRefused(f"--set {key}: every node has its own, and `up` chooses them")
+
+
+def node_plans(
+    nodes: Sequence[Member],
+    root: str,
+    ports: Mapping[int, Ports],
+    settings: Mapping[str, str],
+    hosts: Mapping[int, str] | None = None,
+) -> list[NodePlan]:
+    """Properties of every node. `ports` are complete; `settings` win over those of `up`; `hosts`
+    are the nodes' addresses where they are not all HOST."""
+    at = {member.node_id: (hosts or {}).get(member.node_id, HOST) for member in nodes}
+    voters = ",".join(
+        f"{member.node_id}@{at[member.node_id]}:{ports[member.node_id].controller}"
+        for member in nodes
+        if member.is_controller
+    )
+    several = sum(member.is_controller for member in nodes) > 1
+    common = {
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": voters,
+        **local_settings(sum(member.is_broker for member in nodes)),
+        **(QUORUM_SETTINGS if several else {}),
+        **BROKER_SETTINGS,
+        **settings,
+    }
+    plans = []
+    for member in nodes:
+        directory = f"{root}/node-{member.node_id}"
+        own = ports[member.node_id]
+        properties = {
+            "process.roles": member.roles,
+            "node.id": str(member.node_id),
+            "listeners": _listeners(member, at[member.node_id], own),
+            "log.dirs": f"{directory}/data",
+            "kraftbox.http.listener": f"{at[member.node_id]}:{own.http}",
+            **common,
+        }
+        if member.rack is not None:
+            properties["broker.rack"] = member.rack
+        plans.append(NodePlan(member, directory, properties))
+    return plans
+
+
+def _listeners(member: Member, host: str, ports: Ports) -> str:
+    entries = []
+    if member.is_broker:
+        entries.append(f"PLAINTEXT://{host}:{ports.client}")
+    if member.is_controller:
+        entries.append(f"CONTROLLER://{host}:{ports.controller}")
+    return ",".join(entries)
+
+
+class Remembered(NamedTuple):
+    """What the directory of a cluster knows of it. `network` is the number of a network of its own,
+    0 without one."""
+
+    cluster_id: str
+    shape: Shape
+    ports: Mapping[int, Ports]
+    settings: Mapping[str, str]
+    network: int = 0
+
+
+def remembered_to_properties(known: Remembered) -> dict[str, str]:
+    """As lines of cluster.properties."""
+    lines = {
+        "cluster.id": known.cluster_id,
+        "controllers": str(known.shape.controllers),
+        "brokers": str(known.shape.brokers),
+        "combined": str(known.shape.combined).lower(),
+        "racks": ",".join(known.shape.racks),
+    }
+    if known.network:
+        lines["network"] = str(known.network)
+    for node_id, ports in sorted(known.ports.items()):
+        lines[f"node.{node_id}.ports"] = ",".join(map(str, ports))
+    for key, value in known.settings.items():
+        lines[f"set.{key}"] = value
+    return lines
+
+
+def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
+    """Raises PlanRefused when they do not say what they must."""
+    try:
+        shape = Shape(
+            controllers=int(lines["controllers"]),
+            brokers=int(lines["brokers"]),
+            combined=lines["combined"] == "true",
+            racks=tuple(filter(None, lines["racks"].split(","))),
+        )
+        ports = {
+            int(key.split(".")[1]): Ports(*map(int, value.split(",")))
+            for key, value in lines.items()
+            if key.startswith("node.")
+        }
+        if {member.node_id for member in members(shape)} - ports.keys():
+            raise ValueError("ports of a node are missing")
+        cluster_id = lines["cluster.id"]
+        network = int(lines.get("network", "0"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanRefused(f"cluster.properties is damaged: {error!r}") from None
+    settings = {k.removeprefix("set."): v for k, v in lines.items() if k.startswith("set.")}
+    return Remembered(cluster_id, shape, ports, settings, network)

@@ -1,0 +1,303 @@
+"""A network of its own for a local cluster (`kraftbox up --isolate`; Linux, root).
+
+Every node lives in a network namespace whose only way out is a tun device, and one process of ours
+carries the packets between those devices and the host's. So every directed link can be cut, slowed,
+made to lose, copy or reorder packets, for the whole node and below TCP: a cut link is silent, as a
+real one is. Nothing on the host is changed but for one device, `kbxN`, and the namespaces
+`kbxN-ID`; they end with the cluster.
+
+The router is started by the supervisor before the nodes, tells the line `ready`, listens on the
+socket `network` in the cluster's directory, and ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from kraftbox.launcher import frames
+from kraftbox.launcher.addresses import HOST_OCTET, NAMESPACES, Network
+from kraftbox.launcher.interpreter import own_command
+from kraftbox.launcher.links import Link, LinkRule, Links, Underway
+from kraftbox.launcher.place import ClusterPlace
+from runtime.errors import StartupRefused
+
+SOCKET = "network"
+MTU = 65_000
+REQUEST_MS_MAX = 5_000
+END_MS_MAX = 5_000
+READS_MAX = 64
+_TUNSETIFF = 0x400454CA
+_IFF_TUN_NO_PI = 0x1001
+_IFREQ = struct.Struct("16sH22x")
+
+
+class NetworkError(Exception):
+    """The network cannot be made or changed; the message says why."""
+
+
+def is_possible() -> bool:
+    """Whether this process may make such a network here; found out by making a small one."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return False
+    name = f"kbx-probe-{os.getpid()}"
+    try:
+        os.close(_tun(f"kbxp{os.getpid()}"))
+        _ip(f"netns add {name}")
+        _ip("link set lo up", namespace=name)
+        _ip(f"netns del {name}")
+    except (OSError, NetworkError):
+        return False
+    return True
+
+
+# --- whoever starts it, or changes it -------------------------------------------------------------
+
+
+class Router:
+    """The process that carries the packets, as its starter holds it."""
+
+    def __init__(
+        self, place: ClusterPlace, network: Network, node_ids: Sequence[int], log_fd: int
+    ) -> None:
+        """Start it and wait until it is ready. Raises StartupRefused."""
+        if sys.platform != "linux" or os.geteuid() != 0:
+            raise StartupRefused("--isolate needs Linux and root: it makes network namespaces")
+        ids = ",".join(map(str, node_ids))
+        command = own_command("_router", str(place.root), str(network.number), ids)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_fd,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().decode().strip()
+        if line != "ready":
+            self._process.wait()
+            raise StartupRefused(f"--isolate: {line or 'the router did not start'}")
+
+    def end(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        try:
+            self._process.wait(END_MS_MAX / 1000)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class NetworkControl:
+    """Sets the links of a cluster's network. Raises NetworkError."""
+
+    def __init__(self, place: ClusterPlace) -> None:
+        self._path = str(place.root / SOCKET)
+
+    def set_links(self, rules: Sequence[LinkRule]) -> None:
+        """These links from now on, and all others whole."""
+        message = {"rules": [[one.source, one.target, list(one.link)] for one in rules]}
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(REQUEST_MS_MAX / 1000)
+                with _short(self._path) as path:
+                    connection.connect(path)
+                connection.sendall(frames.encode(message))
+                if not connection.recv(1):
+                    raise NetworkError("the network did not take the rules")
+        except OSError as error:
+            raise NetworkError(f"the cluster's network does not answer: {error}") from None
+
+
+@contextlib.contextmanager
+def _short(path: str) -> Iterator[str]:
+    """A name of a socket that fits into an address."""
+    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{fd}/{os.path.basename(path)}"
+    finally:
+        os.close(fd)
+
+
+# --- the router's process -------------------------------------------------------------------------
+
+
+class _Devices:
+    """The tun devices, by end."""
+
+    def __init__(self, network: Network, node_ids: Sequence[int]) -> None:
+        """Raises OSError, NetworkError."""
+        self.fds: dict[int, int] = {}
+        self._namespaces: list[str] = []
+        try:
+            self._make(network, node_ids)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self, network: Network, node_ids: Sequence[int]) -> None:
+        self.fds[0] = _tun(network.device)
+        _ip(
+            f"addr add {network.host}/24 dev {network.device}",
+            f"link set {network.device} mtu {MTU} up",
+        )
+        for node_id in node_ids:
+            name = network.namespace(node_id)
+            if (NAMESPACES / name).exists():
+                _ip(f"netns del {name}")
+            _ip(f"netns add {name}")
+            self._namespaces.append(name)
+            device = f"{network.device}-{node_id}"
+            self.fds[node_id] = _tun(device)
+            _ip(f"link set {device} netns {name}")
+            _ip(
+                f"addr add {network.address(node_id)}/24 dev {device}",
+                f"link set {device} mtu {MTU} up",
+                "link set lo up",
+                namespace=name,
+            )
+
+    def close(self) -> None:
+        for fd in self.fds.values():
+            os.close(fd)
+        self.fds.clear()
+        for name in self._namespaces:
+            with contextlib.suppress(NetworkError):
+                _ip(f"netns del {name}")
+
+
+def _tun(name: str) -> int:
+    import fcntl
+
+    fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(fd, _TUNSETIFF, _IFREQ.pack(name.encode(), _IFF_TUN_NO_PI))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _ip(*lines: str, namespace: str | None = None) -> None:
+    """Run commands of iproute2. Raises NetworkError."""
+    where = [] if namespace is None else ["-n", namespace]
+    batch = ["ip", *where, "-batch", "-"]
+    try:
+        done = subprocess.run(
+            batch, input="\n".join(lines), capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise NetworkError("the command `ip` (iproute2) is missing") from None
+    if done.returncode:
+        raise NetworkError(f"ip {lines[0]}: {done.stderr.strip()}")
+
+
+class _Carrier:
+    """Reads packets where they come from and writes them where they go, when it is time."""
+
+    def __init__(self, devices: _Devices, links: Links) -> None:
+        self._fds = devices.fds
+        self._links = links
+        self._underway = Underway()
+
+    def read(self, source: int) -> None:
+        """Take what has arrived at one end."""
+        fd = self._fds[source]
+        for _ in range(READS_MAX):
+            try:
+                packet = os.read(fd, MTU + 100)
+            except OSError:
+                return
+            # IPv4 only: the kernel's own IPv6 chatter has nowhere to go.
+            if packet[0] >> 4 != 4:
+                continue
+            last = packet[19]
+            target = 0 if last == HOST_OCTET else last
+            if self._links.is_whole(source, target):
+                self._write(target, packet)
+                continue
+            now_ms = time.monotonic() * 1000.0
+            for at_ms in self._links.arrivals(source, target, len(packet), now_ms):
+                self._underway.add(at_ms, target, packet)
+        self.deliver()
+
+    def deliver(self) -> None:
+        for target, packet in self._underway.due(time.monotonic() * 1000.0):
+            self._write(target, packet)
+
+    def _write(self, target: int, packet: bytes) -> None:
+        fd = self._fds.get(target)
+        if fd is not None:
+            # A full queue drops, as everywhere.
+            with contextlib.suppress(OSError):
+                os.write(fd, packet)
+
+    def timeout_s(self) -> float | None:
+        next_ms = self._underway.next_ms
+        return None if next_ms is None else max(0.0, next_ms / 1000.0 - time.monotonic())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`_router DIR NUMBER ID,ID,...`: internal, started with the cluster."""
+    root, number, ids = arguments
+    try:
+        devices = _Devices(Network(int(number)), [int(one) for one in ids.split(",")])
+    except (OSError, NetworkError) as error:
+        os.write(1, f"{error}\n".encode())
+        return 1
+    links = Links(random.Random())
+    carrier = _Carrier(devices, links)
+    listener = socket.socket(socket.AF_UNIX)
+    path = f"{root}/{SOCKET}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with _short(path) as name:
+        listener.bind(name)
+    os.chmod(path, 0o600)
+    listener.listen(8)
+    selector = selectors.DefaultSelector()
+    for end, fd in devices.fds.items():
+        selector.register(fd, selectors.EVENT_READ, (carrier.read, end))
+    selector.register(listener, selectors.EVENT_READ, (_take_rules, (listener, links)))
+    selector.register(0, selectors.EVENT_READ, None)
+    os.write(1, b"ready\n")
+    os.close(1)
+    try:
+        while True:
+            for key, _ in selector.select(carrier.timeout_s()):
+                if key.data is None:
+                    if not os.read(0, 4096):
+                        return 0
+                    continue
+                work, argument = key.data
+                work(argument)
+            carrier.deliver()
+    finally:
+        listener.close()
+        os.unlink(path)
+        devices.close()
+
+
+def _take_rules(to: tuple[socket.socket, Links]) -> None:
+    listener, links = to
+    connection, _ = listener.accept()
+    decoder = frames.Decoder()
+    with connection, contextlib.suppress(OSError, frames.FrameError):
+        connection.settimeout(REQUEST_MS_MAX / 1000)
+        while data := connection.recv(1 << 16):
+            for message in decoder.feed(data):
+                links.set(
+                    LinkRule(source, target, Link(*link))
+                    for source, target, link in message["rules"]
+                )
+                connection.sendall(b"k")
+                return

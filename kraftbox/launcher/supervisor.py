@@ -1,0 +1,382 @@
+"""The process that holds a local cluster: starts it, answers for it, ends it.
+
+It owns the directory (a lock), the fork server (two pipes) and the control socket, and carries out
+what `states` decides. It has no event loop and imports little: it waits in one `select`. If it
+dies, the fork server sees its pipe close, stops the nodes and ends; the lock is shared with the
+fork server, so the directory stays taken until the last of that is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kraftbox.launcher import frames
+from kraftbox.launcher.place import ClusterPlace
+from kraftbox.launcher.plan import NodePlan
+from kraftbox.launcher.states import (
+    AllEnded,
+    AllReady,
+    Answer,
+    Cluster,
+    Effect,
+    Launch,
+    Node,
+    Refused,
+    Say,
+    Send,
+    State,
+    Tell,
+)
+from runtime.errors import StartupRefused
+
+BROKERS_END_MS_MAX = 12_000
+"""How long controllers wait for brokers to take their leave."""
+ALL_END_MS_MAX = 35_000
+REPLY_MS_MAX = 1_000
+
+
+class ForkServerProcess:
+    """The fork server as seen from outside; may be used by a process with threads."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """`process` is that of `early.start_fork_server`."""
+        self._process = process
+        self._decoder = frames.Decoder()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """Readable when there are events."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def start(self, plan: NodePlan, cluster_id: str, log: str) -> None:
+        self._tell(
+            {
+                "do": "start",
+                "id": plan.member.node_id,
+                "cluster_id": cluster_id,
+                "properties": dict(plan.properties),
+                "log": log,
+                "namespace": plan.namespace,
+                # Brokers take their leave of a controller.
+                "last": not plan.member.is_broker,
+            }
+        )
+
+    def signal(self, node_id: int, number: int) -> None:
+        self._tell({"do": "signal", "id": node_id, "number": int(number)})
+
+    def tell(self, node_id: int, action: str) -> None:
+        self._tell({"do": "tell", "id": node_id, "action": action})
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """Events that have arrived, waiting for one; None when it has ended."""
+        data = os.read(self.fileno(), 1 << 16)
+        return self._decoder.feed(data) if data else None
+
+    def end(self) -> int:
+        """End it and all its nodes; returns its exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        code = self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return code
+
+    def _tell(self, command: frames.Message) -> None:
+        assert self._process.stdin is not None
+        data = frames.encode(command)
+        # If it is gone, its end is noticed by reading.
+        with contextlib.suppress(BrokenPipeError):
+            while data:
+                data = data[os.write(self._process.stdin.fileno(), data) :]
+
+
+@dataclass
+class _Caller:
+    """A connection to the control socket."""
+
+    connection: socket.socket
+    decoder: frames.Decoder = field(default_factory=frames.Decoder)
+    tokens: set[int] = field(default_factory=set)
+
+
+class Supervisor:
+    """`run` until the cluster is down."""
+
+    def __init__(
+        self,
+        place: ClusterPlace,
+        fork_server: ForkServerProcess,
+        plans: Sequence[NodePlan],
+        cluster_id: str,
+        *,
+        on_ready: Callable[[Cluster], None],
+        say: Callable[[str], None],
+        lifeline: int | None = None,
+    ) -> None:
+        """`lifeline` is a descriptor whose end is a wish for `down`."""
+        self._place = place
+        self._fork_server = fork_server
+        self._plans = {plan.member.node_id: plan for plan in plans}
+        self._cluster_id = cluster_id
+        self._on_ready = on_ready
+        self._say = say
+        self._lifeline = lifeline
+        self.cluster = Cluster(
+            Node(m.node_id, is_broker=m.is_broker, is_controller=m.is_controller)
+            for m in (plan.member for plan in plans)
+        )
+        self._selector = selectors.DefaultSelector()
+        self._callers: dict[int, _Caller] = {}
+        self._tokens = 0
+        self._done = False
+        self._failed = False
+        self._down_since: float | None = None
+        self._down_wanted = False
+        self._pressed = 0
+
+    def run(self) -> int:
+        """Returns the exit code: 0 after `down` or a signal, 1 when the cluster did not start or
+        was lost. Raises StartupRefused when the control socket cannot be made."""
+        wake_r, wake_w = os.pipe()
+        for fd in (wake_r, wake_w):
+            os.set_blocking(fd, False)
+        before = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
+        old_wakeup = signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        listener = self._listen()
+        try:
+            self._selector.register(wake_r, selectors.EVENT_READ, lambda: os.read(wake_r, 4096))
+            self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
+            self._selector.register(self._fork_server, selectors.EVENT_READ, self._read_events)
+            if self._lifeline is not None:
+                self._selector.register(self._lifeline, selectors.EVENT_READ, self._read_lifeline)
+            self._do(self.cluster.start_all())
+            while not self._done:
+                for key, _ in self._selector.select(self._timeout_s()):
+                    key.data()
+                if self._down_wanted:
+                    self._down()
+                self._press_on()
+        finally:
+            listener.close()
+            with contextlib.suppress(OSError):
+                self._place.control.unlink()
+            self._fork_server.end()
+            for caller in list(self._callers.values()):
+                caller.connection.close()
+            self._selector.close()
+            signal.set_wakeup_fd(old_wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(wake_r)
+            os.close(wake_w)
+        return 1 if self._failed else 0
+
+    def _listen(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            # The directory is locked, so a socket that is there belongs to nobody.
+            self._place.control.unlink(missing_ok=True)
+            with self._place.control_address() as address:
+                listener.bind(address)
+            self._place.control.chmod(0o600)
+            listener.listen(16)
+        except OSError as error:
+            listener.close()
+            raise StartupRefused(f"cannot listen on {self._place.control}: {error}") from None
+        listener.setblocking(False)
+        return listener
+
+    # --- what is decided ----------------------------------------------------------------------
+
+    def _do(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Launch):
+                plan = self._plans[effect.node_id]
+                log = str(self._place.node_log(effect.node_id))
+                self._fork_server.start(plan, self._cluster_id, log)
+            elif isinstance(effect, Send):
+                self._fork_server.signal(effect.node_id, effect.number)
+            elif isinstance(effect, Tell):
+                self._fork_server.tell(effect.node_id, effect.action)
+            elif isinstance(effect, Answer):
+                self._answer(effect.token, effect.error)
+            elif isinstance(effect, Say):
+                self._say(effect.text)
+            elif isinstance(effect, AllReady):
+                self._on_ready(self.cluster)
+            elif isinstance(effect, AllEnded):
+                self._done = True
+
+    def _read_events(self) -> None:
+        events = self._fork_server.read()
+        if events is None:
+            self._say("the fork server has ended, and the nodes with it")
+            self._failed = self._done = True
+            return
+        for event in events:
+            self._on_event(event)
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        cluster = self.cluster
+        kind = event.pop("event")
+        if kind == "started":
+            cluster.started(event["id"], event["pid"])
+        elif kind == "ready":
+            self._do(cluster.ready(event.pop("id"), event))
+        elif kind == "refused":
+            cluster.refused(event["id"], event["error"])
+        elif kind == "network":
+            self._do(cluster.network(event["id"], event["cut_off"], event["error"]))
+        elif kind == "exited":
+            self._do(cluster.exited(event["id"], event["code"]))
+            node = cluster.nodes[event["id"]]
+            if node.state is State.FAILED and not cluster.was_ready:
+                # A cluster that does not come up whole is not left half up.
+                self._failed = True
+                self._down()
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        # Nothing more than this between two arbitrary steps of the loop.
+        self._down_wanted = True
+
+    def _read_lifeline(self) -> None:
+        assert self._lifeline is not None
+        if not os.read(self._lifeline, 4096):
+            self._selector.unregister(self._lifeline)
+            self._down_wanted = True
+
+    def _down(self) -> None:
+        if self._down_since is None:
+            self._down_since = time.monotonic()
+        self._do(self.cluster.down())
+
+    def _timeout_s(self) -> float | None:
+        if self._down_since is None:
+            return None
+        steps = (BROKERS_END_MS_MAX, ALL_END_MS_MAX, ALL_END_MS_MAX)
+        due = self._down_since + steps[self._pressed] / 1000
+        return max(0.01, due - time.monotonic())
+
+    def _press_on(self) -> None:
+        """Go on with the end when something takes too long."""
+        if self._down_since is None or self._done:
+            return
+        over_ms = (time.monotonic() - self._down_since) * 1000
+        if self._pressed == 0 and over_ms >= BROKERS_END_MS_MAX:
+            self._pressed = 1
+            self._do(self.cluster.end_controllers())
+        if self._pressed == 1 and over_ms >= ALL_END_MS_MAX:
+            self._pressed = 2
+            self._say("some nodes do not stop and are killed")
+            self._do(self.cluster.kill_all())
+
+    # --- who asks -----------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            connection, _ = listener.accept()
+            connection.settimeout(REPLY_MS_MAX / 1000)
+            caller = _Caller(connection)
+            self._callers[connection.fileno()] = caller
+            self._selector.register(
+                connection, selectors.EVENT_READ, lambda: self._read_requests(caller)
+            )
+
+    def _read_requests(self, caller: _Caller) -> None:
+        try:
+            data = caller.connection.recv(1 << 16)
+            requests = caller.decoder.feed(data)
+        except (OSError, frames.FrameError):
+            data, requests = b"", []
+        if not data:
+            self._forget(caller)
+            return
+        for request in requests:
+            self._on_request(caller, request)
+
+    def _on_request(self, caller: _Caller, request: dict[str, Any]) -> None:
+        what = request.get("do")
+        if what == "status":
+            self._reply(caller, self.describe())
+        elif what == "down":
+            # Answered by the end of the connection, when everything is over.
+            self._down()
+        elif what == "node":
+            self._tokens += 1
+            caller.tokens.add(self._tokens)
+            try:
+                effects = self.cluster.request(
+                    str(request.get("action")), int(request.get("id", -1)), self._tokens
+                )
+            except Refused as error:
+                self._answer(self._tokens, str(error))
+            else:
+                self._do(effects)
+        else:
+            self._reply(caller, {"error": f"unknown request {what!r}"})
+
+    def _answer(self, token: int, error: str | None) -> None:
+        for caller in list(self._callers.values()):
+            if token in caller.tokens:
+                caller.tokens.discard(token)
+                self._reply(caller, {} if error is None else {"error": error})
+
+    def _reply(self, caller: _Caller, message: frames.Message) -> None:
+        try:
+            caller.connection.sendall(frames.encode(message))
+        except OSError:
+            self._forget(caller)
+
+    def _forget(self, caller: _Caller) -> None:
+        if self._callers.pop(caller.connection.fileno(), None) is None:
+            return
+        for token in caller.tokens:
+            self.cluster.give_up(token)
+        self._selector.unregister(caller.connection)
+        caller.connection.close()
+
+    def describe(self) -> dict[str, Any]:
+        """Everything the supervisor knows, for `status`."""
+        nodes = []
+        for node in self.cluster.nodes.values():
+            plan = self._plans[node.node_id]
+            nodes.append(
+                {
+                    "id": node.node_id,
+                    "roles": plan.member.roles,
+                    "rack": plan.properties.get("broker.rack"),
+                    "state": str(node.state),
+                    "ready": node.ready,
+                    "cutOff": node.cut_off,
+                    "pid": node.pid,
+                    "exitCode": node.exit_code,
+                    "error": node.error,
+                    "starts": node.starts,
+                    "listeners": plan.properties["listeners"],
+                    "http": node.facts.get("http") if node.ready else None,
+                    "log": str(self._place.node_log(node.node_id)),
+                }
+            )
+        return {
+            "dir": str(self._place.root),
+            "clusterId": self._cluster_id,
+            "pid": os.getpid(),
+            "forkServerPid": self._fork_server.pid,
+            "nodes": nodes,
+        }

@@ -1,0 +1,1 @@
+"""One node as a process: start, signals, exit code."""

@@ -1,0 +1,188 @@
+"""A node as a process: the loop, the signals, the end.
+
+`run` is shared by `kraftbox server` and `kraftbox up`. It builds the node from a configuration and
+real files, reports readiness, stops on SIGINT and SIGTERM, and returns the process's exit code: 0
+after a clean stop, 1 when something that must not fail did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from kraftbox.launcher.network import CuttableLoop
+from kraftbox.launcher.place import read_properties
+from kraftbox.node import Node, build_node
+from runtime import descriptors, log
+from runtime.clock import SystemClock
+from runtime.config import NodeConfig
+from runtime.config.env import merge
+from runtime.tasks import Supervisor
+from storage.files import Files, RealFiles, SlowFiles
+
+_log = log.get_logger("kraftbox.process.server")
+
+STOP_MS_MAX = 30_000
+ORPHAN_WAIT_MS = 2_000
+"""How long a controller that lost its launcher serves on: brokers that did take their leave."""
+
+OnReady = Callable[[Node], None]
+
+
+class Lifeline(NamedTuple):
+    """What ties a node to the process that started it. When `fd` ends, that process is gone, and
+    the node stops; what arrives on it before is for `obey`."""
+
+    fd: int
+    obey: Callable[[CuttableLoop, bytes], None]
+
+
+def run_file(path: str | None, overrides: Mapping[str, str]) -> int:
+    """`kraftbox server`: properties from a file, the environment and overrides.
+
+    Raises ConfigError and StartupRefused.
+    """
+    mounted = None if path is None else read_properties(path)
+    props = {**merge(defaults={}, mounted=mounted, environ=os.environ), **overrides}
+    config = NodeConfig.parse(props, hostname=host_name(props))
+    configure_log(config)
+    return run(config)
+
+
+def host_name(props: Mapping[str, str]) -> str:
+    """The name to advertise for listeners without a host, looked up only when there is one."""
+    source = props.get("advertised.listeners") or props.get("listeners", "://:")
+    return socket.getfqdn() if "://:" in source else "localhost"
+
+
+def configure_log(config: NodeConfig, write: log.Write | None = None) -> None:
+    log.configure(
+        format=config["kraftbox.log.format"], level=config["kraftbox.log.level"], write=write
+    )
+
+
+def run(
+    config: NodeConfig, *, on_ready: OnReady | None = None, lifeline: Lifeline | None = None
+) -> int:
+    """Run a node until a signal or a fatal failure; returns the exit code.
+
+    Raises StartupRefused when the node cannot start for a reason the operator can remove.
+    """
+    # Cores know no other source of randomness than this one.
+    rng = random.Random(random.SystemRandom().getrandbits(128))
+    descriptors.raise_limit()
+    files = RealFiles(config["kraftbox.files.open.max"] or None)
+    try:
+        with asyncio.Runner(loop_factory=CuttableLoop) as runner:
+            return runner.run(_serve(config, rng, files, on_ready, lifeline))
+    finally:
+        files.close()
+        log.flush()
+
+
+async def _serve(
+    config: NodeConfig,
+    rng: random.Random,
+    files: Files,
+    on_ready: OnReady | None,
+    lifeline: Lifeline | None,
+) -> int:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CuttableLoop), "made by `run`"
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if lifeline is not None:
+        wait_ms = 0 if config.is_broker else ORPHAN_WAIT_MS
+        loop.add_reader(lifeline.fd, _read_lifeline, loop, lifeline, stop, wait_ms)
+    for warning in config.warnings:
+        _log.warning(warning)
+    node = build_node(config, clock=SystemClock(), rng=rng, files=files)
+    plant_faults(loop, config, node.files)
+    loop.set_exception_handler(partial(_callback_failed, node.supervisor))
+    starting = asyncio.ensure_future(_start(node, on_ready))
+    ending = asyncio.ensure_future(_wait(stop))
+    node.failed.add_done_callback(lambda _failed: stop.set())
+    try:
+        await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            # Everything made so far stays: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+        await ending
+    finally:
+        for task in (starting, ending):
+            task.cancel()
+        await asyncio.wait([starting, ending])
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        await _stop(node)
+    if not node.failed.done():
+        return 0
+    name, error = node.failed.result()
+    sys.stderr.write(f"kraftbox: the node had to stop: {name}: {error!r}\n")
+    return 1
+
+
+def _callback_failed(
+    supervisor: Supervisor, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
+    """What a timer, a callback or a protocol let through: nobody else would hear of it."""
+    error = context.get("exception")
+    if isinstance(error, Exception):
+        supervisor.survive("callback", error, what=str(context.get("message")))
+    else:
+        loop.default_exception_handler(context)
+
+
+def _read_lifeline(
+    loop: CuttableLoop, lifeline: Lifeline, stop: asyncio.Event, wait_ms: int
+) -> None:
+    data = os.read(lifeline.fd, 1 << 16)
+    if data:
+        lifeline.obey(loop, data)
+        return
+    loop.remove_reader(lifeline.fd)
+    loop.call_later(wait_ms / 1000, stop.set)
+
+
+def plant_faults(loop: asyncio.AbstractEventLoop, config: NodeConfig, files: Files) -> None:
+    """Let signals cause the faults that the configuration prepares."""
+    stall_ms: int = config["kraftbox.fault.stall.ms"]
+    if stall_ms:
+        loop.add_signal_handler(signal.SIGUSR1, time.sleep, stall_ms / 1000)
+    if isinstance(files, SlowFiles) and config["kraftbox.fault.files.on.signal"]:
+        disk = files
+
+        def toggle() -> None:
+            disk.slow = not disk.slow
+
+        loop.add_signal_handler(signal.SIGUSR2, toggle)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _start(node: Node, on_ready: OnReady | None) -> None:
+    await node.start()
+    if on_ready is not None:
+        on_ready(node)
+
+
+async def _stop(node: Node) -> None:
+    try:
+        async with asyncio.timeout(STOP_MS_MAX / 1000):
+            await node.stop()
+    except TimeoutError:
+        _log.error("The node did not stop in time and is ended", after_ms=STOP_MS_MAX)

@@ -1,0 +1,740 @@
+"""Shell: A replica of the metadata quorum at work: the core, its log, its timers, its peers.
+
+The core decides in plain calls; this carries out its effects in their order. One kind of effect
+waits, PersistState: until the quorum-state file is durable no later effect is carried out, so no
+vote and no epoch leaves the node before the disk has it (M3). Meanwhile events go on being taken;
+their effects queue up behind.
+
+Appends are plain writes. A single task flushes whatever has been appended since it last began, so
+everyone who appends during one flush shares the next one, and the loop never waits for a disk. A
+flush that fails is never tried again: what the kernel kept of the dirty pages is unknown, so the
+task fails, the supervisor stops the node, and the next start recovers what is really there (F19).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from metalog.image.features import LATEST_PRODUCTION_METADATA_VERSION, record_version
+from metalog.image.snapshot import fit_record, image_to_records
+from metalog.image.values import MetadataImage
+from metalog.quorum import wire
+from metalog.quorum.batches import (
+    VersionedRecord,
+    kraft_version_record,
+    leader_change,
+    voters_record,
+)
+from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.messages import (
+    AppendFetched,
+    AppendLeaderChange,
+    Effect,
+    Event,
+    Flushed,
+    HighWatermarkAdvanced,
+    InstallSnapshot,
+    LeaderChanged,
+    LogTruncated,
+    OffsetAndEpoch,
+    PersistState,
+    QuorumState,
+    ReplicaHeard,
+    ReplyEpoch,
+    ReplyFetch,
+    ReplyVote,
+    RequestFailed,
+    RequestKind,
+    Resign,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendFetch,
+    SendVote,
+    SnapshotInstalled,
+    SnapshotPieceFetched,
+    Start,
+    Tick,
+    TruncateLog,
+    VotersChanged,
+)
+from metalog.quorum.core.quorum import QuorumCore
+from metalog.quorum.core.voters import Endpoint, Voter, VoterSet
+from metalog.quorum.delivery import Delivery, QuorumListener
+from metalog.quorum.log import MetadataLog
+from metalog.quorum.peers import Peers
+from metalog.quorum.snapshot_transfer import NotStored, SnapshotFetcher, SnapshotWriter
+from metalog.quorum.stats import QuorumStats
+from metalog.quorum.voter_updates import keep_entry
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.schema import Buffer, ControlRecord, Request, Response
+from runtime.clock import Clock
+from runtime.log import get_logger
+from runtime.tasks import Supervisor
+from storage.files.port import Files
+
+_log = get_logger("metalog.quorum")
+
+R = TypeVar("R", bound=Response)
+
+CLEAN_INTERVAL_MS = 60_000.0
+LOOK_AROUND_MS = 250.0
+"""How long a node that looks for the leader waits for the first ones it asks."""
+DELIVERY_SLICE_MS = 5.0
+"""How long listeners are fed before the loop gets a turn."""
+
+
+class NotLeader(ApiError):
+    """This node does not lead that epoch (any more)."""
+
+    def __init__(self, epoch: int, leader_id: int | None) -> None:
+        super().__init__(
+            ErrorCode.NOT_CONTROLLER, f"not the leader of epoch {epoch}; that is {leader_id}"
+        )
+
+
+Answer = ReplyVote | ReplyEpoch | ReplyFetch
+
+
+class QuorumNode:
+    """One per process, shared by its roles. `start` before anything else."""
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        *,
+        files: Files,
+        clock: Clock,
+        rng: random.Random,
+        supervisor: Supervisor,
+    ) -> None:
+        self.config = config
+        self.node_id = config.node.id
+        self.cluster_id = config.cluster_id
+        self.endpoints = config.endpoints
+        self._files = files
+        self._clock = clock
+        self._rng = rng
+        self._supervisor = supervisor
+        self.peers = Peers(f"raft-client-{config.node.id}", config.request_timeout_ms)
+        self._queue: deque[Effect] = deque()
+        self._draining = False
+        self._persisting = False
+        self._started = False
+        self._stopping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tokens = 0
+        self._answers: dict[int, Callable[[Any], None]] = {}
+        self._fetched: Buffer = b""
+        self._fetching: asyncio.Task[Any] | None = None
+        self._known_endpoints: dict[int, Endpoint] = {}
+        self._asked_next = self._in_vain = 0
+        self._not_stored = 0
+        # A dictionary as an ordered set: called in the order of registration.
+        self._fetch_watchers: dict[Callable[[], None], None] = {}
+        self._early_listeners: list[QuorumListener] = []
+        self._leader_watchers: list[Callable[[], None]] = []
+        self._gone_watchers: list[Callable[[int], None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._farewells: set[asyncio.Task[Any]] = set()
+        self._epoch_start_offset = 0
+        self.stats = QuorumStats()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load the log and take part. A sole voter leads when this returns.
+
+        Raises `StartupRefused`, LogFailed, DirectoryLocked.
+        """
+        config = self.config
+        self.log = MetadataLog.open(
+            self._files, config.log_dir, self._clock, config.log, config.voters
+        )
+        for problem in self.log.problems:
+            _log.warning("while opening the metadata log", problem=problem)
+        self._delivery = Delivery(self.log, self.node_id)
+        for listener in self._early_listeners:
+            self._delivery.add(listener)
+        self._flush_wanted = asyncio.Event()
+        self._delivery_wanted = asyncio.Event()
+        self._snapshots = SnapshotWriter(self._files, self.log, self._clock)
+        self._snapshot_fetcher = SnapshotFetcher(self._files, self.log, self.peers, config)
+        self.core = QuorumCore(
+            node=config.node,
+            log=self.log,
+            state=self.log.read_state() or QuorumState(),
+            voters=self.log.voters,
+            voters_in_log=self.log.voters_in_log,
+            timing=config.timing,
+            jitter=self._jitter,
+        )
+        self._observe()
+        self._spawn("flush the metadata log", self._flush_forever())
+        self._spawn("deliver metadata", self._deliver_forever())
+        self._spawn("clean the metadata log", self._clean_forever())
+        self._step(Start())
+        self._started = True
+        self._spawn("keep this voter's entry", keep_entry(self))
+
+    async def stop(self) -> None:
+        """Step down, flush, close. Pending appends may or may not survive."""
+        if not self._started or self._stopping:
+            return
+        self._step(Resign())
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=self.config.request_timeout_ms / 1000.0)
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.peers.close()
+        self.log.close()
+
+    async def abort(self) -> None:
+        """End without a word to anyone, as a crash would: nothing is flushed or closed."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _jitter(self, bound: int) -> int:
+        return self._rng.randrange(bound) if bound > 0 else 0
+
+    def _spawn(
+        self, name: str, coro: Coroutine[Any, Any, None], *, fatal: bool = True
+    ) -> asyncio.Task[Any]:
+        task = self._supervisor.spawn(name, coro, fatal=fatal)
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
+        return task
+
+    # --- what others may know -----------------------------------------------------------------
+
+    def leader(self) -> tuple[int | None, int]:
+        """(leader id or None, epoch)."""
+        return self.core.active_leader_id, self.core.epoch
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the log is open; before that nothing may be asked of this node."""
+        return self._started
+
+    @property
+    def is_leader(self) -> bool:
+        return self.core.is_leader
+
+    @property
+    def high_watermark(self) -> int | None:
+        """Offset below which everything is committed; None until that is known."""
+        return self.core.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.core.voters
+
+    @property
+    def kraft_version(self) -> int:
+        return self.log.kraft_version
+
+    def advertise(self, endpoints: tuple[tuple[str, Endpoint], ...]) -> None:
+        """The controller listeners as bound, once ports are known."""
+        self.endpoints = endpoints
+
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader's controller listener is; None while nobody leads or it is unknown."""
+        leader_id = self.core.active_leader_id
+        return None if leader_id is None else self.endpoint_of(leader_id)
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """A controller's endpoint on our controller listener, as far as this node knows it."""
+        candidates: tuple[tuple[str, Endpoint], ...] = ()
+        voter = self.core.voters.get(node_id)
+        if node_id == self.node_id and self.endpoints:
+            candidates = self.endpoints
+        elif node_id == self.core.leader_id:
+            candidates = self.core.leader_endpoints()
+        elif voter is not None:
+            candidates = voter.endpoints
+        by_name = dict(candidates)
+        for name in self.config.listener_names:
+            if name in by_name:
+                return by_name[name]
+        return self._known_endpoints.get(node_id)
+
+    def watch_leader(self, callback: Callable[[], None]) -> None:
+        """Call back at once whenever `leader()` changes, for as long as this node runs."""
+        self._leader_watchers.append(callback)
+
+    def watch_gone(self, callback: Callable[[int], None]) -> None:
+        """Call back with the id of each voter that this node, as leader, could not tell of its
+        epoch because nobody listens on the voter's port; again whenever it is tried again."""
+        self._gone_watchers.append(callback)
+
+    def register(self, listener: QuorumListener) -> None:
+        """Feed a listener from the first offset (or the latest snapshot) on."""
+        if not self._started:
+            self._early_listeners.append(listener)
+            return
+        self._delivery.add(listener)
+        self._delivery_wanted.set()
+
+    # --- the leader's work --------------------------------------------------------------------
+
+    def append(
+        self,
+        epoch: int,
+        records: Sequence[Any],
+        *,
+        metadata_version: int = LATEST_PRODUCTION_METADATA_VERSION.level,
+    ) -> int:
+        """Append metadata records as one atomic batch; returns the offset of the last.
+
+        They are written in the versions of that `metadata.version` level. Durable and committed
+        later: listeners hear of it. Raises `NotLeader`, ApiError(RECORD_LIST_TOO_LARGE); a disk
+        that refuses stops the node (KAFKA_STORAGE_ERROR).
+        """
+        core = self.core
+        if not core.is_leader or core.epoch != epoch:
+            raise NotLeader(epoch, core.active_leader_id)
+        versioned: list[VersionedRecord] = []
+        for record in records:
+            version = record_version(type(record).__name__, metadata_version)
+            versioned.append((fit_record(record, version), version))
+        try:
+            batch = self.log.append_records(
+                versioned, epoch=epoch, timestamp_ms=self._clock.now_ms()
+            )
+        except ApiError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._supervisor.report("append to the metadata log", error)
+            raise
+        self._delivery.remember(batch)
+        self._appended()
+        return batch.last_offset
+
+    def update_voter(self, voter: Voter) -> int:
+        """Append the voter set with that voter's new endpoints; the offset of the record.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, VOTER_NOT_FOUND for another id or directory,
+        INVALID_REQUEST, REQUEST_TIMED_OUT while this leader or an earlier change is not committed.
+        """
+        core, log = self.core, self.log
+        if not core.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        known = core.voters.get(voter.id)
+        if known is None or known.key != voter.key:
+            raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter")
+        version_fits = voter.kraft_version_min <= log.kraft_version <= voter.kraft_version_max
+        if voter.endpoint(self.config.listener_names[0]) is None or not version_fits:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        committed = self.high_watermark or 0
+        if committed <= max(self._epoch_start_offset, log.voters_offset):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "an earlier change is not committed yet")
+        record = voters_record(core.voters.with_voter(voter))
+        batch, _ = log.append_control([record], epoch=core.epoch, timestamp_ms=self._clock.now_ms())
+        self._delivery.remember(batch)
+        self._step(VotersChanged(log.voters))
+        self._appended()
+        return batch.last_offset
+
+    async def ask_node(self, node_id: int, request: Request[R]) -> R:
+        """Ask another controller. Raises OSError, ApiError, ProtocolError."""
+        return await self.peers.request(self._address(node_id), request)
+
+    def resign(self, epoch: int) -> None:
+        """Step down if this node leads `epoch`."""
+        if self.core.is_leader and self.core.epoch == epoch:
+            self._step(Resign())
+
+    def snapshot_due(self, image: MetadataImage) -> bool:
+        """Whether enough was committed, or enough time passed, since the last snapshot."""
+        return self._snapshots.due(image)
+
+    def replayed(self, size_bytes: int) -> None:
+        """A listener has replayed a committed batch of that size: it counts towards a snapshot."""
+        self._snapshots.committed(size_bytes)
+
+    async def create_snapshot(self, image: MetadataImage) -> OffsetAndEpoch | None:
+        """Write a snapshot of a whole batch's image, a slice at a time; None if it exists.
+
+        Raises OSError; the log is as before then.
+        """
+        return await self._snapshots.write(image, image_to_records(image))
+
+    # --- stepping -----------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        if self._stopping:
+            return
+        self._queue.extend(self.core.step(event, self._clock.monotonic_ms()))
+        self._drain()
+        self._observe()
+        self._arm_timer()
+
+    def _observe(self) -> None:
+        core = self.core
+        now_ms = self._clock.monotonic_ms()
+        self.stats.observe(core.role, self.log.end_offset, core.high_watermark, now_ms)
+
+    def _drain(self) -> None:
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._queue and not self._persisting:
+                effect = self._queue.popleft()
+                _EFFECTS[type(effect)](self, effect)
+        finally:
+            self._draining = False
+
+    def _arm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None and not self._stopping:
+            wait_ms = max(0.0, deadline_ms - self._clock.monotonic_ms())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(wait_ms / 1000.0, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._guarded("a quorum timer", lambda: self._step(Tick()))
+
+    def _guarded(self, name: str, work: Callable[[], None]) -> None:
+        """Run work that no caller waits for; what breaks there stops the node."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - a quorum without its timer would hang in silence
+            self._supervisor.report(name, error)
+
+    def ask(self, make: Callable[[int], Event], then: Callable[[Any], None]) -> None:
+        """Step with the event that `make(token)` gives; `then` gets the answer to the token.
+
+        `then` is called at once, or later if the answer waits for the quorum-state file.
+        """
+        self._tokens += 1
+        self._answers[self._tokens] = then
+        self._step(make(self._tokens))
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever the log grows, commits, or changes leader; returns the undo."""
+        self._fetch_watchers[callback] = None
+        return lambda: self._fetch_watchers.pop(callback, None)
+
+    def heard_from(self, event: ReplicaHeard) -> None:
+        """A replica showed that it lives, by other means than a fetch."""
+        self._step(event)
+
+    def wall_ms(self, monotonic_ms: float | None) -> int:
+        """A moment of the monotonic clock (None: now) as epoch milliseconds."""
+        now_ms = self._clock.now_ms()
+        if monotonic_ms is None:
+            return now_ms
+        return now_ms - int(self._clock.monotonic_ms() - monotonic_ms)
+
+    def _notify_watchers(self) -> None:
+        for callback in tuple(self._fetch_watchers):
+            callback()
+
+    # --- effects ------------------------------------------------------------------------------
+
+    def _on_persist(self, effect: PersistState) -> None:
+        data = self.log.encode_state(effect.state)
+        if not self._started:
+            self._files.write_atomic(self.log.state_path, data)
+            return
+        self._persisting = True
+        self._spawn("persist quorum-state", self._persist(data))
+
+    async def _persist(self, data: bytes) -> None:
+        await self._files.run(self._files.write_atomic, self.log.state_path, data)
+        self._persisting = False
+        self._drain()
+
+    def _on_append_leader_change(self, effect: AppendLeaderChange) -> None:
+        change = leader_change(effect.leader_id, effect.voter_ids, effect.granting_ids)
+        records: list[ControlRecord] = [change]
+        if effect.write_voters:
+            records += [
+                kraft_version_record(self.log.kraft_version),
+                voters_record(self.log.voters),
+            ]
+        self._epoch_start_offset = self.log.end_offset
+        batch, voters_changed = self.log.append_control(
+            records, epoch=effect.epoch, timestamp_ms=self._clock.now_ms()
+        )
+        self._delivery.remember(batch)
+        if voters_changed:
+            self._step(VotersChanged(self.log.voters))
+        self._appended()
+
+    def _appended(self) -> None:
+        self._observe()
+        self._flush_wanted.set()
+        self._notify_watchers()
+
+    def _on_append_fetched(self, effect: AppendFetched) -> None:
+        data, self._fetched = self._fetched, b""
+        if self.log.append_fetched(data):
+            self._step(VotersChanged(self.log.voters))
+        self._appended()
+
+    def _on_truncate(self, effect: TruncateLog) -> None:
+        _log.info("truncating the metadata log", end_offset=effect.end_offset)
+        if self.log.truncate_to(effect.end_offset):
+            self._step(VotersChanged(self.log.voters))
+        self._delivery.forget_from(effect.end_offset)
+        self._step(LogTruncated())
+
+    def _on_install_snapshot(self, effect: InstallSnapshot) -> None:
+        self._stop_fetching()
+        self._fetching = self._spawn("fetch a metadata snapshot", self._install_snapshot(effect))
+
+    def _on_high_watermark(self, effect: HighWatermarkAdvanced) -> None:
+        self.log.update_high_watermark(effect.offset)
+        self._delivery.committed(effect.offset)
+        self._delivery_wanted.set()
+        self._notify_watchers()
+
+    def _on_leader_changed(self, effect: LeaderChanged) -> None:
+        _log.info("metadata quorum leader", leader=effect.leader_id, epoch=effect.epoch)
+        if effect.leader_id is not None:
+            self.stats.leader_known(effect.leader_id == self.node_id, self._clock.monotonic_ms())
+        self._delivery.leader_changed(effect, self._epoch_start_offset)
+        self._delivery_wanted.set()
+        self._notify_watchers()
+        for callback in self._leader_watchers:
+            callback()
+
+    def _on_reply(self, effect: Answer) -> None:
+        self._answers.pop(effect.token)(effect)
+
+    # --- background ---------------------------------------------------------------------------
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            self._flush_wanted.clear()
+            durable = await self.log.flush()
+            self._step(Flushed(min(durable, self.log.end_offset)))
+            if durable < self.log.end_offset:
+                self._flush_wanted.set()
+
+    async def _deliver_forever(self) -> None:
+        while True:
+            await self._delivery_wanted.wait()
+            self._delivery_wanted.clear()
+            slice_end_ms = self._clock.monotonic_ms() + DELIVERY_SLICE_MS
+            while self._delivery.step():
+                if self._clock.monotonic_ms() >= slice_end_ms:
+                    await asyncio.sleep(0)
+                    slice_end_ms = self._clock.monotonic_ms() + DELIVERY_SLICE_MS
+
+    async def _clean_forever(self) -> None:
+        while True:
+            await asyncio.sleep(CLEAN_INTERVAL_MS / 1000.0)
+            for removed in self.log.clean(self._clock.now_ms()):
+                _log.info("removed a metadata snapshot", offset=removed.offset, epoch=removed.epoch)
+
+    # --- asking others ------------------------------------------------------------------------
+
+    def _on_send_vote(self, effect: SendVote) -> None:
+        self._ask_peer(RequestKind.VOTE, effect.to, lambda: self._vote(effect))
+
+    def _on_send_begin_epoch(self, effect: SendBeginEpoch) -> None:
+        self._ask_peer(RequestKind.BEGIN_EPOCH, effect.to, lambda: self._begin_epoch(effect))
+
+    def _on_send_end_epoch(self, effect: SendEndEpoch) -> None:
+        task = self._ask_peer(RequestKind.END_EPOCH, effect.to, lambda: self._end_epoch(effect))
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
+
+    def _on_send_fetch(self, effect: SendFetch) -> None:
+        self._stop_fetching()
+        node_id = -1 if effect.to is None else effect.to
+        self._fetching = self._ask_peer(
+            RequestKind.FETCH, node_id, lambda: self._fetch_from(effect), effect.fetch_id
+        )
+
+    async def _fetch_from(self, effect: SendFetch) -> None:
+        if effect.to is None:
+            await self._look_around(effect)
+        else:
+            wait_ms = self.config.fetch_wait_ms_max if effect.patient else 0
+            await self._fetch(effect, self._address(effect.to), wait_ms=wait_ms)
+
+    def _stop_fetching(self) -> None:
+        """The core has given up the fetch or snapshot under way."""
+        if self._fetching is not None and self._fetching is not asyncio.current_task():
+            self._fetching.cancel()
+        self._fetching = None
+
+    def _ask_peer(
+        self,
+        kind: RequestKind,
+        node_id: int,
+        work: Callable[[], Awaitable[None]],
+        fetch_id: int | None = None,
+    ) -> asyncio.Task[Any]:
+        failed = RequestFailed(node_id, kind, fetch_id)
+        return self._spawn(f"{kind.value} to {node_id}", self._or_failed(failed, work))
+
+    async def _or_failed(self, failed: RequestFailed, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except (OSError, ApiError, ProtocolError) as error:
+            _log.debug(
+                "a quorum peer did not answer",
+                peer=failed.node_id,
+                kind=failed.kind.value,
+                why=str(error),
+            )
+            failed = failed._replace(refused=isinstance(error, ConnectionRefusedError))
+            self._step(failed)
+            if failed.refused and failed.kind is RequestKind.BEGIN_EPOCH and self.is_leader:
+                for callback in self._gone_watchers:
+                    callback(failed.node_id)
+
+    def _address(self, node_id: int) -> Endpoint:
+        endpoint = self.endpoint_of(node_id)
+        if endpoint is None:
+            raise ConnectionError(f"no endpoint of node {node_id} is known")
+        return endpoint
+
+    async def _vote(self, effect: SendVote) -> None:
+        voter = self.core.voters.get(effect.to)
+        if voter is None:
+            return
+        request = wire.vote_request(effect, self.cluster_id, self.config.node, voter.key)
+        response = await self.peers.request(self._address(effect.to), request)
+        answered = wire.vote_answered(effect.to, response, pre_vote=effect.pre_vote)
+        if answered is not None:
+            self._step(answered)
+
+    async def _begin_epoch(self, effect: SendBeginEpoch) -> None:
+        voter = self.core.voters.get(effect.to)
+        if voter is None:
+            return
+        request = wire.begin_epoch_request(
+            effect.epoch, self.cluster_id, self.node_id, voter.key, self.endpoints
+        )
+        response = await self.peers.request(self._address(effect.to), request)
+        answered = wire.epoch_answered(effect.to, response)
+        if answered is not None:
+            self._step(answered)
+
+    async def _end_epoch(self, effect: SendEndEpoch) -> None:
+        request = wire.end_epoch_request(effect, self.cluster_id, self.node_id, self.endpoints)
+        response = await self.peers.request(self._address(effect.to), request)
+        answered = wire.epoch_answered(effect.to, response)
+        if answered is not None:
+            self._step(answered)
+
+    def _everybody(self) -> list[Endpoint]:
+        """Those who may know the leader: bootstrap servers and voters."""
+        known = list(self.config.bootstrap_servers)
+        for voter in self.core.voters.others(self.config.node):
+            endpoint = self.endpoint_of(voter.id)
+            if endpoint is not None and endpoint not in known:
+                known.append(endpoint)
+        return known
+
+    async def _look_around(self, effect: SendFetch) -> None:
+        """Ask one node after the other for the leader; one that hangs must not hold this up.
+
+        Patience grows from round to round, for those who are far away.
+        """
+        known = self._everybody()
+        if not known:
+            raise ConnectionError("no controller is known to ask for the leader")
+        self._asked_next = (self._asked_next + 1) % len(known)
+        longest_ms = self.config.request_timeout_ms
+        rounds = min(self._in_vain // len(known), 10)
+        self._in_vain += 1
+        patience_ms = min(longest_ms, LOOK_AROUND_MS * 2**rounds)
+        await self._fetch(effect, known[self._asked_next], wait_ms=0, timeout_ms=patience_ms)
+        self._in_vain = 0
+
+    async def _fetch(
+        self, effect: SendFetch, to: Endpoint, *, wait_ms: int, timeout_ms: float | None = None
+    ) -> None:
+        config = self.config
+        request = wire.fetch_request(
+            effect,
+            self.cluster_id,
+            config.node,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=wait_ms,
+            high_watermark=-1 if self.high_watermark is None else self.high_watermark,
+        )
+        response = await self.peers.request(to, request, wait_ms=wait_ms, timeout_ms=timeout_ms)
+        for node in response.node_endpoints:
+            self._known_endpoints[node.node_id] = Endpoint(node.host, node.port)
+        node_id = -1 if effect.to is None else effect.to
+        answered = wire.fetch_answered(effect.fetch_id, node_id, response)
+        if answered is None:
+            raise ApiError(ErrorCode(response.error_code), "a Fetch response without our partition")
+        event, records = answered
+        if self.core.awaits(effect.fetch_id):
+            self._fetched = b"".join(records) if isinstance(records, list) else records
+            self.log.check_fetched(self._fetched)
+        self._step(event)
+
+    async def _install_snapshot(self, effect: InstallSnapshot) -> None:
+        piece = SnapshotPieceFetched(effect.fetch_id)
+        try:
+            to = self._address(effect.node_id)
+            await self._snapshot_fetcher.fetch(effect, to, lambda: self._step(piece))
+        except (OSError, ApiError, ProtocolError) as error:
+            _log.warning("fetching a metadata snapshot failed", why=str(error))
+            if isinstance(error, NotStored):
+                await asyncio.sleep(self._disk_pause_ms() / 1000.0)
+            failed = RequestFailed(effect.node_id, RequestKind.FETCH_SNAPSHOT, effect.fetch_id)
+            self._step(failed)
+            return
+        if not self.core.awaits(effect.fetch_id):
+            return
+        self._not_stored = 0
+        self.log.install_snapshot(effect.id)
+        self._delivery.forget_from(0)
+        self._step(VotersChanged(self.log.voters))
+        self._step(SnapshotInstalled(effect.fetch_id, effect.id))
+
+    def _disk_pause_ms(self) -> float:
+        """A full disk is not asked every 20 ms. The core hears of the failure after the pause: a
+        longer one would make it take its leader for lost."""
+        timing = self.config.timing
+        pause_ms = timing.retry_backoff_ms * 2.0 ** min(self._not_stored, 20)
+        self._not_stored += 1
+        return min(pause_ms, timing.fetch_timeout_ms / 2.0)
+
+
+_EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
+    PersistState: QuorumNode._on_persist,
+    AppendLeaderChange: QuorumNode._on_append_leader_change,
+    AppendFetched: QuorumNode._on_append_fetched,
+    TruncateLog: QuorumNode._on_truncate,
+    InstallSnapshot: QuorumNode._on_install_snapshot,
+    HighWatermarkAdvanced: QuorumNode._on_high_watermark,
+    LeaderChanged: QuorumNode._on_leader_changed,
+    SendVote: QuorumNode._on_send_vote,
+    SendBeginEpoch: QuorumNode._on_send_begin_epoch,
+    SendEndEpoch: QuorumNode._on_send_end_epoch,
+    SendFetch: QuorumNode._on_send_fetch,
+    ReplyVote: QuorumNode._on_reply,
+    ReplyEpoch: QuorumNode._on_reply,
+    ReplyFetch: QuorumNode._on_reply,
+}

@@ -1,0 +1,92 @@
+"""Shell: Connections to the other replicas of the quorum, one per address.
+
+There is no retry here: a request is answered or fails, and the core decides what to do next. A
+name that does not resolve is a failure like any other, so it is tried again for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple, TypeVar
+
+from metalog.quorum.core.voters import Endpoint
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+
+R = TypeVar("R", bound=Response)
+
+
+class Traffic(NamedTuple):
+    """What went over all connections there ever were; bytes as they stand in the streams."""
+
+    requests: int = 0
+    responses: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+
+    def plus(self, connection: Connection) -> Traffic:
+        return Traffic(
+            self.requests + connection.requests,
+            self.responses + connection.responses,
+            self.bytes_out + connection.bytes_out,
+            self.bytes_in + connection.bytes_in,
+        )
+
+
+class Peers:
+    """`request` from here to other replicas."""
+
+    def __init__(self, client_id: str, timeout_ms: float) -> None:
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._connections: dict[Endpoint, Connection] = {}
+        self._connecting: dict[Endpoint, asyncio.Lock] = {}
+        self._past = Traffic()
+
+    @property
+    def traffic(self) -> Traffic:
+        found = self._past
+        for connection in self._connections.values():
+            found = found.plus(connection)
+        return found
+
+    async def request(
+        self,
+        to: Endpoint,
+        message: Request[R],
+        *,
+        wait_ms: float = 0.0,
+        timeout_ms: float | None = None,
+    ) -> R:
+        """Ask and wait. `wait_ms` is how long the peer may hold the answer back; `timeout_ms`
+        overrides how long connecting, and the answer beyond that, may take.
+
+        Raises OSError (no connection, or none any more), ApiError, ProtocolError.
+        """
+        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        connection = await self._connection(to, limit_ms)
+        try:
+            return await connection.request(message, limit_ms + wait_ms)
+        except asyncio.CancelledError:
+            # Whoever gave up did so because the peer may hang: the next request starts afresh.
+            connection.abort()
+            raise
+
+    async def _connection(self, to: Endpoint, timeout_ms: float) -> Connection:
+        connection = self._connections.get(to)
+        if connection is not None and not connection.is_closed:
+            return connection
+        async with self._connecting.setdefault(to, asyncio.Lock()):
+            connection = self._connections.get(to)
+            if connection is None or connection.is_closed:
+                if connection is not None:
+                    self._past = self._past.plus(self._connections.pop(to))
+                connection = await Connection.connect(to.host, to.port, self._client_id, timeout_ms)
+                self._connections[to] = connection
+        return connection
+
+    async def close(self) -> None:
+        self._past = self.traffic
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            await connection.close()

@@ -1,0 +1,224 @@
+"""Shell: Writing snapshots while the node works, and fetching them from a leader.
+
+Both write `<name>.part`, flush it off the loop, and rename: a crash at any point leaves either no
+snapshot or a whole one (F34). Writing takes the image as it is and encodes it in short slices, so
+commits go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from metalog.image.values import MetadataImage
+from metalog.quorum import wire
+from metalog.quorum.batches import VersionedRecord
+from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.messages import InstallSnapshot, OffsetAndEpoch
+from metalog.quorum.core.voters import Endpoint
+from metalog.quorum.log import MetadataLog
+from metalog.quorum.peers import Peers
+from metalog.quorum.snapshots import SnapshotReader, snapshot_parts
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from runtime.clock import Clock
+from storage.files.port import File, Files
+
+_PART = ".part"
+
+
+class SnapshotWriter:
+    """Knows when a snapshot is due and writes it, one at a time."""
+
+    def __init__(self, files: Files, log: MetadataLog, clock: Clock) -> None:
+        self._files = files
+        self._log = log
+        self._clock = clock
+        self._writing = False
+        self._bytes_since = 0
+        self._last_ms = clock.monotonic_ms()
+
+    def committed(self, size_bytes: int) -> None:
+        """A batch of that size was replayed."""
+        self._bytes_since += size_bytes
+
+    def due(self, image: MetadataImage) -> bool:
+        """Whether to write one of `image` now."""
+        provenance, config = image.provenance, self._log.config
+        latest = self._log.latest_snapshot
+        if self._writing or not provenance.batch_aligned or provenance.offset < 0:
+            return False
+        if latest is not None and provenance.offset + 1 <= latest.offset:
+            return False
+        if self._bytes_since >= config.max_bytes_between_snapshots:
+            return True
+        interval_ms = config.max_snapshot_interval_ms
+        since_ms = self._clock.monotonic_ms() - self._last_ms
+        return interval_ms > 0 and self._bytes_since > 0 and since_ms >= interval_ms
+
+    async def write(
+        self, image: MetadataImage, records: Iterable[VersionedRecord]
+    ) -> OffsetAndEpoch | None:
+        """Raises OSError, ValueError for an image that ends inside a batch."""
+        provenance = image.provenance
+        if not provenance.batch_aligned or provenance.offset < 0:
+            raise ValueError(f"no snapshot ends at {provenance}")
+        snapshot_id = OffsetAndEpoch(provenance.offset + 1, provenance.epoch)
+        latest = self._log.latest_snapshot
+        if self._writing or (latest is not None and latest.offset >= snapshot_id.offset):
+            return None
+        self._writing = True
+        self._bytes_since = 0
+        self._last_ms = self._clock.monotonic_ms()
+        try:
+            parts = snapshot_parts(
+                snapshot_id,
+                records,
+                last_contained_timestamp_ms=provenance.timestamp_ms,
+                timestamp_ms=self._clock.now_ms(),
+                voters=self._log.voters_at(snapshot_id.offset),
+                kraft_version=self._log.kraft_version_at(snapshot_id.offset),
+            )
+            path = self._log.snapshot_path(snapshot_id)
+            file = fresh_file(self._files, path + _PART)
+            try:
+                for part in parts:
+                    file.append(part)
+                    await asyncio.sleep(0)
+                await finish_file(self._files, file, path, self._log.directory)
+            except BaseException:
+                discard_part(self._files, file)
+                raise
+            self._log.snapshot_written(snapshot_id)
+        finally:
+            self._writing = False
+        return snapshot_id
+
+
+def fresh_file(files: Files, path: str) -> File:
+    """An empty file at `path`, whatever was there."""
+    file = files.open(path, create=True)
+    if file.size():
+        file.truncate(0)
+    return file
+
+
+def discard_part(files: Files, file: File) -> None:
+    """Give up a part file: on a full disk its room is what others wait for."""
+    file.close()
+    try:
+        files.unlink(file.path)
+    except OSError:
+        return  # finished and renamed, or a disk that does nothing any more
+
+
+async def finish_file(files: Files, file: File, path: str, directory: str) -> None:
+    """Make a part file durable and give it its final name."""
+    await files.flush([file])
+    file.close()
+    files.rename(path + _PART, path)
+    await files.run(files.fsync_dir, directory)
+
+
+class _Begun(NamedTuple):
+    """A part file and whose snapshot it is: another node's has other bytes."""
+
+    node_id: int
+    id: OffsetAndEpoch
+
+
+class NotStored(OSError):
+    """The own disk does not take a snapshot."""
+
+
+class SnapshotFetcher:
+    """Fetches snapshots from leaders, in pieces, one at a time.
+
+    A fetch that breaks off goes on where it stopped when the same node is asked again; one that the
+    disk refused begins anew.
+    """
+
+    def __init__(self, files: Files, log: MetadataLog, peers: Peers, config: QuorumConfig) -> None:
+        self._files = files
+        self._log = log
+        self._peers = peers
+        self._config = config
+        self._begun: _Begun | None = None
+        self._size_bytes: int | None = None
+
+    async def fetch(
+        self, effect: InstallSnapshot, to: Endpoint, on_piece: Callable[[], None]
+    ) -> None:
+        """The snapshot is whole, durable and under its name when this returns.
+
+        `on_piece` is called whenever the leader has sent another part. Raises NotStored, OSError,
+        ApiError, ProtocolError.
+        """
+        path = self._log.snapshot_path(effect.id)
+        file = self._part_file(_Begun(effect.node_id, effect.id), path + _PART)
+        try:
+            while self._size_bytes is None or file.size() < self._size_bytes:
+                self._size_bytes = await self._fetch_piece(effect, to, file)
+                on_piece()
+            reader = SnapshotReader(file.pread(file.size(), 0), effect.id, path)
+            for step in (reader.check(), reader.batches()):
+                for _ in step:
+                    await asyncio.sleep(0)
+            await self._finish(file, path)
+        except (ApiError, ProtocolError):
+            # The node does not have it (any more), or it is not what it should be.
+            self._begun = None
+            raise
+        except NotStored:
+            self._begun = None
+            discard_part(self._files, file)
+            raise
+        finally:
+            file.close()
+        self._begun = None
+
+    async def _finish(self, file: File, path: str) -> None:
+        try:
+            await finish_file(self._files, file, path, self._log.directory)
+        except OSError as error:
+            raise NotStored(*error.args) from error
+
+    def _part_file(self, wanted: _Begun, path: str) -> File:
+        if self._begun == wanted:
+            return self._files.open(path, create=True)
+        if self._begun is not None:
+            leftover = self._log.snapshot_path(self._begun.id) + _PART
+            if self._files.exists(leftover):
+                self._files.unlink(leftover)
+        self._begun, self._size_bytes = wanted, None
+        return fresh_file(self._files, path)
+
+    async def _fetch_piece(self, effect: InstallSnapshot, to: Endpoint, file: File) -> int:
+        position = file.size()
+        request = wire.fetch_snapshot_request(
+            effect.id,
+            cluster_id=self._config.cluster_id,
+            node=self._config.node,
+            epoch=effect.epoch,
+            position=position,
+            max_bytes=self._config.fetch_snapshot_max_bytes,
+        )
+        response = await self._peers.request(to, request)
+        if response.error_code:
+            raise ApiError(ErrorCode(response.error_code))
+        if not response.topics or not response.topics[0].partitions:
+            raise ProtocolError("a FetchSnapshot response without our partition")
+        partition = response.topics[0].partitions[0]
+        if partition.error_code:
+            raise ApiError(ErrorCode(partition.error_code))
+        records = partition.unaligned_records
+        data = b"".join(records) if isinstance(records, list) else records
+        if partition.position != position or not data:
+            raise ProtocolError(
+                "position of a piece of a snapshot", partition.position, f"{position}"
+            )
+        try:
+            file.append(data)
+        except OSError as error:
+            raise NotStored(*error.args) from error
+        return partition.size

@@ -1,0 +1,1 @@
+"""Answers that brokers and controllers give alike."""
