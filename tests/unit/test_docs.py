@@ -45,3 +45,25 @@ def test_short_names_in_the_file_map_stand_beside_a_path_of_their_row() -> None:
         short = [one for one in QUOTED.findall(row) if re.fullmatch(r"\w+\.py", one)]
         lost = [one for one in short if not any((folder / one).exists() for folder in folders)]
         assert not lost, row
+
+
+CITED = re.compile(r"\b[MPTGSHFB][1-9]\d?\b")
+
+
+def test_every_promise_that_is_cited_is_written_down() -> None:
+    """Codes in comments, tests and documents are rows of docs/promises.md, each once."""
+    text = (ROOT / "docs/promises.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([MPTGSHFB]\d+) \|", text, re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    unknown = {
+        f"{path.relative_to(ROOT)}: {code}"
+        for path in citing_files()
+        for code in CITED.findall(path.read_text(encoding="utf-8"))
+        if code not in rows
+    }
+    assert unknown == set()
+
+
+def citing_files() -> list[Path]:
+    folders = [ROOT / name for name in FOLDERS if name not in ("deploy", "build", "dist", "var")]
+    return [*DOCUMENTS, *(path for folder in folders for path in sorted(folder.rglob("*.py")))]
