@@ -7,6 +7,7 @@ find.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from metalog.quorum.log import MetadataLog
 from storage.files import LossyFiles
+from storage.log import producers
 from storage.log.log import Log
 from storage.log.manager import LogManager
 from storage.log.producers import ProducerStates
@@ -24,7 +26,7 @@ from tests.sim.world.invariants import Violation
 
 pytestmark = pytest.mark.sim
 
-SEEDS = range(1, 11)
+SEEDS = range(1, 41)
 
 
 async def _flush_nothing(self: Log) -> int:
@@ -42,7 +44,7 @@ def _write_in_place(self: LossyFiles, path: str, data: bytes) -> None:
     file.append(data)
 
 
-def _know_no_duplicates(_self: ProducerStates, *_arguments: Any) -> None:
+def _knows_nothing(*_arguments: Any) -> None:
     return None
 
 
@@ -54,21 +56,32 @@ LOST = r"ends at \d+ after the reboot, durable was"
 WENT_BACK = r"broker epoch \d+ after|metadata was committed up to|quorum epoch went back"
 
 
+Patches = list[tuple[Any, str, Callable[..., Any]]]
+
+
 @pytest.mark.parametrize(
-    ("owner", "name", "lie", "promise"),
+    ("patches", "promise"),
     [
         # The metadata log lies on a log, too.
-        (Log, "flush", _flush_nothing, f"{LOST}|{WENT_BACK}"),
-        (MetadataLog, "flush", _flush_no_metadata, WENT_BACK),
-        (LossyFiles, "write_atomic", _write_in_place, r"does not start: .*Refused\("),
-        (ProducerStates, "check", _know_no_duplicates, "was acknowledged at|is there twice"),
-        (LogManager, "_take_clean_marker", _always_clean, LOST),
+        ([(Log, "flush", _flush_nothing)], f"{LOST}|{WENT_BACK}"),
+        ([(MetadataLog, "flush", _flush_no_metadata)], WENT_BACK),
+        ([(LossyFiles, "write_atomic", _write_in_place)], r"does not start: .*Refused\("),
+        # What one guard misses, the other one refuses.
+        (
+            [
+                (ProducerStates, "check", _knows_nothing),
+                (producers, "_check_sequence", _knows_nothing),
+            ],
+            "was acknowledged at|is there twice",
+        ),
+        ([(LogManager, "_take_clean_marker", _always_clean)], LOST),
     ],
+    ids=["flush", "metadata flush", "write_atomic", "duplicates", "clean marker"],
 )
-def test_a_planted_fault_is_found(
-    owner: type, name: str, lie: Callable[..., Any], promise: str
-) -> None:
-    with mock.patch.object(owner, name, lie), pytest.raises(one_node.WorldFailed) as failed:
+def test_a_planted_fault_is_found(patches: Patches, promise: str) -> None:
+    with contextlib.ExitStack() as stack, pytest.raises(one_node.WorldFailed) as failed:
+        for patch in patches:
+            stack.enter_context(mock.patch.object(*patch))
         for seed in SEEDS:
             one_node.run(seed)
     broken = failed.value.__cause__
