@@ -67,6 +67,7 @@ class Replication:
             throttle=throttles.fetching,
         )
         self.fetchers = Fetchers(shared, _fetcher_settings(config), config["num.replica.fetchers"])
+        self._channel = channel
         self.isr_changes = IsrChanges(
             node_id=config.node_id,
             broker_epoch=broker_epoch,
@@ -105,7 +106,7 @@ class Replication:
         self.fetchers.close_idle()
 
     def controller_moved(self) -> None:
-        self.isr_changes.controller_moved()
+        self._channel.controller_moved()
 
     async def close(self) -> None:
         self.fetchers.close()
@@ -113,7 +114,8 @@ class Replication:
             self._expiry.cancel()
         if self._directories is not None:
             self._directories.close()
-        await self.isr_changes.close()
+        self.isr_changes.close()
+        await self._channel.close()
 
     async def _expire_isrs(self) -> None:
         """Twice per `replica.lag.time.max.ms`: a laggard stays at most half as long again."""
