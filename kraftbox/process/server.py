@@ -8,7 +8,6 @@ after a clean stop, 1 when something that must not fail did.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import signal
@@ -24,6 +23,7 @@ from kraftbox.launcher.place import read_properties
 from kraftbox.node import Node, build_node
 from runtime import descriptors, log
 from runtime.clock import SystemClock
+from runtime.collector import Collector
 from runtime.config import NodeConfig
 from runtime.config.env import merge
 from runtime.tasks import Supervisor
@@ -109,6 +109,9 @@ async def _serve(
     node = build_node(config, clock=SystemClock(), rng=rng, files=files)
     plant_faults(loop, config, node.files)
     loop.set_exception_handler(partial(_callback_failed, node.supervisor))
+    collector = Collector()
+    collector.start()
+    looking = asyncio.ensure_future(collector.run())
     starting = asyncio.ensure_future(_start(node, on_ready))
     ending = asyncio.ensure_future(_wait(stop))
     node.failed.add_done_callback(lambda _failed: stop.set())
@@ -116,17 +119,17 @@ async def _serve(
         await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            # Everything made so far stays: the collector need not look at it again.
-            gc.collect()
-            gc.freeze()
+            collector.settle()
         await ending
     finally:
-        for task in (starting, ending):
+        tasks = (starting, ending, looking)
+        for task in tasks:
             task.cancel()
-        await asyncio.wait([starting, ending])
+        await asyncio.wait(tasks)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         await _stop(node)
+        collector.stop()
     if not node.failed.done():
         return 0
     name, error = node.failed.result()

@@ -1,0 +1,60 @@
+"""What comes and goes in numbers dies with its last reference: the collector keeps what survived it
+once out of its sight (`runtime.collector`), so that a cycle would stay."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from broker.replication.partition import Partition
+from metalog.image.values import PartitionImage
+from protocol.api_keys import ApiKey
+from protocol.messages.metadata import MetadataResponse
+from protocol.transport.connection import ServerConnection
+from protocol.transport.dispatch import HandlerTable
+from storage.log.log import Log
+from tests.unit.broker.harness import Harness, batch
+from tests.unit.protocol.sockets import metadata, on_both_loops, raw_client, serving, until
+
+COUNT = 30
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def alive(*kinds: type) -> dict[str, int]:
+    found = [type(each) for each in gc.get_objects()]
+    return {kind.__name__: found.count(kind) for kind in kinds}
+
+
+async def test_deleted_partitions() -> None:
+    h = Harness()
+    kinds = (Partition, Log, PartitionImage)
+    before = alive(*kinds)
+    with no_collector():
+        h.create_topic(partitions=COUNT)
+        h.produce(batch(b"a"))
+        assert alive(*kinds) == {name: n + COUNT for name, n in before.items()}
+        h.delete_topic()
+        assert alive(*kinds) == before
+
+
+@on_both_loops
+async def test_closed_connections() -> None:
+    table = HandlerTable()
+    table.register(ApiKey.METADATA, lambda context, request: MetadataResponse())
+    async with serving(table) as server:
+        with no_collector():
+            for _ in range(COUNT):
+                async with raw_client(server) as client:
+                    client.writer.write(metadata(1))
+                    await client.response()
+            await until(lambda: alive(ServerConnection)["ServerConnection"] == 0)

@@ -1,0 +1,76 @@
+"""What lives long is looked at once, and nothing that dies in a cycle stays for good."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.collector import Collector
+
+OBJECTS = 400_000
+FULL_GENERATION_MAX = 120_000
+"""Seven hundred times ten times ten, what the younger generations hold, and some more."""
+
+
+class Knot:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    collector.start()
+    collector.settle()
+    yield collector
+    collector.stop()
+
+
+def test_a_full_collection_looks_only_at_what_is_new(collector: Collector) -> None:
+    held: list[list[list[int]]] = []
+    looked_at: list[int] = []
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            looked_at.append(len(gc.get_objects()))
+
+    gc.callbacks.insert(0, count)
+    try:
+        for _ in range(OBJECTS // 2):
+            held.append([[1]])
+    finally:
+        gc.callbacks.remove(count)
+    assert len(looked_at) >= 3
+    assert max(looked_at) < FULL_GENERATION_MAX
+
+
+def test_what_has_no_cycles_dies_at_once_though_it_is_frozen(collector: Collector) -> None:
+    class Plain:
+        pass
+
+    plain = Plain()
+    gc.collect()
+    gone = weakref.ref(plain)
+    del plain
+    assert gone() is None
+
+
+def test_frozen_cycles_that_died_go_when_much_more_is_frozen(collector: Collector) -> None:
+    knot = Knot()
+    gone = weakref.ref(knot)
+    gc.collect()
+    del knot
+    gc.collect()
+    assert gone() is not None
+    assert not collector.look()
+    held = [[] for _ in range(gc.get_freeze_count())]
+    gc.collect()
+    assert collector.look()
+    assert gone() is None
+    assert not collector.look()
+    del held
