@@ -38,7 +38,7 @@ from controller.quotas.mutations import MutationQuotas
 from controller.settings import ControllerSettings
 from controller.writer.stats import ControllerStats
 from metalog.image.features import MINIMUM_METADATA_VERSION
-from metalog.image.replay import Replayer, ReplayError, replay
+from metalog.image.replay import GrowingImage, Replayer, ReplayError
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.node import NotLeader
@@ -417,15 +417,16 @@ class Controller:
         return append
 
     def _replayed(self, image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataImage:
+        growing = GrowingImage(image)
         for record in records:
             try:
-                image = replay(image, record)
+                growing.add(record)
             except ReplayError as error:
                 self.stats.metadata_errors += 1
                 raise self._broken(
                     f"a decided record does not replay: {error}; the record: {record!r}"
                 ) from error
-        return image
+        return growing.finish()
 
     def _broken(self, message: str) -> InvariantViolated:
         error = InvariantViolated(message)
@@ -470,16 +471,16 @@ class Controller:
     def _load(self, snapshot: Snapshot) -> Iterator[None]:
         end_offset, epoch = snapshot.id
         provenance = Provenance(end_offset - 1, epoch, snapshot.last_contained_timestamp_ms)
-        image = EMPTY_IMAGE
+        growing = GrowingImage(EMPTY_IMAGE)
         try:
             for at, record in enumerate(snapshot.records(), 1):
-                image = replay(image, record)
+                growing.add(record)
                 if at % LOADED_PER_STEP == 0:
                     yield
         except ReplayError as error:
             self.stats.metadata_errors += 1
             raise self._broken(f"the snapshot that ends at {end_offset}: {error}") from error
-        self._replayer = Replayer(image.at(provenance))
+        self._replayer = Replayer(growing.finish().at(provenance))
         self._committed_next = end_offset
         self._publish()
         self._maybe_activate()

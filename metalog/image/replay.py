@@ -89,9 +89,46 @@ def replay(image: MetadataImage, record: Any) -> MetadataImage:
 
 def replay_all(image: MetadataImage, records: Iterable[Any]) -> MetadataImage:
     """`replay` over each record in order."""
+    growing = GrowingImage(image)
     for record in records:
-        image = replay(image, record)
-    return image
+        growing.add(record)
+    return growing.finish()
+
+
+class GrowingImage:
+    """An image and the records that follow it, one after the other.
+
+    `add` does what `replay` does, and raises what it raises; partitions of one topic that stand in
+    a row, as those of a new topic and of a broker that is fenced do, change the topic once.
+    """
+
+    __slots__ = ("_image", "_partitions", "_topic")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._topic: TopicImage | None = None
+        self._partitions: Any = None  # a mutation of the topic's map, whose class has no types
+
+    def add(self, record: Any) -> None:
+        kind = type(record)
+        change = _IN_A_ROW.get(kind)
+        if change is None:
+            self._image = replay(self.finish(), record)
+            return
+        if self._topic is None or self._topic.id != record.topic_id:
+            topics = self.finish().topics
+            self._topic = _get(topics.by_id, record.topic_id, "topic id")
+            self._partitions = self._topic.partitions.mutate()
+        self._partitions[record.partition_id] = change(self._topic, self._partitions, record)
+
+    def finish(self) -> MetadataImage:
+        """The image after all that was added; more may follow."""
+        topic = self._topic
+        if topic is not None:
+            grown = TopicImage(topic.name, topic.id, self._partitions.finish())
+            self._image = _with_topic(self._image, grown)
+            self._topic = self._partitions = None
+        return self._image
 
 
 def _get(values: Map[K, V], key: K, what: str) -> V:
@@ -243,25 +280,30 @@ def _directories(given: Sequence[bytes] | None, replicas: tuple[int, ...]) -> tu
     return tuple(given)
 
 
-def _add_partition(image: MetadataImage, record: PartitionRecord) -> MetadataImage:
-    topic = _get(image.topics.by_id, record.topic_id, "topic id")
+def _new_partition(topic: TopicImage, partitions: Any, record: PartitionRecord) -> PartitionImage:
     replicas = tuple(record.replicas)
-    partition = PartitionImage(
-        replicas=replicas,
-        directories=_directories(record.directories, replicas),
-        isr=tuple(record.isr),
-        removing=tuple(record.removing_replicas),
-        adding=tuple(record.adding_replicas),
-        elr=tuple(record.eligible_leader_replicas or ()),
-        last_known_elr=tuple(record.last_known_elr or ()),
-        leader=record.leader,
-        leader_epoch=record.leader_epoch,
-        partition_epoch=record.partition_epoch,
-        recovery_state=record.leader_recovery_state,
-        unknown_tags=_tags(record),
+    return PartitionImage(
+        replicas,
+        _directories(record.directories, replicas),
+        tuple(record.isr),
+        tuple(record.removing_replicas),
+        tuple(record.adding_replicas),
+        tuple(record.eligible_leader_replicas or ()),
+        tuple(record.last_known_elr or ()),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        record.leader_recovery_state,
+        _tags(record),
     )
-    partitions = topic.partitions.set(record.partition_id, partition)
-    return _with_topic(image, TopicImage(topic.name, topic.id, partitions))
+
+
+def _change_topic(
+    image: MetadataImage, record: PartitionRecord | PartitionChangeRecord
+) -> MetadataImage:
+    growing = GrowingImage(image)
+    growing.add(record)
+    return growing.finish()
 
 
 def _or(changed: list[int] | None, before: tuple[int, ...]) -> tuple[int, ...]:
@@ -303,11 +345,18 @@ def merge_partition_change(before: PartitionImage, record: PartitionChangeRecord
     )
 
 
-def _change_partition(image: MetadataImage, record: PartitionChangeRecord) -> MetadataImage:
-    topic = _get(image.topics.by_id, record.topic_id, "topic id")
-    before = _get(topic.partitions, record.partition_id, f"partition of {topic.name!r}")
-    partitions = topic.partitions.set(record.partition_id, merge_partition_change(before, record))
-    return _with_topic(image, TopicImage(topic.name, topic.id, partitions))
+def _changed_partition(
+    topic: TopicImage, partitions: Any, record: PartitionChangeRecord
+) -> PartitionImage:
+    before = _get(partitions, record.partition_id, f"partition of {topic.name!r}")
+    return merge_partition_change(before, record)
+
+
+_IN_A_ROW: Mapping[type[Any], Callable[[TopicImage, Any, Any], PartitionImage]] = {
+    PartitionRecord: _new_partition,
+    PartitionChangeRecord: _changed_partition,
+}
+"""Record class -> the partition after it; `partitions` are the topic's before it."""
 
 
 def _clear_elr(image: MetadataImage, record: ClearElrRecord) -> MetadataImage:
@@ -435,9 +484,9 @@ REPLAY: Mapping[type[Any], Callable[[MetadataImage, Any], MetadataImage]] = {
     RegisterBrokerRecord: _register_broker,
     UnregisterBrokerRecord: _unregister_broker,
     TopicRecord: _create_topic,
-    PartitionRecord: _add_partition,
+    PartitionRecord: _change_topic,
     ConfigRecord: _config,
-    PartitionChangeRecord: _change_partition,
+    PartitionChangeRecord: _change_topic,
     FenceBrokerRecord: _fence_broker,
     UnfenceBrokerRecord: _unfence_broker,
     RemoveTopicRecord: _remove_topic,
@@ -498,13 +547,14 @@ class Replayer:
     `take_touched` may have changed, so that a delta need not look at all of them.
     """
 
-    __slots__ = ("_hidden", "_hidden_touched", "_touched", "image")
+    __slots__ = ("_growing", "_hidden", "_hidden_touched", "_touched", "image")
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
         self._touched = TouchedTopics()
         self._hidden: MetadataImage | None = None
         self._hidden_touched = TouchedTopics()
+        self._growing: GrowingImage | None = None
 
     @property
     def in_transaction(self) -> bool:
@@ -526,6 +576,7 @@ class Replayer:
         for record in records:
             try:
                 if type(record) is BeginTransactionRecord and offset > base_offset:
+                    self._finish()
                     before = Provenance(offset - 1, epoch, timestamp_ms, batch_aligned=False)
                     self.image = self.image.at(before) if self._hidden is None else self.image
                 self._apply(record)
@@ -535,6 +586,7 @@ class Replayer:
                     f"the record: {record!r}"
                 ) from error
             offset += 1
+        self._finish()
         if self._hidden is None:
             self.image = self.image.at(Provenance(offset - 1, epoch, timestamp_ms))
         return self.image
@@ -547,13 +599,23 @@ class Replayer:
     def _apply(self, record: Any) -> None:
         kind = type(record)
         if kind in _TRANSACTION_MARKERS:
+            self._finish()
             _TRANSACTION_MARKERS[kind](self)
-        elif self._hidden is not None:
-            self._hidden = replay(self._hidden, record)
-            self._hidden_touched.add(record)
+            return
+        if self._growing is None:
+            self._growing = GrowingImage(self.image if self._hidden is None else self._hidden)
+        self._growing.add(record)
+        (self._touched if self._hidden is None else self._hidden_touched).add(record)
+
+    def _finish(self) -> None:
+        """What grew since the batch's begin, or since the last marker, can be seen."""
+        if self._growing is None:
+            return
+        if self._hidden is None:
+            self.image = self._growing.finish()
         else:
-            self.image = replay(self.image, record)
-            self._touched.add(record)
+            self._hidden = self._growing.finish()
+        self._growing = None
 
     def _begin(self) -> None:
         if self._hidden is not None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from metalog.image import replay as replay_module
 from metalog.image.replay import REPLAY, Replayer, ReplayError, replay, replay_all
-from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, Provenance
+from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, Provenance, TopicImage
 from protocol import metadata as m
 from protocol.ids import DIRECTORY_MIGRATING
 
@@ -156,6 +157,77 @@ def test_a_failing_record_is_named_with_its_offset() -> None:
 def test_transaction_markers_out_of_order_are_refused(records: list[Any]) -> None:
     with pytest.raises(ReplayError, match="transaction"):
         Replayer().apply_batch(records, base_offset=0, epoch=0, timestamp_ms=0)
+
+
+def rows() -> list[Any]:
+    """Partitions of two topics in rows and between each other, and what stands between them."""
+    other = b"O" * 16
+
+    def partition(topic_id: bytes, index: int) -> m.PartitionRecord:
+        return m.PartitionRecord(
+            partition_id=index, topic_id=topic_id, replicas=[1, 2], isr=[1, 2], leader=1
+        )
+
+    return [
+        m.TopicRecord(name="t", topic_id=TOPIC),
+        m.TopicRecord(name="o", topic_id=other),
+        *(partition(TOPIC, n) for n in range(5)),
+        *(partition(other, n) for n in range(10, 13)),
+        partition(TOPIC, 5),
+        m.PartitionChangeRecord(partition_id=5, topic_id=TOPIC, leader=2),
+        m.PartitionChangeRecord(partition_id=5, topic_id=TOPIC, isr=[2]),
+        m.RemoveTopicRecord(topic_id=other),
+        m.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=2),
+        m.ConfigRecord(resource_type=2, resource_name="t", name="k", value="v"),
+    ]
+
+
+def test_records_in_a_row_do_what_each_does_alone() -> None:
+    alone = EMPTY_IMAGE
+    for record in rows():
+        alone = replay(alone, record)
+    assert replay_all(EMPTY_IMAGE, rows()) == alone
+    replayer = Replayer()
+    replayer.apply_batch(rows(), base_offset=0, epoch=0, timestamp_ms=0)
+    assert replayer.image.same_cluster(alone)
+    assert replayer.take_touched().ids == {TOPIC, b"O" * 16}
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_row_inside_a_transaction_is_seen_when_that_ends(ends: bool) -> None:
+    records = rows()
+    mark = m.EndTransactionRecord() if ends else m.AbortTransactionRecord()
+    batch = [*records[:4], m.BeginTransactionRecord(), *records[4:], mark, m.NoOpRecord()]
+    replayer = Replayer()
+    replayer.apply_batch(batch, base_offset=0, epoch=0, timestamp_ms=0)
+    assert replayer.image.same_cluster(replay_all(EMPTY_IMAGE, records if ends else records[:4]))
+
+
+def test_a_failing_record_in_a_row_is_named_with_its_offset() -> None:
+    batch = [*rows()[:6], m.PartitionChangeRecord(partition_id=77, topic_id=TOPIC)]
+    with pytest.raises(ReplayError, match=r"offset 6 .*no such partition of 't': 77"):
+        Replayer().apply_batch(batch, base_offset=0, epoch=0, timestamp_ms=0)
+
+
+def test_ten_thousand_partitions_in_a_row_change_their_topic_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed: list[str] = []
+    with_topic = replay_module._with_topic
+
+    def counted(image: MetadataImage, topic: TopicImage) -> MetadataImage:
+        changed.append(topic.name)
+        return with_topic(image, topic)
+
+    monkeypatch.setattr(replay_module, "_with_topic", counted)
+    new = [
+        m.PartitionRecord(partition_id=n, topic_id=TOPIC, replicas=[1], isr=[1], leader=1)
+        for n in range(10_000)
+    ]
+    fenced = [m.PartitionChangeRecord(partition_id=n, topic_id=TOPIC, leader=-1) for n in range(99)]
+    image = replay_all(EMPTY_IMAGE, [m.TopicRecord(name="t", topic_id=TOPIC), *new, *fenced])
+    assert changed == ["t", "t"]
+    assert len(image.topics.by_id[TOPIC].partitions) == 10_000
 
 
 def test_topics_touched_in_a_transaction_show_up_when_it_ends() -> None:
