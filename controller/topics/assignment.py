@@ -6,7 +6,7 @@ unfenced and stays, the leader is the first of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from controller.decision import ControllerView
@@ -96,23 +96,40 @@ def _is_cordoned(broker: BrokerImage) -> bool:
     return bool(broker.directories) and set(broker.directories) <= set(broker.cordoned_directories)
 
 
-def partition_record(
-    view: ControllerView, topic_id: bytes, index: int, replicas: tuple[int, ...], cause: Cause
-) -> PartitionRecord:
-    """The first record of a partition. At least one of `replicas` must be active."""
+def partition_records(
+    view: ControllerView,
+    topic_id: bytes,
+    assignments: Iterable[tuple[int, ...]],
+    cause: Cause,
+    first_index: int = 0,
+) -> Iterator[PartitionRecord]:
+    """The first records of partitions, numbered from `first_index` on. At least one replica of
+    each must be active."""
     brokers = view.image.cluster.brokers
-    isr = [r for r in replicas if is_active(brokers[r])]
-    record = PartitionRecord(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=list(replicas),
-        isr=isr,
-        leader=isr[0],
-        leader_recovery_state=int(LeaderRecoveryState.RECOVERED),
-        leader_epoch=0,
-        partition_epoch=0,
-        election_cause=cause.value,
-    )
-    if view.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
-        record.directories = [default_directory(brokers[r]) for r in replicas]
-    return record
+    with_directories = view.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL
+    recovered, why = int(LeaderRecoveryState.RECOVERED), cause.value
+    # Thousands of partitions share a few lists of replicas.
+    known: dict[tuple[int, ...], tuple[list[int], list[bytes] | None]] = {}
+    for index, replicas in enumerate(assignments, first_index):
+        found = known.get(replicas)
+        if found is None:
+            isr = [r for r in replicas if is_active(brokers[r])]
+            directories = (
+                [default_directory(brokers[r]) for r in replicas] if with_directories else None
+            )
+            found = known[replicas] = (isr, directories)
+        isr, directories = found
+        record = PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(replicas),
+            isr=isr.copy(),
+            leader=isr[0],
+            leader_recovery_state=recovered,
+            leader_epoch=0,
+            partition_epoch=0,
+            election_cause=why,
+        )
+        if directories is not None:
+            record.directories = directories.copy()
+        yield record

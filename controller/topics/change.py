@@ -15,7 +15,7 @@ from controller.elections.cause import Cause
 from controller.quotas.mutations import Spending
 from controller.topics.assignment import (
     check_manual_assignment,
-    partition_record,
+    partition_records,
     placed_assignments,
 )
 from metalog.image.values import TopicImage
@@ -182,10 +182,7 @@ def _add_partitions(
                 rng=rng,
             )
         )
-    return [
-        partition_record(view, topic.id, current + index, replicas, Cause.PARTITIONS_CREATED)
-        for index, replicas in enumerate(replica_lists)
-    ]
+    return list(partition_records(view, topic.id, replica_lists, Cause.PARTITIONS_CREATED, current))
 
 
 def _manual(

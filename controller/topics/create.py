@@ -23,7 +23,7 @@ from controller.elections.cause import Cause
 from controller.quotas.mutations import Spending
 from controller.topics.assignment import (
     check_manual_assignment,
-    partition_record,
+    partition_records,
     placed_assignments,
 )
 from metalog.image.values import ConfigResourceType
@@ -168,10 +168,7 @@ def _create_topic(
         )
         for key, value in sorted(overrides.items())
     )
-    records += (
-        partition_record(view, topic_id, index, replicas, Cause.TOPIC_CREATED)
-        for index, replicas in enumerate(assignments)
-    )
+    records += partition_records(view, topic_id, assignments, Cause.TOPIC_CREATED)
     configs = described.get(key := frozenset(overrides.items()))
     if configs is None:
         configs = described[key] = effective_topic(view, overrides)

@@ -82,19 +82,20 @@ class _Rack:
 class _Striper:
     """Yields one replica list per call of `place`."""
 
-    __slots__ = ("_brokers", "_in_round", "_racks", "_rng", "_turn")
+    __slots__ = ("_brokers", "_by_rack", "_in_round", "_racks", "_rng", "_turn")
 
     def __init__(self, brokers: Sequence[UsableBroker], rng: Random) -> None:
         self._brokers = brokers
         self._rng = rng
+        by_rack: dict[str | None, list[UsableBroker]] = {}
+        for broker in sorted(brokers, key=lambda b: b.id):
+            by_rack.setdefault(broker.rack, []).append(broker)
+        names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
+        self._by_rack = [by_rack[name] for name in names]
         self._shuffle()
 
     def _shuffle(self) -> None:
-        by_rack: dict[str | None, list[UsableBroker]] = {}
-        for broker in sorted(self._brokers, key=lambda b: b.id):
-            by_rack.setdefault(broker.rack, []).append(broker)
-        names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
-        self._racks = [_Rack(by_rack[name], self._rng) for name in names]
+        self._racks = [_Rack(rack, self._rng) for rack in self._by_rack]
         self._rng.shuffle(self._racks)
         self._turn = 0
         self._in_round = 0
