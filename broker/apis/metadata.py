@@ -13,7 +13,8 @@ refused (INVALID_REQUEST): what they meant was never defined.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from broker.admin.auto_topics import TopicCreator
 from broker.context import BrokerContext
@@ -30,14 +31,19 @@ from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.topic_name import is_internal_topic, topic_name_problem
-from protocol.transport.dispatch import EncodedReply, HandlerTable, Reply, RequestContext
+from protocol.transport.dispatch import Body, EncodedReply, HandlerTable, Reply, RequestContext
 from protocol.varint import encode_uvarint
+from runtime.slices import Slices
 from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 13
 IDS_SINCE: Final = 12
+AT_ONCE_MAX: Final = 250
+"""Topics that are told of in one turn of the loop: a few milliseconds."""
 
+_Found: TypeAlias = TopicImage | MetadataResponse.MetadataResponseTopic
+"""A topic, or the entry that says why there is none."""
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -47,11 +53,12 @@ def register(table: HandlerTable, broker: BrokerContext, creator: TopicCreator) 
 
 
 class MetadataApi:
-    """The handler; everything is in memory, so it never waits."""
+    """The handler; everything is in memory, so it waits only to let others have their turn."""
 
     def __init__(self, broker: BrokerContext, creator: TopicCreator) -> None:
         self._metadata = broker.metadata
         self._creator = creator
+        self._clock = broker.clock
         self._blobs = TopicBlobs(broker.metadata)
 
     def handle(self, context: RequestContext, request: MetadataRequest) -> Reply:
@@ -70,48 +77,63 @@ class MetadataApi:
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
             ),
         )
-        topics = self._topics(context, request)
-        head, tail = split_response(response, version)
-        if version >= FLEXIBLE_SINCE:
-            count = encode_uvarint(len(topics) + 1)
-        else:
-            count = len(topics).to_bytes(4, "big")
-        return EncodedReply([b"".join((head, count, *topics, tail))])
-
-    def _topics(self, context: RequestContext, request: MetadataRequest) -> list[bytes]:
-        version, listener = context.api_version, context.listener
-        metadata = self._metadata
-        reachable = self._blobs.reachable(listener)
-        operations = request.include_topic_authorized_operations
         wanted = request.topics
+        topics: Sequence[_Found]
         if wanted is None or (version == 0 and not wanted):
             by_name = metadata.image.topics.by_name
-            return [
-                self._blobs.get(by_name[name], reachable, listener, version, operations)
-                for name in metadata.topic_names()
-            ]
-        blobs: list[bytes] = []
+            topics = [by_name[name] for name in metadata.topic_names()]
+        else:
+            topics = self._named(wanted, context, request)
+        entries = self._entries(topics, context, request)
+        if len(topics) > AT_ONCE_MAX:
+            return self._in_slices(response, entries, version)
+        return _reply(response, list(entries), version)
+
+    def _entries(
+        self, topics: Iterable[_Found], context: RequestContext, request: MetadataRequest
+    ) -> Iterator[bytes]:
+        """The encoded topics, all as of now, however long whoever takes them needs."""
+        version, listener = context.api_version, context.listener
+        reachable = self._blobs.reachable(listener)
+        operations = request.include_topic_authorized_operations
+        return (
+            self._blobs.get(topic, reachable, listener, version, operations)
+            if isinstance(topic, TopicImage)
+            else _failed(topic, version, operations)
+            for topic in topics
+        )
+
+    async def _in_slices(
+        self, response: MetadataResponse, entries: Iterator[bytes], version: int
+    ) -> Body:
+        """Thousands of topics that nobody has asked for yet are a tenth of a second."""
+        slices = Slices(self._clock, AT_ONCE_MAX)
+        taken = []
+        for entry in entries:
+            taken.append(entry)
+            await slices.breathe()
+        return _reply(response, taken, version)
+
+    def _named(
+        self,
+        wanted: Iterable[MetadataRequest.MetadataRequestTopic],
+        context: RequestContext,
+        request: MetadataRequest,
+    ) -> list[_Found]:
+        """What was asked for, each once; unknown names come last and may be created."""
+        found: list[_Found] = []
         unknown: list[str] = []
         for key in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
-            topic = self._find(*key, version)
-            if isinstance(topic, TopicImage):
-                blobs.append(self._blobs.get(topic, reachable, listener, version, operations))
-            elif topic.error_code == _UNKNOWN and topic.name:
+            topic = self._find(*key, context.api_version)
+            if not isinstance(topic, TopicImage) and topic.error_code == _UNKNOWN and topic.name:
                 unknown.append(topic.name)
             else:
-                blobs.append(_failed(topic, version, operations))
-        if unknown:
-            if request.allow_auto_topic_creation:
-                self._creator.create_soon(unknown, context)
-            blobs += [
-                _failed(_failure(name, ZERO_UUID, _UNKNOWN), version, operations)
-                for name in unknown
-            ]
-        return blobs
+                found.append(topic)
+        if unknown and request.allow_auto_topic_creation:
+            self._creator.create_soon(unknown, context)
+        return found + [_failure(name, ZERO_UUID, _UNKNOWN) for name in unknown]
 
-    def _find(
-        self, name: str | None, topic_id: bytes, version: int
-    ) -> TopicImage | MetadataResponse.MetadataResponseTopic:
+    def _find(self, name: str | None, topic_id: bytes, version: int) -> _Found:
         """The topic, or the entry that says why not."""
         if topic_id == ZERO_UUID and name is not None:
             topic = self._metadata.topic(name)
@@ -126,6 +148,16 @@ class MetadataApi:
         return self._metadata.topic_by_id(topic_id) or _failure(
             None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID
         )
+
+
+def _reply(response: MetadataResponse, topics: list[bytes], version: int) -> EncodedReply:
+    """`response` has no topics; these are theirs, encoded."""
+    head, tail = split_response(response, version)
+    if version >= FLEXIBLE_SINCE:
+        count = encode_uvarint(len(topics) + 1)
+    else:
+        count = len(topics).to_bytes(4, "big")
+    return EncodedReply([b"".join((head, count, *topics, tail))])
 
 
 def _failed(topic: MetadataResponse.MetadataResponseTopic, version: int, operations: bool) -> bytes:

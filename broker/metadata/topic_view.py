@@ -11,6 +11,7 @@ behind the entry has the same length in a response without topics.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from broker.metadata.cache import MetadataCache
@@ -119,9 +120,14 @@ def _tail_bytes(version: int) -> int:
     return operations + error_code + tags
 
 
+@cache
+def _empty_bytes(version: int) -> int:
+    return len(encode(MetadataResponse(), version))
+
+
 def encode_topic(topic: MetadataResponse.MetadataResponseTopic, version: int) -> bytes:
     """The bytes of one entry of a response's topics."""
-    empty_bytes = len(encode(MetadataResponse(), version))
+    empty_bytes = _empty_bytes(version)
     tail = _tail_bytes(version)
     data = encode(MetadataResponse(topics=[topic]), version)
     return data[empty_bytes - tail : len(data) - tail]

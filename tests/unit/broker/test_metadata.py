@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from broker.metadata import topic_view as topic_view_module
 from broker.metadata.topic_view import Reachable, encode_topic, split_response, topic_view
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
-from protocol.headers import decode_request_header, response_header_bytes
+from protocol.headers import decode_request_header, decode_response_header, response_header_bytes
 from protocol.ids import ZERO_UUID
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -19,7 +21,10 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
 from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
+from protocol.transport.dispatch import reply_parts
+from runtime.slices import SLICE_MS
 from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from tests.support.loop_holds import ToilClock, loop_holds
 from tests.unit.broker.harness import LISTENER, NODE, OTHER, Harness, settle, topic_id
 
 VERSIONS = range(14)
@@ -328,3 +333,33 @@ async def test_named_topics_come_in_order_with_errors_for_those_unknown() -> Non
         ("b", 0),
         ("z", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_thousand_topics_that_nobody_has_asked_for_yet_are_encoded_in_slices(
+    named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ToilClock()
+    h = Harness(clock=clock)
+    names = [f"t{number:04}" for number in range(1_000)]
+    for number, name in enumerate(names):
+        h.create_topic(name, number=number, replicas=[OTHER], leader=OTHER)
+
+    def encode_slowly(*args: Any) -> bytes:
+        clock.toil(0.1)
+        return encode_topic(*args)
+
+    monkeypatch.setattr(topic_view_module, "encode_topic", encode_slowly)
+    async with loop_holds(clock) as holds:
+        reply = asyncio.ensure_future(h.call(ask(*names) if named else everything(12), 12))
+        await settle()
+        # What changes meanwhile is not in the answer.
+        h.delete_topic(999)
+        body = await reply
+    assert holds.longest_ms < SLICE_MS + 1
+    entry = h.table.entries[ApiKey.METADATA]
+    frame = b"".join(bytes(part) for part in reply_parts(body, entry, 12, 1)[1])[4:]
+    _, offset = decode_response_header(frame, ApiKey.METADATA, 12)
+    response, end = decode(entry.response, frame, 12, offset)
+    assert end == len(frame)
+    assert [(t.name, t.error_code) for t in response.topics] == [(name, 0) for name in names]
