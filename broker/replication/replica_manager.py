@@ -147,6 +147,7 @@ class ReplicaManager:
         self.retired_counters = PartitionCounters()
         """What replicas that are gone had counted."""
         self._backlog = Backlog()
+        self._strays: dict[tuple[str, int], None] = {}
         self._leads_nothing = False
         self._at_once = AT_ONCE_MAX
         self._listeners: dict[str, list[LeadershipListener]] = {}
@@ -424,11 +425,13 @@ class ReplicaManager:
         """Gives up every role at once and for good; the logs stay as they are."""
         self._leads_nothing = True
         self._backlog = Backlog()
+        self._strays = {}
         for partition in self:
             self._retire(partition)
 
     def set_strays_aside(self, image: MetadataImage) -> list[str]:
-        """Renames logs of partitions that `image` does not give to this broker; returns names.
+        """Has `advance` rename logs of partitions that `image` does not give to this broker, each
+        before a log of its name is made; returns names.
 
         For the start, once the image has caught up: whatever was deleted or moved away while this
         broker was down.
@@ -441,11 +444,20 @@ class ReplicaManager:
                 return False
             return topic_id is None or topic_id == found.id
 
-        names = []
-        for log in self.logs.find_strays(belongs):
-            self.logs.set_aside(log.topic, log.partition)
-            names.append(f"{log.topic}-{log.partition}")
+        self._strays = dict.fromkeys(
+            (log.topic, log.partition) for log in self.logs.find_strays(belongs)
+        )
+        names = [f"{topic}-{index}" for topic, index in self._strays]
+        if names:
+            self._schedule()
         return names
+
+    def _set_aside(self, topic: str, index: int) -> None:
+        del self._strays[topic, index]
+        try:
+            self.logs.set_aside(topic, index)
+        except OSError as error:
+            self._on_storage_failure(f"log of {topic}-{index}", error)
 
     def _apply_topic(self, topic_id: bytes, change: Change[TopicImage]) -> None:
         topic = change.after
@@ -478,11 +490,14 @@ class ReplicaManager:
     def advance(self, budget_ms: float) -> bool:
         """Works off the backlog for about `budget_ms`; True if some of it is left."""
         deadline_ms = self._clock.monotonic_ms() + budget_ms
-        while self._backlog:
-            self._settle(*self._backlog.take())
+        while self._strays or self._backlog:
+            if self._strays:
+                self._set_aside(*next(iter(self._strays)))
+            else:
+                self._settle(*self._backlog.take())
             if self._clock.monotonic_ms() >= deadline_ms:
                 break
-        return bool(self._backlog)
+        return bool(self._strays or self._backlog)
 
     def _settle(self, topic_id: bytes, index: int) -> None:
         """Makes the replica exist, or not, as the newest image says."""

@@ -1,7 +1,7 @@
 """Shell: An offset checkpoint of the log directory as a file, replaced as a whole.
 
-Content is written in a worker under a name of its own; the loop then renames it, unless something
-newer was written meanwhile. So an older content never comes after a newer one.
+Content is encoded and written in a worker under a name of its own; the loop then renames it, unless
+something newer was written meanwhile. So an older content never comes after a newer one.
 
 The file's lines name topic and partition, no topic id: a line that outlives its log would be taken
 for one about the next log of that name, which then would begin beyond its records, or be trusted
@@ -28,7 +28,7 @@ class OffsetCheckpoint:
         self._offsets: dict[TopicPartition, int] = {}
         # What a crash could leave: while a write is under way, the old content or the new.
         self._keys: set[TopicPartition] = set()
-        self._content: bytes | None = None
+        self._written = False
         self._version = 0
 
     def read(self) -> dict[TopicPartition, int]:
@@ -42,19 +42,18 @@ class OffsetCheckpoint:
 
     async def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the content, durably, unless something newer comes first. Raises OSError."""
-        content = encode_offsets(offsets)
-        if content == self._content:
+        if self._written and offsets == self._offsets:
             return
         self._version += 1
         version, own = self._version, f"{self._path}.{self._version}.tmp"
         offsets = dict(offsets)
         self._keys.update(offsets)
-        await self._files.run(self._files.write_atomic, own, content)
+        await self._files.run(self._write, own, offsets)
         if version != self._version:
             self._files.unlink(own)
             return
         self._files.rename(own, self._path)
-        self._content, self._offsets = content, offsets
+        self._written, self._offsets = True, offsets
         await self._files.run(self._files.fsync_dir, self._directory)
         if version == self._version:
             self._keys = set(offsets)
@@ -69,6 +68,8 @@ class OffsetCheckpoint:
             return
         self._version += 1
         offsets = {each: offset for each, offset in self._offsets.items() if each in live}
-        content = encode_offsets(offsets)
-        self._files.write_atomic(self._path, content)
-        self._content, self._offsets, self._keys = content, offsets, set(offsets)
+        self._write(self._path, offsets)
+        self._written, self._offsets, self._keys = True, offsets, set(offsets)
+
+    def _write(self, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._files.write_atomic(path, encode_offsets(offsets))

@@ -19,6 +19,8 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.partition_record import PartitionRecord
 from protocol.metadata.topic_record import TopicRecord
 from runtime.errors import InvariantViolated
+from runtime.slices import SLICE_MS
+from tests.support.loop_holds import ToilClock, ToilingFiles
 from tests.unit.broker.harness import LOG_DIR, NODE, OTHER, Harness, batch, settle, topic_id
 
 
@@ -119,6 +121,33 @@ async def test_strays_are_set_aside_at_the_start() -> None:
     assert sorted(h.replicas.set_strays_aside(seen)) == ["gone-0", "renewed-0", "unknown-0"]
     assert sum(name.endswith("-stray") for name in folders(h)) == 3
     assert "kept-0" in folders(h)
+
+
+async def test_strays_are_set_aside_in_slices_before_logs_of_their_names_are_made() -> (
+    None
+):
+    clock = ToilClock()
+    h = Harness(clock=clock, files=ToilingFiles(clock))
+    count = 500
+    for index in range(count):
+        h.logs.get_or_create("t", index, topic_id(9), h.settings.of("t").log)
+    scheduled: list[str] = []
+    h.replicas.on_backlog(lambda: scheduled.append("again"))
+    before_ms = clock.monotonic_ms()
+    assert len(h.replicas.set_strays_aside(h.metadata.image)) == count
+    h.create_topic("t", partitions=2)
+    assert scheduled
+    assert clock.monotonic_ms() - before_ms < SLICE_MS
+    slices = 0
+    while h.replicas.advance(SLICE_MS):
+        assert clock.monotonic_ms() - before_ms < SLICE_MS + 1
+        before_ms = clock.monotonic_ms()
+        slices += 1
+    assert slices > 3
+    strays = [name for name in folders(h) if name.endswith("-stray")]
+    assert len(strays) == count
+    assert h.partition().log.log_end_offset == 0
+    assert not any(name.endswith("-delete") for name in folders(h))
 
 
 async def test_an_illegal_topic_name_in_the_metadata_log_stops_the_node() -> None:

@@ -13,6 +13,7 @@ from protocol.ids import TopicId
 from runtime.clock import ManualClock
 from runtime.slices import SLICE_MS
 from storage.files import LossyFiles, MemoryFiles, RealFiles
+from storage.log.checkpoints import RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.log.config import LogConfig
 from storage.log.errors import BadLogDirectory, LogFailed
 from storage.log.manager import LogManager, LogManagerSettings
@@ -497,6 +498,28 @@ async def test_no_chore_holds_the_loop_for_long():
     assert log.log_start_offset == 500 and len(log.producers) == 0
     assert world.names("-delete") == []
     assert holds.longest_ms < 3 * SLICE_MS
+
+
+async def test_checkpoints_are_encoded_in_a_worker(monkeypatch):
+    clock = ToilClock(T0)
+    files = ToilingFiles(clock)
+    world = World(files=files)
+    world.clock = clock
+    manager = world.start()
+    for number in range(100):
+        create(manager, "t", number)
+
+    def encode_slowly(offsets):
+        if not files.working:
+            clock.toil(0.1 * len(offsets))
+        return encode_offsets(offsets)
+
+    monkeypatch.setattr("storage.log.offset_checkpoint.encode_offsets", encode_slowly)
+    async with loop_holds(clock) as holds:
+        await manager.checkpoint_high_watermarks()
+        await manager.checkpoint_recovery_points()
+    assert holds.longest_ms < SLICE_MS
+    assert len(manager.read_checkpoint(RECOVERY_POINT_CHECKPOINT)) == 100
 
 
 class ToilingState(ProducerState):
