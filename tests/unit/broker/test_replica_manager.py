@@ -123,9 +123,7 @@ async def test_strays_are_set_aside_at_the_start() -> None:
     assert "kept-0" in folders(h)
 
 
-async def test_strays_are_set_aside_in_slices_before_logs_of_their_names_are_made() -> (
-    None
-):
+async def test_strays_are_set_aside_in_slices_before_logs_of_their_names_are_made() -> None:
     clock = ToilClock()
     h = Harness(clock=clock, files=ToilingFiles(clock))
     count = 500
