@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,11 +12,18 @@ import pytest
 
 from metalog.quorum.batches import read_batches
 from metalog.quorum.config import QuorumConfig
-from metalog.quorum.core.messages import BeginEpochAsked, OffsetAndEpoch, QuorumState, VoteAsked
+from metalog.quorum.core.messages import (
+    BeginEpochAsked,
+    InstallSnapshot,
+    OffsetAndEpoch,
+    QuorumState,
+    VoteAsked,
+)
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLogConfig
 from metalog.quorum.node import NotLeader
+from metalog.quorum.snapshot_transfer import NotStored
 from metalog.quorum.snapshots import SnapshotReader
 from metalog.quorum.state_file import read_quorum_state
 from protocol.control import LeaderChangeMessage
@@ -352,3 +360,41 @@ async def test_what_was_committed_survives_a_crash_at_any_file_operation() -> No
             break
         at += 1
     assert at > 50
+
+
+async def test_the_pause_grows_while_a_full_disk_takes_no_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It begins again after one that was taken, and no failure of another kind waits."""
+    async with RunningQuorum(MemoryFiles()) as q:
+        timing = q.node.config.timing
+        pauses_ms: list[float] = []
+        outcome: Exception | None = NotStored(errno.ENOSPC, "no space left on device")
+
+        async def fetch(*args: Any) -> None:
+            if outcome is not None:
+                raise outcome
+
+        async def sleep(seconds: float) -> None:
+            pauses_ms.append(round(seconds * 1000.0))
+
+        monkeypatch.setattr(q.node._snapshot_fetcher, "fetch", fetch)
+        monkeypatch.setattr("metalog.quorum.driver.asyncio.sleep", sleep)
+        monkeypatch.setattr(q.node.core, "awaits", lambda fetch_id: True)
+        monkeypatch.setattr(q.node.log, "install_snapshot", lambda snapshot_id: None)
+        monkeypatch.setattr(q.node, "_step", lambda event: None)
+        effect = InstallSnapshot(1, 1, 1, OffsetAndEpoch(9, 1))
+        for _ in range(30):
+            await q.node._install_snapshot(effect)
+        first, longest = timing.retry_backoff_ms, timing.fetch_timeout_ms / 2
+        assert pauses_ms == [min(first * 2**n, longest) for n in range(30)]
+        pauses_ms.clear()
+        outcome = ConnectionError("gone")
+        await q.node._install_snapshot(effect)
+        assert pauses_ms == []
+        outcome = None
+        await q.node._install_snapshot(effect)
+        outcome = NotStored(errno.ENOSPC, "no space left on device")
+        await q.node._install_snapshot(effect)
+        assert pauses_ms == [first]
+        monkeypatch.undo()
