@@ -379,7 +379,7 @@ async def test_the_pause_grows_while_a_full_disk_takes_no_snapshot(
             pauses_ms.append(round(seconds * 1000.0))
 
         monkeypatch.setattr(q.node._snapshot_fetcher, "fetch", fetch)
-        monkeypatch.setattr("metalog.quorum.driver.asyncio.sleep", sleep)
+        monkeypatch.setattr("metalog.quorum.node.asyncio.sleep", sleep)
         monkeypatch.setattr(q.node.core, "awaits", lambda fetch_id: True)
         monkeypatch.setattr(q.node.log, "install_snapshot", lambda snapshot_id: None)
         monkeypatch.setattr(q.node, "_step", lambda event: None)
