@@ -1,4 +1,4 @@
-"""The cyclic garbage collector of a process that holds much for long.
+"""Shell: The cyclic garbage collector of a process that holds much for long.
 
 A full collection looks at every object that may be part of a cycle, without a turn for the loop in
 between: with thousands of logs that is a tenth of a second, again whenever there is a quarter more.
