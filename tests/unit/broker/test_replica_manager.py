@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -20,8 +21,9 @@ from protocol.metadata.partition_record import PartitionRecord
 from protocol.metadata.topic_record import TopicRecord
 from runtime.errors import InvariantViolated
 from runtime.slices import SLICE_MS
-from tests.support.loop_holds import ToilClock, ToilingFiles
+from tests.support.loop_holds import ToilClock, ToilingFiles, loop_holds
 from tests.unit.broker.harness import LOG_DIR, NODE, OTHER, Harness, batch, settle, topic_id
+from tests.unit.protocol.sockets import until
 
 
 class Listener:
@@ -106,6 +108,35 @@ async def test_many_new_partitions_are_made_in_slices() -> None:
     while h.replicas.advance(0.0):
         pass
     assert len(list(h.replicas)) == 9
+
+
+async def test_making_and_removing_a_thousand_partitions_does_not_hold_the_loop() -> None:
+    clock = ToilClock()
+    h = Harness(clock=clock, files=ToilingFiles(clock))
+    running = False
+
+    def advance() -> None:
+        nonlocal running
+        running = h.replicas.advance(SLICE_MS)
+        if running:
+            asyncio.get_running_loop().call_soon(advance)
+
+    def schedule() -> None:
+        if not running:
+            advance()
+
+    h.replicas.on_backlog(schedule)
+    async with loop_holds(clock) as holds:
+        for number in (1, 2):
+            h.create_topic(number=number, partitions=1_000)
+            await until(lambda: not running)
+            assert sum(partition.is_leader for partition in h.replicas) == 1_000
+            h.delete_topic(number)
+            # Whoever asks is refused at once, however long the folders take.
+            assert not any(partition.is_leader for partition in h.replicas)
+            await until(lambda: not running)
+            assert list(h.replicas) == []
+    assert holds.longest_ms < 2 * SLICE_MS + 1
 
 
 async def test_strays_are_set_aside_at_the_start() -> None:

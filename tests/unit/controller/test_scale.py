@@ -10,13 +10,15 @@ from __future__ import annotations
 import time
 
 import pytest
+from controller.topics.create.create import decide_create_topics
 
 from controller.brokers.registration import decide_fence_expired, has_leaderships, unfence_records
 from controller.decision import ControllerView, Decision
 from controller.elections.upkeep import decide_rebalance
-from controller.topics.create import decide_create_topics
+from controller.topics.assignment import is_active
 from metalog.image.features import record_version
 from metalog.image.replay import replay_all
+from metalog.image.values import BrokerImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.metadata import PartitionChangeRecord, encode_record
@@ -54,6 +56,22 @@ def test_topics_are_created_in_little_time() -> None:
     cluster.apply(decide_create_topics(cluster.view(), request("t")).records)
     assert time.process_time() - started < 3.0
     assert len(cluster.image.topics.by_name["t"].partitions) == PARTITIONS
+
+
+def test_lists_of_replicas_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.start(1, 2, 3)
+    looked = 0
+
+    def counted(broker: BrokerImage) -> bool:
+        nonlocal looked
+        looked += 1
+        return is_active(broker)
+
+    monkeypatch.setattr("controller.assignment.is_active", counted)
+    assert len(decide_create_topics(cluster.view(), request("t")).records) == PARTITIONS + 1
+    orders = 6
+    assert looked <= orders * 3
 
 
 @pytest.mark.slow
