@@ -589,12 +589,13 @@ class Partition(Watched):
     # --- within -------------------------------------------------------------------------------
 
     def _release(self, error: ErrorCode) -> None:
-        waits = [*self._commit_waits, *self._low_watermark_waits]
-        self._commit_waits = deque()
-        self._low_watermark_waits = []
         self._uncommitted.clear()
-        for _, waiter, slot in waits:
-            waiter.resolved(slot, error)
+        if self._commit_waits or self._low_watermark_waits:
+            waits = [*self._commit_waits, *self._low_watermark_waits]
+            self._commit_waits = deque()
+            self._low_watermark_waits = []
+            for _, waiter, slot in waits:
+                waiter.resolved(slot, error)
         self._interrupt_fetches()
 
     def _check_epochs(self, leader_epoch: int, partition_epoch: int) -> None:

@@ -57,7 +57,10 @@ class Watched:
         self._replica_fetch_waits.pop(wait, None)
 
     def _interrupt_fetches(self) -> None:
-        for wait in [*self._fetch_waits, *self._replica_fetch_waits]:
-            wait.interrupt()
+        if self._fetch_waits or self._replica_fetch_waits:
+            for wait in [*self._fetch_waits, *self._replica_fetch_waits]:
+                wait.interrupt()
+        if not self._watches:
+            return
         for watch, key in list(self._watches.items()):
             watch.interrupted(key)
