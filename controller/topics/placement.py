@@ -16,6 +16,7 @@ Brokers without a rack form one rack of their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ApiError, ErrorCode
@@ -151,5 +152,7 @@ def place_replicas(
         )
     if all(broker.fenced for broker in usable):
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
+    if len(usable) == 1:
+        return repeat((usable[0].id,), partition_count)  # nothing to choose: a node on its own
     striper = _Striper(usable, rng)
     return (striper.place(replication_factor) for _ in range(partition_count))
