@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from controller.topics.create.create import decide_create_topics
 
 from controller.brokers.registration import decide_fence_expired, has_leaderships, unfence_records
 from controller.decision import ControllerView, Decision
 from controller.elections.upkeep import decide_rebalance
 from controller.topics.assignment import is_active
+from controller.topics.create import decide_create_topics
 from metalog.image.features import record_version
 from metalog.image.replay import replay_all
 from metalog.image.values import BrokerImage
@@ -68,7 +68,7 @@ def test_lists_of_replicas_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -
         looked += 1
         return is_active(broker)
 
-    monkeypatch.setattr("controller.assignment.is_active", counted)
+    monkeypatch.setattr("controller.topics.assignment.is_active", counted)
     assert len(decide_create_topics(cluster.view(), request("t")).records) == PARTITIONS + 1
     orders = 6
     assert looked <= orders * 3
