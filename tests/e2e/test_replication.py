@@ -145,7 +145,10 @@ def test_a_killed_leader_costs_no_acknowledged_record(
         written.result(WAIT_S)
     high_watermarks = cluster.directory / f"node-{victim}/data/replication-offset-checkpoint"
     end = (2 * RECORDS + LAST_RECORDS) // PARTITIONS
-    wait_for(lambda: f"t 0 {end}\n" in high_watermarks.read_text(), "a high watermark on disk")
+    wait_for(
+        lambda: high_watermarks.exists() and f"t 0 {end}\n" in high_watermarks.read_text(),
+        "a high watermark on disk",
+    )
     copies.append(copied(cluster.directory, tmp_path / "copy"))
     for copy in (cluster.directory, *copies):
         assert broken_promises(copy) == []
