@@ -92,16 +92,6 @@ class EpochFile:
         if not self._epochs.dirty:
             self.limit = NO_LIMIT
 
-    def catch_up(self, directory: str, topic_id: bytes | None) -> None:
-        """Write what recovery found in the batches before any of it is shown: the high watermark
-        of the checkpoint may stand above it. Blocks; raises OSError."""
-        write = self.to_write(directory, topic_id) if len(self._epochs) else None
-        if write is not None:
-            (error,) = write_all(self._files, [write])
-            if error is not None:
-                raise error
-            self.written(write)
-
     async def settle(
         self, directory: str, topic_id: bytes | None, closed: Callable[[], bool]
     ) -> None:

@@ -142,8 +142,9 @@ class Log:
         log.topic_id, must_write = load_topic_id(files, directory, topic_id)
         if must_write and topic_id is not None:
             log.assign_topic_id(topic_id)
-        if not log.recovery_report.clean:
-            log.epoch_file.catch_up(directory, log.topic_id)
+        if not log.recovery_report.clean and len(log.epochs) and log.epochs.dirty:
+            # Before any of it is shown: the checkpoint's high watermark may stand above it.
+            log.write_epochs()
         return log
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
