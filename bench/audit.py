@@ -30,7 +30,7 @@ from audit.logs import read_listing
 from audit.session import session
 from bench.audit_log import Size, write_log
 from bench.report import put_between, shown
-from tests.support.nodes import kafka_class_path
+from testkit.processes.nodes import kafka_class_path
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 KAFKA = "kafka-dump-log"

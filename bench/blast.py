@@ -14,6 +14,7 @@ import asyncio
 import json
 import struct
 import time
+from functools import partial
 from typing import Any
 
 import uvloop
@@ -127,7 +128,7 @@ async def blast(options: argparse.Namespace) -> dict[str, float]:
         partition = number % options.partitions
         frame = request_frame(options.topic, partition, options.batch_bytes, options.acks)
         _, protocol = await loop.create_connection(
-            lambda frame=frame: Blaster(frame, options.in_flight), host, int(port)
+            partial(Blaster, frame, options.in_flight), host, int(port)
         )
         connections.append(protocol)
     await asyncio.sleep(options.warm_up)

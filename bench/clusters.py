@@ -19,8 +19,8 @@ from bench.nodes import CLUSTER_ID, cpu_seconds
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from protocol.transport.cluster import Address
-from tests.support.nodes import ApacheKafkaNode
-from tests.support.ports import free_port
+from testkit.processes.nodes import ApacheKafkaNode
+from testkit.processes.ports import free_port
 
 FIRST_CONTROLLER = 101
 STOP_S_MAX = 180

@@ -5,11 +5,12 @@ from __future__ import annotations
 import timeit
 from collections.abc import Callable
 
+from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode, encode_parts
 from protocol.compiler.decoder import compile_decoder
 from protocol.compiler.encoder import compile_encoder
 from protocol.compiler.plan import plan_message
-from protocol.headers import ApiKey, RequestHeader, decode_request_header, encode_request_header
+from protocol.headers import RequestHeader, decode_request_header, encode_request_header
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.metadata import MetadataResponse
 from protocol.messages.produce import ProduceRequest

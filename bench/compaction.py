@@ -49,7 +49,7 @@ from protocol.messages.fetch import FetchRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.transport.client import Connection
 from storage.log.cleaning.walk import walk
-from tests.support.nodes import KraftboxNode
+from testkit.processes.nodes import KraftboxNode
 
 TOPIC, PROBE = "compacted", "probe"
 BATCH_RECORDS = 1000
@@ -81,7 +81,7 @@ def build_batches(records: int, keys: int, newest: list[int]) -> Iterator[bytes]
     length = varint(VALUE_BYTES)
     for base in range(0, records, BATCH_RECORDS):
         count = min(BATCH_RECORDS, records - base)
-        parts = []
+        parts: list[bytes] = []
         for at in range(count):
             number = int(rng.random() * keys)
             newest[number] = base + at
@@ -213,6 +213,7 @@ async def read_once(bootstrap: str, newest: list[int], bytes_per_second: float) 
         if partition.error_code:
             found.problems.append(f"fetch of {offset} failed with {partition.error_code}")
             break
+        assert not isinstance(partition.records, list)
         records = bytes(partition.records or b"")
         following = found.take(records)
         if following <= offset:

@@ -75,7 +75,7 @@ class ApacheKafka:
     """Apache Kafka from its jars: the same number of nodes of each kind."""
 
     def __init__(self, directory: Path, jars: Path) -> None:
-        from tests.support.ports import free_port
+        from testkit.processes.ports import free_port
 
         self._directory = directory
         self._classpath = f"{jars}/*"

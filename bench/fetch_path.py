@@ -33,7 +33,7 @@ from protocol.transport.dispatch import HandlerTable
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from storage.files import RealFiles
-from tests.unit.broker.harness import Harness, topic_id
+from testkit.memory.broker import Harness, topic_id
 
 VERSION = 17
 ROUNDS = 12

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -37,7 +38,7 @@ def main() -> None:
     begin = time.monotonic()
     for number in range(records):
         # One report in sixteen: what reports cost in Python is the client's, not the broker's.
-        report = {"on_delivery": delivered} if number % 16 == 0 else {}
+        report: dict[str, Any] = {"on_delivery": delivered} if number % 16 == 0 else {}
         while True:
             try:
                 producer.produce(topic, value, **report)

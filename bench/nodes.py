@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from tests.support.nodes import ApacheKafkaNode, KraftboxNode
-from tests.support.ports import free_port
+from testkit.processes.nodes import ApacheKafkaNode, KraftboxNode
+from testkit.processes.ports import free_port
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 DELETE_SOON = {"log.segment.delete.delay.ms": "100"}

@@ -31,8 +31,8 @@ from bench.report import put_between, shown
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.transport.client import Connection
-from tests.support.nodes import KraftboxNode
-from tests.support.ports import free_port
+from testkit.processes.nodes import KraftboxNode
+from testkit.processes.ports import free_port
 
 TOPIC = "many"
 PRODUCE_VERSION = 11

@@ -23,7 +23,7 @@ from protocol.transport.dispatch import HandlerTable
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from storage.files import RealFiles
-from tests.unit.broker.harness import Harness
+from testkit.memory.broker import Harness
 
 ROUNDS = 12
 TOGETHER = 5

@@ -231,7 +231,7 @@ class Run:
         facts = self.facts
         if api is ApiKey.JOIN_GROUP and answer.member_id:
             facts.hear(facts.members, answer.member_id)
-        elif api is ApiKey.FETCH and getattr(answer, "session_id", 0):
+        elif api is ApiKey.FETCH and getattr(answer, "session_id", None):
             facts.hear(facts.sessions, answer.session_id)
         elif api is ApiKey.INIT_PRODUCER_ID and answer.producer_id >= 0:
             facts.hear(facts.producers, answer.producer_id)

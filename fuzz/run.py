@@ -192,7 +192,7 @@ def run_atheris(names: Sequence[str], seed: int, minutes: float, folder: Path) -
 
 def atheris_child(name: str, arguments: Sequence[str]) -> None:
     """Instruments what is imported from here on, and does not return."""
-    import atheris  # type: ignore[import-not-found]
+    import atheris
 
     with atheris.instrument_imports(
         include=["protocol", "storage", "metalog", "runtime"], enable_loader_override=False

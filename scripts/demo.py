@@ -92,11 +92,16 @@ def produce(bootstrap: str, paths: list[Path]) -> Tally:
             "log_level": 4,
         }
     )
+
+    def note(error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            failed.append(error)
+
     for line in text_lines(paths):
         tally.add(line)
         while True:
             try:
-                producer.produce(TOPIC, line, on_delivery=lambda e, _m: e and failed.append(e))
+                producer.produce(TOPIC, line, on_delivery=note)
                 break
             except BufferError:
                 producer.poll(0.1)

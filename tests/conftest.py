@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import settings
 
-from tests.support.skips import GAPS, Allowed, allowed_skips, complaint
+from testkit.skips import GAPS, Allowed, allowed_skips, complaint
 
 # How long one example takes says how busy the machine is, and nothing about the code.
 settings.register_profile("kraftbox", deadline=None)

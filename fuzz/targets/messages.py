@@ -13,7 +13,7 @@ from fuzz.target import Finding
 from fuzz.values import random_message
 from protocol.codec import decode, encode
 from protocol.errors import EncodeError, ProtocolError
-from tests.support.messages import message_versions
+from testkit.records.messages import message_versions
 
 
 class Messages:

@@ -27,10 +27,10 @@ from protocol.schema import ApiMessage
 from protocol.transport.client import Connection
 from runtime.clock import LoopClock
 from runtime.log import captured
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import Network
 from storage.files import MemoryFiles
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import Network
-from tests.unit.kraftbox.memory_node import make_node
+from testkit.memory.node import make_node
 
 RUNS_PER_NODE = 500
 NODE_SECONDS = 2.0

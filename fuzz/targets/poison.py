@@ -17,7 +17,7 @@ from protocol.api_keys import ApiKey
 from protocol.messages import request_class
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.transport.dispatch import HandlerTable
-from tests.unit.kraftbox.memory_node import CLUSTER_ID
+from testkit.memory.node import CLUSTER_ID
 
 BROKER, CONTROLLER = b"\x00", b"\x01"
 CORPUS = Path(__file__).resolve().parents[1] / "corpus" / "poison"

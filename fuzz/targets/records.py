@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from fuzz.target import Finding
 from fuzz.values import random_message
@@ -18,15 +19,15 @@ _AS_BATCH, _REPAIR = 0x01, 0x02
 class Records:
     def seeds(self, rng: random.Random) -> Sequence[bytes]:
         out = []
-        records = []
+        records: list[tuple[Any, int]] = []
         for cls in RECORD_CLASSES.values():
             for version in cls.VERSIONS.each():
-                record = random_message(rng, cls, version)
+                record: Any = random_message(rng, cls, version)
                 records.append((record, version))
-                out.append(b"\x00" + encode_record(record, version))  # type: ignore[arg-type]
+                out.append(b"\x00" + encode_record(record, version))
         for _ in range(20):
             some = rng.sample(records, 3)
-            batch = build_metadata_batch(some, 0, epoch=1, timestamp_ms=5)  # type: ignore[arg-type]
+            batch = build_metadata_batch(some, 0, epoch=1, timestamp_ms=5)
             out.append(bytes((_AS_BATCH | _REPAIR,)) + batch)
         return out
 

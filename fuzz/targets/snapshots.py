@@ -27,7 +27,7 @@ class Snapshots:
                 records.append((random_message(rng, cls, version), version))
             parts = snapshot_parts(
                 ID,
-                records,  # type: ignore[arg-type]
+                records,
                 last_contained_timestamp_ms=5,
                 timestamp_ms=6,
             )

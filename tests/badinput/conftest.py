@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.badinput.peer import Target
-from tests.kafka_jars import kafka_libs
-from tests.support.nodes import ApacheKafkaNode
-from tests.support.ports import free_ports
-from tests.unit.kraftbox.memory_node import CLUSTER_ID, running_node
+from testkit.kafka.jars import kafka_libs
+from testkit.memory.node import CLUSTER_ID, running_node
+from testkit.processes.nodes import ApacheKafkaNode
+from testkit.processes.peer import Target
+from testkit.processes.ports import free_ports
 
 SETTINGS = {
     "auto.create.topics.enable": "false",

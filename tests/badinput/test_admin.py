@@ -13,7 +13,7 @@ from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsR
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
-from tests.badinput.peer import Target
+from testkit.processes.peer import Target
 
 E = ErrorCode
 SET = 0

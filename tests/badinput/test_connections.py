@@ -24,11 +24,8 @@ from protocol.transport.client import Connection
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
-from tests.badinput.batches import batch, record
-from tests.badinput.peer import Target
-from tests.support.nodes import KraftboxNode
-from tests.unit.kraftbox.memory_node import running_node
-from tests.unit.protocol.sockets import (
+from testkit.memory.node import running_node
+from testkit.memory.sockets import (
     Echo,
     RawClient,
     correlation_id_of,
@@ -39,6 +36,9 @@ from tests.unit.protocol.sockets import (
     serving,
     until,
 )
+from testkit.processes.nodes import KraftboxNode
+from testkit.processes.peer import Target
+from testkit.records.lying_batches import batch, record
 
 
 async def answers(client: RawClient) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.badinput.batches import batch, record
-from tests.badinput.peer import Target, produce_request
-from tests.support.nodes import KraftboxNode
+from testkit.processes.nodes import KraftboxNode
+from testkit.processes.peer import Target, produce_request
+from testkit.records.lying_batches import batch, record
 
 CONNECTIONS = 10_000
 REQUESTS = 4_000

@@ -12,8 +12,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest
-from tests.badinput.batches import batch, record
-from tests.badinput.peer import Target, Topic, produce_request
+from testkit.processes.peer import Target, Topic, produce_request
+from testkit.records.lying_batches import batch, record
 
 E = ErrorCode
 ZERO_ID = bytes(16)

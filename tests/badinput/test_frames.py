@@ -13,7 +13,7 @@ from protocol.headers import RequestHeader, encode_request_header
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
-from tests.badinput.peer import Peer, Target
+from testkit.processes.peer import Peer, Target
 
 METADATA = 3
 API_VERSIONS = 18

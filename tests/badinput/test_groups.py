@@ -18,7 +18,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.sync_group import SyncGroupRequest
-from tests.badinput.peer import Peer, Target, Topic
+from testkit.processes.peer import Peer, Target, Topic
 
 E = ErrorCode
 Protocol = JoinGroupRequest.JoinGroupRequestProtocol

@@ -15,8 +15,8 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
-from tests.badinput.batches import batch, field, legacy_message, record, records, zigzag
-from tests.badinput.peer import Target, Topic, produce_request
+from testkit.processes.peer import Target, Topic, produce_request
+from testkit.records.lying_batches import batch, field, legacy_message, record, records, zigzag
 
 E = ErrorCode
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4

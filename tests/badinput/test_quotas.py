@@ -15,8 +15,8 @@ from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.metadata import MetadataRequest
-from tests.badinput.batches import batch, record
-from tests.badinput.peer import Peer, Target, Topic, produce_request
+from testkit.processes.peer import Peer, Target, Topic, produce_request
+from testkit.records.lying_batches import batch, record
 from tests.badinput.test_fetch import fetch
 
 SLACK_MS = 150

@@ -24,9 +24,9 @@ from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.errors import StartupRefused
 from storage.files import MemoryFiles, RealFiles
-from tests.badinput.peer import produce_request
-from tests.unit.broker.harness import batch
-from tests.unit.kraftbox.memory_node import CLUSTER_ID, PROPERTIES, make_node
+from testkit.memory.broker import batch
+from testkit.memory.node import CLUSTER_ID, PROPERTIES, make_node
+from testkit.processes.peer import produce_request
 
 START_S = 30.0
 META = "/data/meta.properties"

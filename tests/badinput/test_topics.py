@@ -11,8 +11,8 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.metadata import MetadataRequest
-from tests.badinput.batches import batch
-from tests.badinput.peer import Target, produce_request
+from testkit.processes.peer import Target, produce_request
+from testkit.records.lying_batches import batch
 
 E = ErrorCode
 Creatable = CreateTopicsRequest.CreatableTopic

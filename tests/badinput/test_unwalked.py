@@ -20,9 +20,9 @@ from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.transport.client import Connection
 from runtime.log import captured
 from storage.files import MemoryFiles
-from tests.badinput.batches import batch, record, records
-from tests.badinput.peer import produce_request
-from tests.unit.kraftbox.memory_node import running_node
+from testkit.memory.node import running_node
+from testkit.processes.peer import produce_request
+from testkit.records.lying_batches import batch, record, records
 
 T0 = 1_700_000_000_000
 GZIP, LZ4, ZSTD = 1, 3, 4

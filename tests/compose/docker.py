@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.support.waiting import until
+from testkit.processes.waiting import until
 
 T = TypeVar("T")
 

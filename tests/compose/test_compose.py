@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from testkit.processes.ports import free_ports
 from tests.compose.docker import (
     REPOSITORY,
     STOP_S,
@@ -21,7 +22,6 @@ from tests.compose.docker import (
     wait_for,
 )
 from tests.compose.ledger import Ledger
-from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.e2e
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.processes.ports import free_ports
 from tests.compose.docker import (
     BIN,
     REPOSITORY,
@@ -22,7 +23,6 @@ from tests.compose.docker import (
     tool,
     wait_for,
 )
-from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.e2e
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from testkit.processes.ports import free_port
 from tests.compose.docker import REPOSITORY, docker, run
 from tests.conftest import MAY_BE_MISSING
-from tests.support.ports import free_port
 
 pytestmark = pytest.mark.e2e
 

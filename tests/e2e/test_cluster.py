@@ -19,8 +19,8 @@ from kraftbox.launcher.early import start_fork_server
 from kraftbox.launcher.place import ClusterPlace, plan_cluster
 from kraftbox.launcher.plan import AskedShape
 from kraftbox.launcher.supervisor import ForkServerProcess
-from tests.support.cluster import KraftboxCluster
-from tests.support.waiting import until
+from testkit.processes.local_cluster import KraftboxCluster
+from testkit.processes.waiting import until
 
 pytestmark = pytest.mark.e2e
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nodes import KraftboxNode
-from tests.support.ports import free_port
+from testkit.processes.nodes import KraftboxNode
+from testkit.processes.ports import free_port
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.support.cluster import KraftboxCluster
-from tests.support.waiting import until
+from testkit.processes.local_cluster import KraftboxCluster
+from testkit.processes.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

@@ -31,7 +31,7 @@ from kraftbox.chaos.workload import Load
 from kraftbox.launcher import control
 from kraftbox.launcher.interpreter import own_command
 from kraftbox.launcher.place import ClusterPlace
-from tests.support.confluent_ledger import ConfluentClients
+from testkit.processes.confluent_ledger import ConfluentClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

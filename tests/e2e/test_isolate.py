@@ -17,7 +17,7 @@ from kraftbox.launcher.addresses import NAMESPACES, Network
 from kraftbox.launcher.links import Link, LinkRule
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.launcher.router import NetworkControl
-from tests.support.cluster import COMMAND
+from testkit.processes.local_cluster import COMMAND
 
 pytestmark = [
     pytest.mark.e2e,

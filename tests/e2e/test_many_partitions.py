@@ -17,8 +17,8 @@ import pytest
 from bench.nodes import cpu_seconds, resident_mb
 from bench.partitions import TOPIC, connect, create, produce_to_each
 from protocol.messages.list_offsets import ListOffsetsRequest
-from tests.support.nodes import KraftboxNode
-from tests.support.ports import free_port
+from testkit.processes.nodes import KraftboxNode
+from testkit.processes.ports import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

@@ -24,9 +24,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from kraftbox.testing import KafkaCluster
+from testkit.processes.ports import free_port
+from testkit.processes.waiting import until
 from tests.conftest import MAY_BE_MISSING
-from tests.support.ports import free_port
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 

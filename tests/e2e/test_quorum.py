@@ -16,12 +16,12 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kraftbox.testing import KafkaCluster
-from tests.support.quorum_cluster import (
+from testkit.processes.quorum_cluster import (
     NodeProcess,
     ProcessCluster,
     process_cluster,
 )
-from tests.support.waiting import until
+from testkit.processes.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

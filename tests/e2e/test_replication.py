@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from audit.inputs import read_inputs
 from audit.job import run_here
-from tests.support.cluster import KraftboxCluster
-from tests.support.quorum_cluster import ProcessCluster
-from tests.support.waiting import until
+from testkit.processes.local_cluster import KraftboxCluster
+from testkit.processes.quorum_cluster import ProcessCluster
+from testkit.processes.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from testkit.processes.nodes import KraftboxNode
 from tests.e2e.test_crash import create_topic, read_numbers
-from tests.support.nodes import KraftboxNode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

@@ -31,8 +31,8 @@ from protocol.transport.dispatch import HandlerTable
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from runtime.tasks import Supervisor
+from testkit.memory.group_shard import TOPICS
 from tests.golden.groups.scenario import CLIENT, Scenario
-from tests.unit.broker.coordinators.shard_world import TOPICS
 from tests.unit.broker.coordinators.test_driver import PARTITIONS, FakeLog
 
 RECORDED = Path(__file__).parent / "groups/kafka-4.3.1.txt"

@@ -22,8 +22,8 @@ from protocol.messages.fetch import FetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.schema import Response
 from protocol.transport.dispatch import reply_parts
+from testkit.memory.broker import OTHER, Harness, fetch_request, topic_id
 from tests.property.test_kio_parity import kio_classes, to_kio
-from tests.unit.broker.harness import OTHER, Harness, fetch_request, topic_id
 
 KIO = {(name, version): path for name, version, path in kio_classes()}
 LEADER = b"\x00\x09" + OTHER.to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\x00"

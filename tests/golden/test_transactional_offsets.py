@@ -12,8 +12,8 @@ from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
+from testkit.memory.broker import NODE, OTHER, Harness
 from tests.golden.groups.transactions import ANSWERS, LOG, TOPIC, line
-from tests.unit.broker.harness import NODE, OTHER, Harness
 
 
 async def loaded() -> GroupShard:

@@ -1,4 +1,4 @@
-"""What `test_answers_compared.py` asks: per API a list of requests, as `tests.support.compared`
+"""What `test_answers_compared.py` asks: per API a list of requests, as `testkit.kafka.compared`
 writes them. Where both nodes stand when these are asked is in `prepare` there.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.api_keys import ApiKey
+from testkit.kafka.compared import Id
 from tests.interop.answer_cluster_cases import cluster
 from tests.interop.answer_group_cases import groups
 from tests.interop.answer_values import (
@@ -25,7 +26,6 @@ from tests.interop.answer_values import (
     Cases,
     of_topics,
 )
-from tests.support.compared import Id
 
 
 def _with(cases: Cases, **more: Any) -> Cases:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.api_keys import ApiKey
+from testkit.kafka.compared import Id
 from tests.interop.answer_values import (
     EXTREMES,
     MAX32,
@@ -15,7 +16,6 @@ from tests.interop.answer_values import (
     Cases,
     of_topics,
 )
-from tests.support.compared import Id
 
 
 def _commit_topics() -> Cases:

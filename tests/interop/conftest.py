@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka_jars import kafka_libs
-from tests.support.flaky_proxy import FlakyProxy
-from tests.support.kafka_tools import KafkaTools
-from tests.support.nodes import KraftboxNode
-from tests.support.ports import free_port
+from testkit.kafka.jars import kafka_libs
+from testkit.kafka.tools import KafkaTools
+from testkit.processes.flaky_proxy import FlakyProxy
+from testkit.processes.nodes import KraftboxNode
+from testkit.processes.ports import free_port
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -21,13 +21,13 @@ from protocol.batch.records import Record, build_batch
 from protocol.errors import EncodeError
 from protocol.messages import request_class
 from protocol.schema import Request, VersionRange
-from tests.badinput.peer import Closed, Peer, Target
+from testkit.kafka.compared import TEXTS, UNSHARED, Difference, built, differences, plain
+from testkit.kafka.jars import kafka_libs
+from testkit.processes.nodes import ApacheKafkaNode, KraftboxNode
+from testkit.processes.peer import Closed, Peer, Target
+from testkit.processes.ports import free_ports
 from tests.interop.answer_cases import all_cases
 from tests.interop.answer_differences import ALLOWED, SAYS_MORE, Allowed
-from tests.kafka_jars import kafka_libs
-from tests.support.compared import TEXTS, UNSHARED, Difference, built, differences, plain
-from tests.support.nodes import ApacheKafkaNode, KraftboxNode
-from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.interop
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from protocol import codec
 from protocol.json_form import camel, to_json
 from protocol.schema import Message
-from tests.kafka_jars import java_program, kafka_libs
-from tests.support.messages import EXAMPLES, message_versions, messages_of
+from testkit.kafka.jars import java_program, kafka_libs
+from testkit.records.messages import EXAMPLES, message_versions, messages_of
 
 pytestmark = pytest.mark.interop
 

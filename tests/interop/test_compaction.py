@@ -18,9 +18,9 @@ from runtime.clock import ManualClock
 from storage.files import RealFiles
 from storage.log.log import Log
 from storage.log.producers import Origin
-from tests.kafka_jars import java_program, kafka_libs
-from tests.support.nodes import run_kafka_tool
-from tests.unit.storage.cleaning import Cleaning, batches_of
+from testkit.kafka.jars import java_program, kafka_libs
+from testkit.memory.cleaning import Cleaning, batches_of
+from testkit.processes.nodes import run_kafka_tool
 
 pytestmark = pytest.mark.interop
 

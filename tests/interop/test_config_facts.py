@@ -17,7 +17,7 @@ from runtime.config.tables import (
     NODE_KEYS,
     TOPIC_KEYS,
 )
-from tests.kafka_jars import java_program, kafka_libs
+from testkit.kafka.jars import java_program, kafka_libs
 
 pytestmark = pytest.mark.interop
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.apis.find_coordinator import NO_TRANSACTIONS
-from tests.support.flaky_proxy import FlakyProxy
+from testkit.processes.flaky_proxy import FlakyProxy
 
 pytestmark = [pytest.mark.interop, pytest.mark.core]
 

@@ -25,10 +25,10 @@ from confluent_kafka.admin import AdminClient
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.transport.cluster import ClusterClient
-from tests.kafka_jars import kafka_libs
-from tests.support.cluster import KraftboxCluster
-from tests.support.kafka_tools import KafkaTools
-from tests.support.waiting import until
+from testkit.kafka.jars import kafka_libs
+from testkit.kafka.tools import KafkaTools
+from testkit.processes.local_cluster import KraftboxCluster
+from testkit.processes.waiting import until
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("default")]
 

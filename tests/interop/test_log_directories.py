@@ -24,9 +24,9 @@ from storage.log.config import LogConfig
 from storage.log.directory import check_meta
 from storage.log.log import Log
 from storage.log.manager import LogManager
-from tests.kafka_jars import kafka_libs
-from tests.support.nodes import ApacheKafkaNode, run_kafka_tool
-from tests.support.ports import free_ports
+from testkit.kafka.jars import kafka_libs
+from testkit.processes.nodes import ApacheKafkaNode, run_kafka_tool
+from testkit.processes.ports import free_ports
 
 pytestmark = pytest.mark.interop
 

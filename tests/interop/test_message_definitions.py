@@ -21,8 +21,8 @@ from protocol.schema import (
     Struct,
     parse_versions,
 )
-from tests.kafka_jars import kafka_libs
-from tests.support.messages import message_classes
+from testkit.kafka.jars import kafka_libs
+from testkit.records.messages import message_classes
 from tools.generate_messages import definitions
 
 pytestmark = pytest.mark.interop

@@ -35,11 +35,11 @@ from protocol.metadata import PartitionChangeRecord, PartitionRecord, TopicRecor
 from runtime.clock import SystemClock
 from storage.files import RealFiles
 from storage.log.directory import check_meta
-from tests.kafka_jars import kafka_libs
-from tests.support.metadata_records import valid_records
-from tests.support.nodes import ApacheKafkaNode, run_kafka_tool
-from tests.support.ports import free_ports
-from tests.support.quorum_nodes import RunningQuorum, make_config
+from testkit.kafka.jars import kafka_libs
+from testkit.memory.quorum_nodes import RunningQuorum, make_config
+from testkit.processes.nodes import ApacheKafkaNode, run_kafka_tool
+from testkit.processes.ports import free_ports
+from testkit.records.metadata_records import valid_records
 
 pytestmark = pytest.mark.interop
 

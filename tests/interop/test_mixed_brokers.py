@@ -20,11 +20,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from protocol.batch.header import iter_batches
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.transport.cluster import ClusterClient
-from tests.kafka_jars import kafka_libs
-from tests.support.kafka_in_place import KafkaInPlace
-from tests.support.ports import free_port
-from tests.support.quorum_cluster import HOST, NodeProcess, ProcessCluster
-from tests.support.waiting import until
+from testkit.kafka.in_place import KafkaInPlace
+from testkit.kafka.jars import kafka_libs
+from testkit.processes.ports import free_port
+from testkit.processes.quorum_cluster import HOST, NodeProcess, ProcessCluster
+from testkit.processes.waiting import until
 
 pytestmark = [
     pytest.mark.interop,

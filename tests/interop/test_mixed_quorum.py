@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from metalog.image.features import FEATURES
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.batch.header import iter_batches
-from tests.kafka_jars import kafka_libs
-from tests.support.kafka_in_place import KafkaInPlace
-from tests.support.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster
-from tests.support.waiting import until
+from testkit.kafka.in_place import KafkaInPlace
+from testkit.kafka.jars import kafka_libs
+from testkit.processes.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster
+from testkit.processes.waiting import until
 
 pytestmark = [
     pytest.mark.interop,

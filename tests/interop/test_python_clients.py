@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker.apis.find_coordinator import NO_TRANSACTIONS
+from testkit.processes.flaky_proxy import FlakyProxy
 from tests.interop.python_clients import (
     TIMEOUT_S,
     AioKafka,
@@ -18,7 +19,6 @@ from tests.interop.python_clients import (
     KafkaPython,
     Message,
 )
-from tests.support.flaky_proxy import FlakyProxy
 
 pytestmark = [
     pytest.mark.interop,

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 from protocol.ids import ZERO_UUID, uuid_to_text
-from tests.kafka_jars import kafka_libs
-from tests.support.kafka_tools import KafkaTools
-from tests.support.quorum_cluster import CLUSTER_ID, HOST, ProcessCluster, process_cluster
-from tests.support.waiting import until
+from testkit.kafka.jars import kafka_libs
+from testkit.kafka.tools import KafkaTools
+from testkit.processes.quorum_cluster import CLUSTER_ID, HOST, ProcessCluster, process_cluster
+from testkit.processes.waiting import until
 
 pytestmark = [
     pytest.mark.interop,

@@ -29,10 +29,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.kafka_jars import kafka_libs
-from tests.support.kafka_tools import KafkaTools
-from tests.support.nodes import ApacheKafkaNode, NodeDidNotStart
-from tests.support.twins import (
+from testkit.kafka.jars import kafka_libs
+from testkit.kafka.tools import KafkaTools
+from testkit.kafka.twins import (
     CLUSTER_ID,
     COMMON_FEATURES,
     NODE_ID,
@@ -41,6 +40,7 @@ from tests.support.twins import (
     Place,
     kafka_at,
 )
+from testkit.processes.nodes import ApacheKafkaNode, NodeDidNotStart
 
 pytestmark = pytest.mark.interop
 

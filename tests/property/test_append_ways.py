@@ -11,7 +11,7 @@ from protocol.batch.header import parse_header
 from protocol.batch.records import NO_PRODUCER, Producer
 from protocol.errors import ApiError
 from storage.log.log import Log
-from tests.unit.storage.logs import T0, batch, facts, make_log
+from testkit.memory.logs import T0, batch, facts, make_log
 
 producers = st.one_of(
     st.just(None),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol import codec, twin
 from protocol.errors import ProtocolError
 from protocol.schema import Message
-from tests.support.messages import EXAMPLES, message_versions, messages_of, name_of
+from testkit.records.messages import EXAMPLES, message_versions, messages_of, name_of
 
 CUTS = 24
 

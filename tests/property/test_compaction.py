@@ -13,8 +13,8 @@ from protocol.batch.records import Producer
 from protocol.compression import Codec
 from storage.log.cleaning.cleaner import CleanerSettings
 from storage.log.cleaning.key_offsets import ENTRY_BYTES
-from tests.unit.storage.cleaning import Cleaning, KeyValue, batches_of
-from tests.unit.storage.logs import facts
+from testkit.memory.cleaning import Cleaning, KeyValue, batches_of
+from testkit.memory.logs import facts
 
 HORIZON_MS = 10_000
 

@@ -19,7 +19,7 @@ from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
-from tests.unit.broker.coordinators.shard_world import World, subscription
+from testkit.memory.group_shard import World, subscription
 
 GROUPS = st.sampled_from(["g", "h"])
 INSTANCES = [None, None, "i1", "i2"]

@@ -19,7 +19,7 @@ from protocol.metadata import (
     decode_record,
     encode_record,
 )
-from tests.support.metadata_records import Op, ops, valid_records
+from testkit.records.metadata_records import Op, ops, valid_records
 
 
 def through_bytes(image: MetadataImage) -> list[Any]:

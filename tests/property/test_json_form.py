@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from protocol.json_form import from_json, to_json
 from protocol.schema import Message
-from tests.support.messages import message_classes, messages_of, name_of
+from testkit.records.messages import message_classes, messages_of, name_of
 
 
 def has_records(cls: type[Message]) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from protocol import codec
 from protocol.ids import ZERO_UUID
 from protocol.schema import Message, Struct, parse_versions
-from tests.support.messages import EXAMPLES, message_classes, messages_of
+from testkit.records.messages import EXAMPLES, message_classes, messages_of
 
 # It shows these under other names, as sets.
 BIT_SETS = {

@@ -33,7 +33,7 @@ from protocol.schema import (
     Struct,
     parse_versions,
 )
-from tests.support.messages import EXAMPLES, message_classes, messages_of
+from testkit.records.messages import EXAMPLES, message_classes, messages_of
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)

@@ -12,7 +12,7 @@ from protocol.batch.records import Producer
 from protocol.compression import Codec
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.transport.dispatch import CloseConnection, FramedReply, reply_parts
-from tests.unit.broker.harness import NODE, OTHER, Harness, batch, topic_id
+from testkit.memory.broker import NODE, OTHER, Harness, batch, topic_id
 
 TOPICS = ("t", "wait", "time", "flush", "compact", "__consumer_offsets", "nowhere")
 BATCHES = (

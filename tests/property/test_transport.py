@@ -20,7 +20,7 @@ from protocol.transport.dispatch import RequestContext
 from protocol.transport.server import Server, ServerLimits
 from runtime.clock import ManualClock
 from runtime.log import captured
-from tests.unit.protocol.sockets import Echo, heartbeat, metadata, request_bytes, until
+from testkit.memory.sockets import Echo, heartbeat, metadata, request_bytes, until
 
 
 class Wire(asyncio.Transport):

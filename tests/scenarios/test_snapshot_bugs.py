@@ -16,7 +16,7 @@ from metalog.quorum.snapshots import SnapshotReader, list_snapshots
 from protocol.metadata import FenceBrokerRecord, TopicRecord
 from runtime.errors import InvariantViolated, StartupRefused
 from storage.files import LossyFiles, MemoryFiles
-from tests.support.quorum_nodes import RunningQuorum, make_config
+from testkit.memory.quorum_nodes import RunningQuorum, make_config
 
 DIRECTORY = "/data/__cluster_metadata-0"
 OFTEN = MetadataLogConfig(max_bytes_between_snapshots=1000)

@@ -15,8 +15,8 @@ from protocol.metadata import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from tests.sim.world.hints import Named, judge_hint
-from tests.sim.world.invariants import Violation
+from simulation.world.hints import Named, judge_hint
+from simulation.world.invariants import Violation
 
 pytestmark = pytest.mark.sim
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim import run
-from tests.sim.world.trace import first_difference
+from simulation import run
+from simulation.world.trace import first_difference
 
 pytestmark = pytest.mark.sim
 
@@ -41,7 +41,7 @@ def test_equal_seeds_give_equal_traces() -> None:
 @pytest.mark.rest
 def test_another_process_on_another_machine_sees_the_same() -> None:
     """Neither the hash seed nor the host's name, the date or the process id reaches a trace."""
-    command = [sys.executable, "-m", "tests.sim.run", "--seeds", "7,9", "--digests", "--disguised"]
+    command = [sys.executable, "-m", "simulation.run", "--seeds", "7,9", "--digests", "--disguised"]
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False

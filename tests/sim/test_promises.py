@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.sim.world.invariants import Violation
-from tests.sim.world.promises import Promises
-from tests.unit.broker.replication.replicas import Cluster
+from simulation.world.invariants import Violation
+from simulation.world.promises import Promises
+from testkit.memory.replicas import Cluster
 
 pytestmark = pytest.mark.sim
 

@@ -21,12 +21,12 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.transport.client import Connection
 from runtime import log
-from tests.sim.world import traps
-from tests.sim.world.cluster import CLIENT_PORT, CONTROLLER_PORT, End, Machine, SimCluster
-from tests.sim.world.invariants import require
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import CURRENT_HOST, Network
-from tests.sim.world.trace import Trace, first_difference
+from simulation.world import traps
+from simulation.world.cluster import CLIENT_PORT, CONTROLLER_PORT, End, Machine, SimCluster
+from simulation.world.invariants import require
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import CURRENT_HOST, Network
+from simulation.world.trace import Trace, first_difference
 
 pytestmark = pytest.mark.sim
 

@@ -15,7 +15,7 @@ from metalog.quorum.core import messages as m
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.roles import Leading
 from metalog.quorum.core.voters import ReplicaKey
-from tests.support.quorum_world import Broken, World
+from simulation.quorum_world import Broken, World
 
 pytestmark = pytest.mark.sim
 

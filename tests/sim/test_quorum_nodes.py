@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -26,9 +27,9 @@ from protocol.transport.dispatch import HandlerTable
 from protocol.transport.server import Server
 from runtime.clock import LoopClock
 from runtime.tasks import Supervisor
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import CURRENT_HOST, Network
 from storage.files import LossyFiles, MemoryFiles
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import CURRENT_HOST, Network
 
 pytestmark = pytest.mark.sim
 
@@ -225,7 +226,7 @@ def _whole(log: object, start: int, end: int) -> list[bytes]:
     from protocol.batch.header import iter_batches
 
     assert isinstance(log, MetadataLog)
-    found = []
+    found: list[bytes] = []
     offset = start
     while offset < end:
         data = log.read(offset, 1 << 20)
@@ -304,12 +305,21 @@ async def a_long_absence(cluster: Cluster) -> None:
     assert absent.node is not None and absent.node.log.start_offset > 0
 
 
-SCENARIOS = [calm, crashes, leader_crashes, everyone_crashes, cuts, graceful_stops, a_long_absence]
+Scenario: TypeAlias = Callable[[Cluster], Coroutine[Any, Any, None]]
+SCENARIOS: list[Scenario] = [
+    calm,
+    crashes,
+    leader_crashes,
+    everyone_crashes,
+    cuts,
+    graceful_stops,
+    a_long_absence,
+]
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
-def test_three_voters(scenario: Callable[[Cluster], object], dynamic: bool) -> None:
+def test_three_voters(scenario: Scenario, dynamic: bool) -> None:
     Cluster(SCENARIOS.index(scenario), dynamic=dynamic).run(scenario)
 
 

@@ -1,7 +1,7 @@
 """Kafka's raft simulation properties, and planted bugs that they must find.
 
 Each property is a story told to a seeded world; the world checks M1-M14 after every event (see
-`tests.support.quorum_world`). `python -m tests.sim.test_quorum_properties FIRST LAST` tells all of
+`simulation.quorum_world`). `python -m tests.sim.test_quorum_properties FIRST LAST` tells all of
 them for more seeds.
 """
 
@@ -18,8 +18,8 @@ from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.roles import Leading
 from metalog.quorum.core.voters import ReplicaKey
-from tests.sim.run import SEEDS_FILE
-from tests.support.quorum_world import Broken, Node, World
+from simulation.quorum_world import Broken, Node, World
+from simulation.run import SEEDS_FILE
 
 pytestmark = pytest.mark.sim
 
@@ -241,7 +241,7 @@ class ChecksNoEpoch(QuorumCore):
     def step(self, event: m.Event, now_ms: float) -> list[m.Effect]:
         epoch = getattr(event, "epoch", None)
         if epoch is not None and epoch < self._epoch:
-            event = event._replace(epoch=self._epoch)  # type: ignore[union-attr, call-arg]
+            event = event._replace(epoch=self._epoch)  # type: ignore[call-arg]
         return super().step(event, now_ms)
 
 

@@ -30,10 +30,10 @@ from controller.elections.election import Candidates, Elected
 from controller.elections.eligibility import Eligibility, Eligible, ReplicaEligibility
 from controller.topics import isr as controller_isr
 from metalog.image.values import PartitionImage
+from simulation.replicated import Replicated, Story, WorldFailed, calm, lose_everything, swap_disks
+from simulation.world.invariants import Violation
+from simulation.world.trace import first_difference
 from storage.log.epoch_file import EpochFile
-from tests.sim.replicated import Replicated, Story, WorldFailed, calm, lose_everything, swap_disks
-from tests.sim.world.invariants import Violation
-from tests.sim.world.trace import first_difference
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.sim

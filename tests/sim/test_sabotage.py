@@ -16,13 +16,13 @@ from unittest import mock
 import pytest
 
 from metalog.quorum.log import MetadataLog
+from simulation import one_node
+from simulation.world.invariants import Violation
 from storage.files import LossyFiles
 from storage.log import producers
 from storage.log.log import Log
 from storage.log.manager import LogManager
 from storage.log.producers import ProducerStates
-from tests.sim import one_node
-from tests.sim.world.invariants import Violation
 
 pytestmark = pytest.mark.sim
 
@@ -87,6 +87,6 @@ def test_a_planted_fault_is_found(patches: Patches, promise: str) -> None:
     broken = failed.value.__cause__
     assert isinstance(broken, Violation), repr(broken)
     assert re.search(promise, str(broken)), broken
-    assert f"python -m tests.sim.run --seeds {failed.value.seed}-{failed.value.seed}" in str(
+    assert f"python -m simulation.run --seeds {failed.value.seed}-{failed.value.seed}" in str(
         failed.value
     )

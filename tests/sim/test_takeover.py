@@ -15,12 +15,19 @@ import pytest
 
 from metalog.image.values import MetadataImage
 from runtime import log
-from tests.sim.world import traps
-from tests.sim.world.client import SimClient
-from tests.sim.world.cluster import CLIENT_PORT, CONTROLLER_PORT, End, Machine, NodeLife, SimCluster
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import CURRENT_HOST, Link, Network
-from tests.sim.world.trace import Trace
+from simulation.world import traps
+from simulation.world.client import SimClient
+from simulation.world.cluster import (
+    CLIENT_PORT,
+    CONTROLLER_PORT,
+    End,
+    Machine,
+    NodeLife,
+    SimCluster,
+)
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import CURRENT_HOST, Link, Network
+from simulation.world.trace import Trace
 
 NODES, BROKERS = 3, 2
 SETTINGS = {

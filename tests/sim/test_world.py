@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.sim.world.life import CURRENT_LIFE, Life
-from tests.sim.world.loop import Deadlock, VirtualLoop
-from tests.sim.world.network import CURRENT_HOST, Network
+from simulation.world.life import CURRENT_LIFE, Life
+from simulation.world.loop import Deadlock, VirtualLoop
+from simulation.world.network import CURRENT_HOST, Network
 
 pytestmark = pytest.mark.sim
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 RECORDED = Path(__file__).parents[1] / "golden/audit/kafka-4.3.1-story.tar.xz"
-"""Made by `python -m tests.support.kafka_story`."""
+"""Made by `python -m testkit.kafka.story`."""
 LOSSY = {"unclean", "last-known-leader"}
 EXPECTED_CHECKS = {"lossy-election", "leaderless", "isr-churn", "under-min-isr"}
 """What the story's script caused; anything else would be a false finding."""

@@ -1,4 +1,4 @@
-"""The story of `tests.support.kafka_story`, lived anew by a Kafka cluster (`make soak`)."""
+"""The story of `testkit.kafka.story`, lived anew by a Kafka cluster (`make soak`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from audit import job
 from audit.inputs import read_inputs
-from tests.kafka_jars import kafka_libs
+from testkit.kafka.jars import kafka_libs
+from testkit.kafka.story import CONTROLLERS, Story, collect, dumped
 from tests.spark.story import check_elections, check_findings, check_rows
-from tests.support.kafka_story import CONTROLLERS, Story, collect, dumped
 
 pytestmark = pytest.mark.soak
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.audit_logs import LogBuilder
+from testkit.records.metadata_logs import LogBuilder
 
 
 def long_log(builder: LogBuilder, turns: int = 40) -> LogBuilder:

@@ -12,7 +12,7 @@ import pytest
 
 from audit import job
 from audit.inputs import read_inputs
-from tests.support.cluster import KraftboxCluster
+from testkit.processes.local_cluster import KraftboxCluster
 
 SEED = 7
 MINUTES = "0.2"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.skips import GAPS, Allowed, allowed_skips, complaint
+from testkit.skips import GAPS, Allowed, allowed_skips, complaint
 
 ROOT = GAPS.parents[1]
 TOOL = "Prometheus is not installed (docs/gaps.md)"

@@ -31,6 +31,8 @@ PACKAGES = (
     "protocol",
     "runtime",
 )
+# Beside the packages: not in the wheel.
+KITS = ("simulation", "testkit")
 FUNCTION_LINES_MAX = 70
 PURE_MODULE_LINES_MAX = 600
 SHELL_MODULE_LINES_MAX = 800
@@ -269,6 +271,17 @@ def test_packages_resolve_inside_the_repository(package):
     assert package not in sys.stdlib_module_names
 
 
+def test_what_others_need_of_the_tests_is_in_the_kit() -> None:
+    """Nothing outside `tests` imports from it."""
+    found = [
+        f"{path.relative_to(ROOT)}: {imported}"
+        for folder in (*PACKAGES, *KITS, "bench", "fuzz", "scripts", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for imported in re.findall(r"^\s*(?:from|import) (tests\b\S*)", path.read_text(), re.M)
+    ]
+    assert found == []
+
+
 def test_the_wheel_carries_every_package():
     import tomllib
 
@@ -277,4 +290,4 @@ def test_the_wheel_carries_every_package():
     assert wheel["packages"] == ["kraftbox"]
     inside = {f"kraftbox/_root/{name}" for name in PACKAGES if name != "kraftbox"}
     assert set(wheel["force-include"].values()) == inside
-    assert set(project["tool"]["importlinter"]["root_packages"]) == set(PACKAGES)
+    assert set(project["tool"]["importlinter"]["root_packages"]) == {*PACKAGES, *KITS}

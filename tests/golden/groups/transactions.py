@@ -21,7 +21,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.client import Connection
-from tests.support.twins import CLUSTER_ID, COMMON_FEATURES, Place, kafka_at
+from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, Place, kafka_at
 
 LOG = Path(__file__).parent / "transactions-4.3.1.log"
 ANSWERS = Path(__file__).parent / "transactions-4.3.1.txt"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from testkit.kafka.tool_table import Trial
+from testkit.kafka.tools import KafkaTools
+from testkit.kafka.twins import COMMON_FEATURES, KraftboxServer, Place
 from tests.interop.kafka_tools.toolbox import TOOLS, Admin, Node, SlowRun, slow_runs
-from tests.support.kafka_tools import KafkaTools
-from tests.support.tool_table import Trial
-from tests.support.twins import COMMON_FEATURES, KraftboxServer, Place
 
 
 @pytest.fixture(scope="package")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kafka.tool_table import Trial
+from testkit.kafka.twins import CLUSTER_ID
 from tests.interop.kafka_tools.toolbox import NO_AUTHORIZER, Admin, Node, T, table, tool
-from tests.support.tool_table import Trial
-from tests.support.twins import CLUSTER_ID
 
 pytestmark = pytest.mark.interop
 

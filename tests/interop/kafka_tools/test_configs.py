@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from testkit.kafka.tool_table import Trial
 from tests.interop.kafka_tools.toolbox import Admin, Node, T, tool
-from tests.support.tool_table import Trial
 
 pytestmark = pytest.mark.interop
 

@@ -16,10 +16,10 @@ import pytest
 
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.transport.client import Connection
-from tests.support.kafka_tools import KafkaTools
-from tests.support.tool_table import Row, check_rows
-from tests.support.twins import COMMON_FEATURES, NODE_ID, KraftboxServer, Place, kafka_at
-from tests.support.waiting import until
+from testkit.kafka.tool_table import Row, check_rows
+from testkit.kafka.tools import KafkaTools
+from testkit.kafka.twins import COMMON_FEATURES, NODE_ID, KraftboxServer, Place, kafka_at
+from testkit.processes.waiting import until
 
 pytestmark = pytest.mark.interop
 

@@ -1,6 +1,6 @@
 """Every tool of Kafka 4.3.1 against a node of ours: it works, or says clearly what is not built.
 
-What each test of this folder finds is a row of docs/tools.md (`tests/support/tool_table.py`). The
+What each test of this folder finds is a row of docs/tools.md (`testkit/kafka/tool_table.py`). The
 classes come from the jar, so that none can be forgotten.
 """
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kafka.jars import kafka_libs
+from testkit.kafka.tool_table import rows
+from testkit.kafka.tools import KafkaTools
 from tests.interop.kafka_tools.toolbox import MORE_CLASSES, TOOLS, TOOLS_JAR, T
-from tests.kafka_jars import kafka_libs
-from tests.support.kafka_tools import KafkaTools
-from tests.support.tool_table import rows
 
 pytestmark = pytest.mark.interop
 

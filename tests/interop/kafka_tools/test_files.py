@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kafka.jars import kafka_libs
+from testkit.kafka.tool_table import Trial
+from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, KraftboxServer, Place
 from tests.interop.kafka_tools.toolbox import Admin, Node, T, tool
-from tests.kafka_jars import kafka_libs
-from tests.support.tool_table import Trial
-from tests.support.twins import CLUSTER_ID, COMMON_FEATURES, KraftboxServer, Place
 
 pytestmark = pytest.mark.interop
 

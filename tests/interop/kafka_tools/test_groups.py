@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
+from testkit.kafka.tool_table import Trial
 from tests.interop.kafka_tools.toolbox import (
     NO_SHARE_CONSUMERS,
     NO_SHARE_GROUPS,
@@ -20,7 +21,6 @@ from tests.interop.kafka_tools.toolbox import (
     table,
     tool,
 )
-from tests.support.tool_table import Trial
 
 pytestmark = pytest.mark.interop
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kafka.jars import kafka_libs
+from testkit.kafka.tool_table import Trial
+from testkit.kafka.tools import ToolRun
 from tests.interop.kafka_tools.toolbox import Node, T, tool
-from tests.kafka_jars import kafka_libs
-from tests.support.kafka_tools import ToolRun
-from tests.support.tool_table import Trial
 
 pytestmark = pytest.mark.interop
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kafka.tool_table import Trial
 from tests.interop.kafka_tools.toolbox import Admin, Node, T, offsets, tool
-from tests.support.tool_table import Trial
 
 pytestmark = pytest.mark.interop
 

@@ -20,7 +20,7 @@ from kraftbox.chaos.history import History, save
 from kraftbox.cli import audit as command
 from kraftbox.cli.main import main
 from protocol.batch.records import Record, build_batch
-from tests.support.audit_logs import LogBuilder
+from testkit.records.metadata_logs import LogBuilder
 
 WORKER_DIED = """An exception was thrown from the Python worker:
 Traceback (most recent call last):

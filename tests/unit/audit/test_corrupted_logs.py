@@ -15,7 +15,7 @@ from protocol.metadata import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from tests.support.audit_logs import TOPIC_ID, LogBuilder, audited, broken
+from testkit.records.metadata_logs import TOPIC_ID, LogBuilder, audited, broken
 
 
 def story(builder: LogBuilder) -> LogBuilder:

@@ -9,7 +9,7 @@ import pytest
 
 from metalog.image.values import ElectedAs
 from protocol.metadata import ClearElrRecord, ConfigRecord, UnregisterBrokerRecord
-from tests.support.audit_logs import LogBuilder, audited, broken
+from testkit.records.metadata_logs import LogBuilder, audited, broken
 
 
 def cluster(**partition: Any) -> LogBuilder:

@@ -10,7 +10,7 @@ import pytest
 from audit.batches import Batch, Damage, walk
 from audit.following import LogChanged, Place, between, end_of
 from audit.logs import read_listing
-from tests.support.audit_logs import LogBuilder
+from testkit.records.metadata_logs import LogBuilder
 
 
 class Growing:

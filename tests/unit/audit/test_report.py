@@ -21,7 +21,7 @@ from audit.sink import FINDINGS_PER_CHECK_MAX
 from audit.statistics import SERIES_POINTS_MAX, Series
 from bench.audit_log import Size, write_log
 from protocol.batch.records import read_batch
-from tests.support.audit_logs import LogBuilder, audited
+from testkit.records.metadata_logs import LogBuilder, audited
 
 
 @pytest.fixture

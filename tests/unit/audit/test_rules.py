@@ -27,7 +27,7 @@ from protocol.metadata import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tests.support.audit_logs import FENCE, TOPIC_ID, LogBuilder, audited, broken
+from testkit.records.metadata_logs import FENCE, TOPIC_ID, LogBuilder, audited, broken
 
 OTHER_ID = bytes(range(2, 18))
 

@@ -13,7 +13,7 @@ from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
 from runtime.config import Source, Type
 from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from tests.unit.broker.harness import NODE, OTHER, Harness
+from testkit.memory.broker import NODE, OTHER, Harness
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -13,7 +13,7 @@ from protocol.batch.records import read_records
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest
-from tests.unit.broker.harness import (
+from testkit.memory.broker import (
     NODE,
     OTHER,
     Harness,

@@ -23,7 +23,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
-from tests.unit.broker.harness import topic_id
+from testkit.memory.broker import topic_id
 
 CODE = ErrorCode.REQUEST_TIMED_OUT
 

@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
 from runtime.errors import InvariantViolated
 from runtime.log import captured
-from tests.unit.broker.harness import (
+from testkit.memory.broker import (
     NODE,
     OTHER,
     Harness,
@@ -26,7 +26,7 @@ from tests.unit.broker.harness import (
     produce_request,
     settle,
 )
-from tests.unit.protocol.batches import with_payload
+from testkit.records.batches import with_payload
 
 COUNT = WALKED_ON_LOOP_RECORDS_MAX + 1
 

@@ -11,7 +11,7 @@ from protocol.batch.records import Record, build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
 from protocol.metadata import FenceBrokerRecord, RegisterBrokerRecord, UnregisterBrokerRecord
-from tests.unit.broker.harness import LISTENER, NODE, OTHER, Harness, fetch_request, topic_id
+from testkit.memory.broker import LISTENER, NODE, OTHER, Harness, fetch_request, topic_id
 
 NOBODY = (-1, -1)
 BATCH = build_batch([Record(timestamp=1, value=b"a")])

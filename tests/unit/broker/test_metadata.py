@@ -24,8 +24,8 @@ from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
 from protocol.transport.dispatch import reply_parts
 from runtime.slices import SLICE_MS
 from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from tests.support.loop_holds import ToilClock, loop_holds
-from tests.unit.broker.harness import LISTENER, NODE, OTHER, Harness, settle, topic_id
+from testkit.loop_holds import ToilClock, loop_holds
+from testkit.memory.broker import LISTENER, NODE, OTHER, Harness, settle, topic_id
 
 VERSIONS = range(14)
 Topic = MetadataRequest.MetadataRequestTopic

@@ -14,7 +14,7 @@ from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from tests.unit.broker.harness import LOG_DIR, NODE, OTHER, Harness, batch
+from testkit.memory.broker import LOG_DIR, NODE, OTHER, Harness, batch
 
 T0 = 1_700_000_000_000
 

@@ -8,7 +8,7 @@ from broker.metrics import partition_series
 from broker.metrics.partition_series import PartitionSeries
 from broker.replication.partition import Partition, Role
 from runtime.metrics import Metrics
-from tests.unit.broker.harness import Harness
+from testkit.memory.broker import Harness
 
 
 def partitions_of(harness: Harness) -> list[Partition]:

@@ -13,7 +13,7 @@ from protocol.ids import ZERO_UUID
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.transport.dispatch import CloseConnection
-from tests.unit.broker.harness import (
+from testkit.memory.broker import (
     NODE,
     OTHER,
     Harness,

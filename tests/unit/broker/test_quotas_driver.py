@@ -18,7 +18,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.transport.dispatch import CloseConnection, EncodedReply, HandlerTable, RequestContext
 from runtime.clock import ManualClock
-from tests.unit.broker.harness import Peer
+from testkit.memory.broker import Peer
 
 CLIENT = (("client-id", "c"),)
 PRODUCE = {CLIENT: {"producer_byte_rate": 1000.0}}

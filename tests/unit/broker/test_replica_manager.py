@@ -21,9 +21,9 @@ from protocol.metadata.partition_record import PartitionRecord
 from protocol.metadata.topic_record import TopicRecord
 from runtime.errors import InvariantViolated
 from runtime.slices import SLICE_MS
-from tests.support.loop_holds import ToilClock, ToilingFiles, loop_holds
-from tests.unit.broker.harness import LOG_DIR, NODE, OTHER, Harness, batch, settle, topic_id
-from tests.unit.protocol.sockets import until
+from testkit.loop_holds import ToilClock, ToilingFiles, loop_holds
+from testkit.memory.broker import LOG_DIR, NODE, OTHER, Harness, batch, settle, topic_id
+from testkit.memory.sockets import until
 
 
 class Listener:

@@ -17,7 +17,7 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.transport.dispatch import EncodedReply, HandlerTable, RequestContext
 from runtime.clock import ManualClock
-from tests.unit.broker.harness import LISTENER, Peer
+from testkit.memory.broker import LISTENER, Peer
 
 
 class Lines:

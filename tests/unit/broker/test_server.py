@@ -36,8 +36,8 @@ from runtime.tasks import Supervisor
 from storage.files import MemoryFiles
 from storage.log.config import LogConfig
 from storage.log.directory import MetaProperties, write_meta
-from tests.unit.broker.fake_controller import FakeController, until
-from tests.unit.broker.harness import batch
+from testkit.memory.broker import batch
+from testkit.memory.fake_controller import FakeController, until
 
 DIRECTORY_ID = DirectoryId(b"directory id 16b")
 

@@ -14,7 +14,7 @@ from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest
 from storage.files import MemoryFiles
-from tests.unit.broker.harness import OTHER, Harness, batch
+from testkit.memory.broker import OTHER, Harness, batch
 
 T0 = 1_700_000_000_000
 BIG = 2 * WALKED_ON_LOOP_RECORDS_MAX

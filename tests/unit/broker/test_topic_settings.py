@@ -9,7 +9,7 @@ from broker.metadata.topic_settings import CACHED_MAX
 from metalog.image.values import EMPTY_IMAGE, ConfigResourceType
 from protocol.batch.header import TimestampType
 from protocol.compression import Codec
-from tests.unit.broker.harness import Harness
+from testkit.memory.broker import Harness
 
 BROKER = 4
 

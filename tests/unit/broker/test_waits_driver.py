@@ -10,7 +10,7 @@ from broker.replication.purgatory import Wait
 from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
 from broker.replication.waits_driver import WaitsDriver
 from runtime.clock import ManualClock
-from tests.unit.broker.harness import Peer
+from testkit.memory.broker import Peer
 
 FOR_EVER_MS = 2**31 - 1
 

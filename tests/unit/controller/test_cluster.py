@@ -12,7 +12,7 @@ from metalog.image.features import CORDONED_DIRECTORIES_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.controller_registration import ControllerRegistrationRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
-from tests.unit.controller.harness import (
+from testkit.memory.controller import (
     OWN_INCARNATION,
     SESSION_TIMEOUT_MS,
     Cluster,

@@ -17,7 +17,7 @@ from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.config_record import ConfigRecord
 from runtime.config import Source
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "t")
 NO_TOPIC = TOPIC._replace(name="x")

@@ -12,7 +12,7 @@ from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest as Request
-from tests.unit.controller.harness import Cluster, directory, registration
+from testkit.memory.controller import Cluster, directory, registration
 
 ONE, TWO = b"first directory.", b"second directory"
 

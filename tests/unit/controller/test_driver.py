@@ -28,10 +28,10 @@ from protocol.metadata import (
 from runtime.clock import LoopClock
 from runtime.errors import InvariantViolated
 from runtime.tasks import Supervisor
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import Network
-from tests.unit.controller.fake_quorum import FakeQuorum
-from tests.unit.controller.harness import SESSION_TIMEOUT_MS, registration, settings
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import Network
+from testkit.memory.controller import SESSION_TIMEOUT_MS, registration, settings
+from testkit.memory.fake_quorum import FakeQuorum
 
 BOOTSTRAP = FeatureLevelRecord(name="metadata.version", feature_level=30)
 

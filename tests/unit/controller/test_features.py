@@ -6,7 +6,7 @@ from controller.configs.features import FeatureUpdate, UpgradeType, decide_updat
 from metalog.image.features import ELR_VERSION, METADATA_VERSION
 from metalog.image.values import VersionRange
 from protocol.errors import ApiError, ErrorCode
-from tests.unit.controller.harness import FEATURES, Cluster, registration
+from testkit.memory.controller import FEATURES, Cluster, registration
 
 UP, DOWN, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 

@@ -35,7 +35,7 @@ from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.metadata.feature_level_record import FeatureLevelRecord
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.partition_record import PartitionRecord
-from tests.unit.controller.harness import SESSION_TIMEOUT_MS, Cluster, registration
+from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster, registration
 
 BROKERS = (1, 2, 3, 4)
 TOPICS = ("a", "b", "c")

@@ -6,7 +6,7 @@ from controller.topics.isr import PartitionOutcome, decide_alter_partition
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 Data = AlterPartitionRequest.PartitionData
 State = AlterPartitionRequest.BrokerState

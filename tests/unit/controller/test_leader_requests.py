@@ -6,7 +6,7 @@ from controller.apis import elect_leaders
 from controller.elections.on_request import ElectionOutcome, decide_elect_leaders
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -20,7 +20,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.metadata.client_quota_record import ClientQuotaRecord
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 REFUSED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 

@@ -9,7 +9,7 @@ from controller.brokers.producer_ids import (
 )
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.producer_ids_record import ProducerIdsRecord
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 
 def allocate(cluster: Cluster, broker_id: int, epoch: int) -> ProducerIdBlock:

@@ -16,7 +16,7 @@ from controller.quotas.limits import (
 )
 from metalog.image.replay import replay
 from protocol.errors import ErrorCode
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 USER = (("user", "u"),)
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"

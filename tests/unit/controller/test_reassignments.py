@@ -16,7 +16,7 @@ from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
-from tests.unit.controller.harness import Cluster, directory
+from testkit.memory.controller import Cluster, directory
 
 Request = AlterPartitionReassignmentsRequest
 

@@ -22,7 +22,7 @@ from metalog.image.values import BrokerImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.metadata import PartitionChangeRecord, encode_record
-from tests.unit.controller.harness import SESSION_TIMEOUT_MS, Cluster
+from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster
 
 TOPICS = 10
 PARTITIONS = 1_000

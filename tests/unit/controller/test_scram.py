@@ -15,7 +15,7 @@ from controller.configs.scram import (
     derived_keys,
 )
 from protocol.errors import ApiError, ErrorCode
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 
 def upsertion(user: str = "u", mechanism: int = 1, iterations: int = 4096) -> Upsertion:

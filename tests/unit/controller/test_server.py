@@ -33,10 +33,10 @@ from runtime.config import NodeConfig
 from runtime.errors import StartupRefused
 from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import Network
 from storage.files import MemoryFiles
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import Network
-from tests.unit.controller.harness import CLUSTER_ID, NODE_PROPERTIES, registration
+from testkit.memory.controller import CLUSTER_ID, NODE_PROPERTIES, registration
 
 
 class Role:

@@ -8,7 +8,7 @@ from controller.writer.stats import (
     stats_families,
 )
 from protocol.metadata import NoOpRecord, PartitionChangeRecord
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 
 def test_elections_are_counted_from_what_is_written() -> None:

@@ -12,7 +12,7 @@ from controller.topics.change import (
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 Topic = CreatePartitionsRequest.CreatePartitionsTopic
 Assignment = CreatePartitionsRequest.CreatePartitionsAssignment

@@ -14,7 +14,7 @@ from protocol.metadata.config_record import ConfigRecord
 from protocol.metadata.partition_record import PartitionRecord
 from protocol.metadata.topic_record import TopicRecord
 from runtime.config import Source
-from tests.unit.controller.harness import Cluster, directory
+from testkit.memory.controller import Cluster, directory
 
 Topic = CreateTopicsRequest.CreatableTopic
 Config = CreateTopicsRequest.CreatableTopicConfig

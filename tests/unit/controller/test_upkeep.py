@@ -11,7 +11,7 @@ from controller.elections import upkeep
 from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
 from metalog.image.values import NO_LEADER, ConfigResourceType, ElectedAs, LeaderRecoveryState
 from protocol.metadata import ConfigRecord, PartitionChangeRecord
-from tests.unit.controller.harness import Cluster
+from testkit.memory.controller import Cluster
 
 
 def cluster_with_leaders_away() -> Cluster:

@@ -24,7 +24,7 @@ from protocol.messages.alter_partition_reassignments import AlterPartitionReassi
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
-from tests.unit.controller.harness import Cluster, directory
+from testkit.memory.controller import Cluster, directory
 
 PREFERRED, UNCLEAN = 0, 1
 NEW, SECOND, THIRD = b"new disk........", b"second disk.....", b"third disk......"

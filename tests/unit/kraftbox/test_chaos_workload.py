@@ -21,7 +21,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.transport.cluster import ClusterClient
 from protocol.transport.producer import NotProduced
-from tests.unit.kraftbox.memory_node import running_node
+from testkit.memory.node import running_node
 
 RECORDS = 300
 

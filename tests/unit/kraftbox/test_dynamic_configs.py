@@ -22,8 +22,8 @@ from protocol.transport.client import Connection
 from runtime.config.dynamic import NOT_BUILT
 from runtime.config.schema import Dynamic
 from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
-from tests.unit.kraftbox.memory_node import running_node
-from tests.unit.kraftbox.metric_traffic import connect, create_topic, until
+from testkit.memory.metric_traffic import connect, create_topic, until
+from testkit.memory.node import running_node
 
 BROKER = 4
 TOPIC = "t"

@@ -16,7 +16,7 @@ from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.schema import Kind, Request, Struct, parse_versions
 from protocol.transport.client import Connection
-from tests.unit.kraftbox.memory_node import running_node
+from testkit.memory.node import running_node
 
 TOPIC = "t"
 # What makes a generic request one that has something to say.

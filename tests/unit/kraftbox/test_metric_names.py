@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.kraftbox.memory_node import running_node
-from tests.unit.kraftbox.metric_traffic import (
+from testkit.memory.metric_traffic import (
     BATCH,
     BEGIN,
     DOCUMENT,
@@ -29,6 +28,7 @@ from tests.unit.kraftbox.metric_traffic import (
     table,
     until,
 )
+from testkit.memory.node import running_node
 
 T = {"topic": TOPIC}
 P = {"topic": TOPIC, "partition": "0"}
@@ -274,7 +274,7 @@ def test_the_document_lists_what_there_is(scrapes: tuple[Scrape, Scrape]) -> Non
     _, _, rest = DOCUMENT.read_text().partition(BEGIN)
     documented = rest.partition(END)[0]
     assert documented == table(scrapes[1].rows.values()), (
-        "write it anew with python -m tests.unit.kraftbox.metric_traffic"
+        "write it anew with python -m testkit.memory.metric_traffic"
     )
 
 

@@ -14,7 +14,7 @@ from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsRes
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
-from tests.unit.kraftbox.memory_node import running_node
+from testkit.memory.node import running_node
 
 REFUSED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 SETTINGS = {"controller.quota.window.num": "1"}

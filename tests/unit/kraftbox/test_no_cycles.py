@@ -15,8 +15,8 @@ from protocol.messages.metadata import MetadataResponse
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import HandlerTable
 from storage.log.log import Log
-from tests.unit.broker.harness import Harness, batch
-from tests.unit.protocol.sockets import metadata, on_both_loops, raw_client, serving, until
+from testkit.memory.broker import Harness, batch
+from testkit.memory.sockets import metadata, on_both_loops, raw_client, serving, until
 
 COUNT = 30
 

@@ -11,10 +11,10 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
 from runtime.clock import LoopClock
 from runtime.errors import StartupRefused
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import Network
 from storage.files import MemoryFiles
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import Network
-from tests.unit.kraftbox.memory_node import make_node, running_node
+from testkit.memory.node import make_node, running_node
 
 
 async def connect(node) -> Connection:

@@ -13,8 +13,8 @@ from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.client import Connection
 from storage.files import MemoryFiles
 from storage.log.log import Log
-from tests.unit.kraftbox.memory_node import running_node
-from tests.unit.kraftbox.metric_traffic import connect, create_topic, until
+from testkit.memory.metric_traffic import connect, create_topic, until
+from testkit.memory.node import running_node
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",

@@ -16,11 +16,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.transport.client import Connection
 from runtime.clock import LoopClock
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import Network
 from storage.files import MemoryFiles, SlowFiles
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import Network
-from tests.unit.kraftbox.memory_node import make_node
-from tests.unit.kraftbox.metric_traffic import connect, fetch, join, produce, scrape, topic_id_of
+from testkit.memory.metric_traffic import connect, fetch, join, produce, scrape, topic_id_of
+from testkit.memory.node import make_node
 
 T = TypeVar("T")
 

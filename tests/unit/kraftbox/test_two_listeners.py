@@ -11,8 +11,8 @@ from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsR
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
-from tests.unit.kraftbox.memory_node import running_node
-from tests.unit.kraftbox.metric_traffic import create_topic
+from testkit.memory.metric_traffic import create_topic
+from testkit.memory.node import running_node
 
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",

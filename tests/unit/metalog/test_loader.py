@@ -13,7 +13,7 @@ from protocol.metadata import (
 )
 from runtime.errors import InvariantViolated
 from storage.files import MemoryFiles
-from tests.support.quorum_nodes import RunningQuorum
+from testkit.memory.quorum_nodes import RunningQuorum
 
 
 def topic(name: str) -> TopicRecord:

@@ -24,7 +24,7 @@ from protocol.batch import (
 from protocol.batch.header import set_max_timestamp
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
-from tests.unit.protocol.batches import NOW_MS, altered, some_records
+from testkit.records.batches import NOW_MS, altered, some_records
 
 
 def three_batches() -> bytes:

@@ -24,7 +24,7 @@ from protocol.batch import (
 from protocol.batch.records import read_varint, read_varlong, scan, varint
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode, ProtocolError
-from tests.unit.protocol.batches import NOW_MS, some_records, with_payload
+from testkit.records.batches import NOW_MS, some_records, with_payload
 
 FULL = [
     Record(timestamp=NOW_MS, key=b"k", value=b"v"),

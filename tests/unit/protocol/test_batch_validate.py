@@ -30,7 +30,7 @@ from protocol.batch.validate import (
 )
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
-from tests.unit.protocol.batches import NOW_MS, altered, some_records, with_payload
+from testkit.records.batches import NOW_MS, altered, some_records, with_payload
 
 RULES = AppendRules()
 WALK = AppendRules(always_walk=True)

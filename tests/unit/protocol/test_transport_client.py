@@ -23,7 +23,7 @@ from protocol.transport.dispatch import (
     own_brokers,
 )
 from protocol.transport.server import Server
-from tests.unit.protocol.sockets import Echo, framed, on_both_loops, serving, until
+from testkit.memory.sockets import Echo, framed, on_both_loops, serving, until
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from protocol.transport.cluster import EARLIEST, LATEST, ClusterClient, Leader, 
 from protocol.transport.dispatch import HandlerTable, RequestContext
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
-from tests.unit.protocol.sockets import on_both_loops
+from testkit.memory.sockets import on_both_loops
 
 TOPIC_ID = bytes(range(16))
 

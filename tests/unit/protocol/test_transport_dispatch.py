@@ -34,7 +34,7 @@ from runtime.clock import SystemClock
 from runtime.errors import InvariantViolated
 from runtime.log import captured
 from runtime.tasks import Supervisor
-from tests.unit.protocol.sockets import (
+from testkit.memory.sockets import (
     Echo,
     correlation_id_of,
     heartbeat,

@@ -7,7 +7,7 @@ import asyncio
 from protocol.transport.memory import OVERDRAFT_MS, RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import ManualClock
-from tests.unit.protocol.sockets import (
+from testkit.memory.sockets import (
     Echo,
     RawClient,
     correlation_id_of,

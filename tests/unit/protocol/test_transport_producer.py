@@ -20,7 +20,7 @@ from protocol.transport.dispatch import HandlerTable, RequestContext
 from protocol.transport.producer import IdempotentProducer, NotProduced
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
-from tests.unit.protocol.sockets import on_both_loops
+from testkit.memory.sockets import on_both_loops
 
 Plan = Callable[[int], ErrorCode | str | None]
 """What happens to the n-th Produce: an error, "lose" (append, no answer), "drop" (neither)."""

@@ -12,7 +12,7 @@ from protocol.transport.connection import REPLIES_TOGETHER_BYTES, ServerConnecti
 from protocol.transport.dispatch import HandlerTable, Reply
 from protocol.transport.server import Server
 from runtime.clock import ManualClock
-from tests.unit.protocol.sockets import Echo, metadata
+from testkit.memory.sockets import Echo, metadata
 
 
 class Transport:

@@ -20,7 +20,7 @@ from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server, ServerLimits
 from runtime.clock import ManualClock, SystemClock
 from runtime.log import captured
-from tests.unit.protocol.sockets import (
+from testkit.memory.sockets import (
     Echo,
     RawClient,
     correlation_id_of,

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.clock import ManualClock
 from runtime.slices import SLICE_MS, Slices, in_slices
-from tests.support.loop_holds import ToilClock, loop_holds
+from testkit.loop_holds import ToilClock, loop_holds
 
 
 @pytest.mark.parametrize("step_ms", [0.5, 3.0, 20.0])

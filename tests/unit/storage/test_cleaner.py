@@ -21,9 +21,9 @@ from storage.log.cleaning.workers import LoopWorker, ProcessWorker, worker_for
 from storage.log.errors import LogFailed
 from storage.log.log import Log
 from storage.log.producers import Origin
-from tests.unit.protocol.batches import with_payload
-from tests.unit.storage.cleaning import DAY_MS, TOPIC_ID, Cleaning, pairs
-from tests.unit.storage.logs import T0, facts
+from testkit.memory.cleaning import DAY_MS, TOPIC_ID, Cleaning, pairs
+from testkit.memory.logs import T0, facts
+from testkit.records.batches import with_payload
 
 KEY = ("topic", 0)
 

@@ -19,7 +19,7 @@ from protocol.ids import TopicId
 from storage.files import LossyFiles, MemoryFiles
 from storage.log.producers import ProducerStates
 from storage.log.recovery import replay_producers
-from tests.unit.storage.cleaning import Cleaning
+from testkit.memory.cleaning import Cleaning
 from tests.unit.storage.test_crash import PowerCut
 
 TOPIC_ID = TopicId(b"\x09" * 16)

@@ -21,7 +21,7 @@ from storage.log.log import Log
 from storage.log.manager import LogManager
 from storage.log.producers import ProducerStates
 from storage.log.recovery import rebuild_epochs, replay_producers
-from tests.unit.storage.logs import T0, batch, contents
+from testkit.memory.logs import T0, batch, contents
 
 TOPIC_ID = TopicId(b"\x09" * 16)
 CONFIG = LogConfig(

@@ -21,7 +21,7 @@ from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOut
 from storage.log.hooks import LogHooks
 from storage.log.log import Origin
 from storage.log.producers import CorruptSnapshot
-from tests.unit.storage.logs import T0, append, batch, contents, facts, fill, make_log
+from testkit.memory.logs import T0, append, batch, contents, facts, fill, make_log
 
 
 def test_offsets_are_dense_and_the_epoch_is_written():

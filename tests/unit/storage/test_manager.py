@@ -18,8 +18,8 @@ from storage.log.config import LogConfig
 from storage.log.errors import BadLogDirectory, LogFailed
 from storage.log.manager import LogManager, LogManagerSettings
 from storage.log.producers import ProducerState
-from tests.support.loop_holds import ToilClock, ToilingFiles, loop_holds
-from tests.unit.storage.logs import T0, append, batch, contents, facts, fill
+from testkit.loop_holds import ToilClock, ToilingFiles, loop_holds
+from testkit.memory.logs import T0, append, batch, contents, facts, fill
 
 CONFIG = LogConfig(segment_bytes=400)
 ID, OTHER_ID = TopicId(b"\x01" * 16), TopicId(b"\x02" * 16)

@@ -19,7 +19,7 @@ from storage.log.producers import (
     ProducerStates,
     decode_snapshot,
 )
-from tests.unit.storage.logs import T0, batch
+from testkit.memory.logs import T0, batch
 
 MAX = 2**31 - 1
 

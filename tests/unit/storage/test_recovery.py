@@ -13,7 +13,7 @@ from storage.files import LossyFiles, MemoryFiles
 from storage.log.epochs import EpochEntry
 from storage.log.errors import CorruptLog
 from storage.log.log import Origin
-from tests.unit.storage.logs import DIRECTORY, T0, append, batch, contents, facts, fill, make_log
+from testkit.memory.logs import DIRECTORY, T0, append, batch, contents, facts, fill, make_log
 
 FIRST = f"{DIRECTORY}/{0:020d}"
 EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"

@@ -7,9 +7,9 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import Network
 from storage.files import MemoryFiles, SlowFiles
-from tests.sim.world.loop import VirtualLoop
-from tests.sim.world.network import Network
 
 FLUSH_MS, READ_MS = 1000.0, 100.0
 

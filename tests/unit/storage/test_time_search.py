@@ -25,7 +25,7 @@ from storage.log.timestamps import (
     Wanted,
     look_into,
 )
-from tests.unit.storage.logs import T0, append, batch, make_log
+from testkit.memory.logs import T0, append, batch, make_log
 
 
 def steps(log: Log, timestamp_ms: int | None) -> tuple[int, int, TimestampOffset | None]:

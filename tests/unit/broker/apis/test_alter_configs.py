@@ -16,7 +16,7 @@ from protocol.messages.alter_configs import AlterConfigsRequest
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from runtime import log
-from tests.unit.broker.harness import NODE, Harness
+from testkit.memory.broker import NODE, Harness
 
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -7,7 +7,7 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from protocol.metadata.user_scram_credential_record import UserScramCredentialRecord
-from tests.unit.broker.harness import Harness
+from testkit.memory.broker import Harness
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.dispatch import HandlerTable
-from tests.unit.broker.coordinators.shard_world import A_ID, B_ID, TOPICS
+from testkit.memory.group_shard import A_ID, B_ID, TOPICS
 from tests.unit.broker.coordinators.test_driver import GROUP, HOME, PARTITIONS, Driver, settle
 
 MODULES: list[Any] = [join_group, sync_group, heartbeat, leave_group]

@@ -31,7 +31,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from runtime.clock import ManualClock
 from runtime.tasks import Supervisor
-from tests.unit.broker.coordinators.shard_world import A_ID, TOPICS
+from testkit.memory.group_shard import A_ID, TOPICS
 
 GROUP = "g"
 PARTITIONS = 4

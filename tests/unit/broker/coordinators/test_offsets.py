@@ -17,7 +17,7 @@ from broker.coordinators.group.states import GroupState
 from protocol.codec import encode
 from protocol.errors import ErrorCode
 from protocol.internal.consumer_group_metadata import ConsumerGroupMetadataKey
-from tests.unit.broker.coordinators.shard_world import (
+from testkit.memory.group_shard import (
     A_ID,
     GROUP,
     WALL_EPOCH_MS,

@@ -7,7 +7,7 @@ import pytest
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
-from tests.unit.broker.coordinators.shard_world import (
+from testkit.memory.group_shard import (
     REBALANCE_MS,
     SESSION_MS,
     World,

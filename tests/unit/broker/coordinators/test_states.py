@@ -15,7 +15,7 @@ from broker.coordinators.group.states import (
     next_state,
 )
 from protocol.errors import ErrorCode
-from tests.unit.broker.coordinators.shard_world import World
+from testkit.memory.group_shard import World
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 

@@ -8,7 +8,7 @@ from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.rebalance import NOBODY_LEADS_MS_MIN
 from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
-from tests.unit.broker.coordinators.shard_world import (
+from testkit.memory.group_shard import (
     REBALANCE_MS,
     SESSION_MS,
     World,

@@ -18,7 +18,7 @@ from broker.coordinators.group.records import (
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.transactions import NO_TRANSACTIONS
 from protocol.errors import ErrorCode
-from tests.unit.broker.coordinators.shard_world import A_ID, GROUP, WALL_EPOCH_MS, World
+from testkit.memory.group_shard import A_ID, GROUP, WALL_EPOCH_MS, World
 
 AT = TopicPartition("a", 0)
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -10,8 +10,8 @@ from broker.replication.throttle import ReplicationThrottle, ReplicationThrottle
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.metadata.config_record import ConfigRecord
-from tests.unit.broker.harness import settle
-from tests.unit.broker.replication.replicas import SETTINGS, Cluster
+from testkit.memory.broker import settle
+from testkit.memory.replicas import SETTINGS, Cluster
 
 
 def delete(c: Cluster, offset: int) -> Any:

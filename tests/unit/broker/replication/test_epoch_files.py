@@ -10,7 +10,7 @@ import pytest
 from broker.replication.epoch_saver import EpochSaver
 from storage.files import MemoryFiles
 from storage.log.epoch_file import TOGETHER
-from tests.unit.broker.replication.replicas import Broker, Cluster
+from testkit.memory.replicas import Broker, Cluster
 
 PATH = "/data/t-0/leader-epoch-checkpoint"
 

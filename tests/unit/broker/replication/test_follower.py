@@ -23,9 +23,9 @@ from protocol.metadata.config_record import ConfigRecord
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.remove_topic_record import RemoveTopicRecord
 from runtime.tasks import Supervisor
-from tests.unit.broker.harness import batch, settle
-from tests.unit.broker.replication.replicas import SETTINGS, TOPIC, Cluster
-from tests.unit.protocol.batches import altered
+from testkit.memory.broker import batch, settle
+from testkit.memory.replicas import SETTINGS, TOPIC, Cluster
+from testkit.records.batches import altered
 
 WAIT_MS = 500
 

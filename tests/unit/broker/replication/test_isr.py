@@ -13,8 +13,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
-from tests.unit.broker.harness import batch
-from tests.unit.broker.replication.replicas import SETTINGS, TOPIC, Cluster
+from testkit.memory.broker import batch
+from testkit.memory.replicas import SETTINGS, TOPIC, Cluster
 
 LAG_MS = 30_000.0
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.replication.offset_resets import EARLIEST, LATEST, ListOffsetsReset
 from protocol.errors import ApiError, ErrorCode
-from tests.unit.broker.replication.replicas import Cluster
+from testkit.memory.replicas import Cluster
 
 
 class Link:

@@ -9,8 +9,8 @@ import pytest
 from broker.replication.replica_selector import RACK_AWARE, nearest_replica
 from protocol.errors import ErrorCode
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
-from tests.unit.broker.harness import settle
-from tests.unit.broker.replication.replicas import Cluster
+from testkit.memory.broker import settle
+from testkit.memory.replicas import Cluster
 
 
 class RackAware(Cluster):

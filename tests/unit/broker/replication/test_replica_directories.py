@@ -23,7 +23,7 @@ from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
 )
 from protocol.metadata.feature_level_record import FeatureLevelRecord
-from tests.unit.broker.harness import Harness, NoController, topic_id
+from testkit.memory.broker import Harness, NoController, topic_id
 
 NODE, OTHER = 1, 2
 MINE, OLD, THEIRS = b"my directory....", b"an old directory", b"their directory."

@@ -14,8 +14,8 @@ from protocol.errors import ErrorCode
 from protocol.metadata import ConfigRecord, PartitionRecord
 from runtime.metrics import Metrics, rendered
 from storage.log.log import Origin
-from tests.unit.broker.harness import batch
-from tests.unit.broker.replication.replicas import SETTINGS, TOPIC, Broker, Cluster
+from testkit.memory.broker import batch
+from testkit.memory.replicas import SETTINGS, TOPIC, Broker, Cluster
 
 REASSIGNING = "kafka_server_replicamanager_reassigningpartitions"
 BYTES_IN = "kafka_server_brokertopicmetrics_reassignmentbytesin_total"

@@ -32,7 +32,7 @@ from protocol.transport.dispatch import HandlerTable
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from storage.files import MemoryFiles
-from tests.support.quorum_nodes import CLUSTER_ID, RunningQuorum, make_config
+from testkit.memory.quorum_nodes import CLUSTER_ID, RunningQuorum, make_config
 
 
 @asynccontextmanager

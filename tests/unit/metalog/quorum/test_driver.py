@@ -31,7 +31,7 @@ from protocol.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
 from storage.files import File, LossyFiles, MemoryFiles
-from tests.support.quorum_nodes import RunningQuorum, make_config
+from testkit.memory.quorum_nodes import RunningQuorum, make_config
 
 FOLDER = f"/data/{DIRECTORY_NAME}"
 

@@ -23,7 +23,7 @@ from protocol.metadata import NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
 from storage.files import LossyFiles, MemoryFiles
-from tests.unit.protocol.batches import altered
+from testkit.records.batches import altered
 
 FOLDER = f"/data/{DIRECTORY_NAME}"
 SMALL = MetadataLogConfig(segment_bytes=1024, retention_bytes=2000, retention_ms=-1)

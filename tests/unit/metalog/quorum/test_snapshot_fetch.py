@@ -19,7 +19,7 @@ from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshot
 from protocol.metadata import TopicRecord
 from runtime.clock import ManualClock
 from storage.files import MemoryFiles
-from tests.support.quorum_nodes import make_config, sole_voter
+from testkit.memory.quorum_nodes import make_config, sole_voter
 
 ID = OffsetAndEpoch(40, 3)
 HERE = Endpoint("localhost", 9093)

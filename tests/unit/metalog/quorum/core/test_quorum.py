@@ -14,7 +14,7 @@ from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
-from tests.support.quorum_world import Entry, ModelLog
+from simulation.quorum_world import Entry, ModelLog
 
 KEYS = [ReplicaKey(i, bytes([i]) * 16) for i in range(5)]
 TIMING = Timing(election_timeout_ms=1000, fetch_timeout_ms=2000)

@@ -1,0 +1,308 @@
+"""Simulated machines that run the node's own code: boot, power cut, kill, stop, boot again.
+
+A machine has a disk that outlives it. One boot is a `NodeLife`: the configuration is parsed, the
+directories are formatted unless they are, and `kraftbox.node.build_node` is started, all on the
+machine's host and in the life's context. How a life ends decides what the next one finds:
+
+* power cut: what was flushed, and with `torn` perhaps some of what was not;
+* kill: the process is gone, the operating system has its page cache; nothing written is lost;
+* stop: as a kill, after the node said goodbye.
+
+A `Fate` makes a life end at its n-th file operation or some time after it began. Whoever runs the
+world waits for `NodeLife.ready` or `NodeLife.over`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import posixpath
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kraftbox.node import Node, build_node
+from metalog.format import FormatRequest, format_directories
+from runtime.clock import LoopClock
+from runtime.config import NodeConfig
+from simulation.world.invariants import Key, NodeState, Violation, note_logs, state_of
+from simulation.world.life import CURRENT_LIFE, Life, PowerCut
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import CURRENT_HOST
+from simulation.world.trace import Trace
+from storage.files import LossyFiles, MemoryFiles
+from storage.log.directory import read_meta
+
+EPOCH_MS = 1_700_000_000_000
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+CLIENT_PORT = 9092
+CONTROLLER_PORT = 9093
+HTTP_PORT = 9644
+
+
+class End(Enum):
+    """How a life ended."""
+
+    POWER_CUT = "power cut"
+    KILL = "kill"
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class Fate:
+    """When and how a life ends unless somebody ends it before. `at_op` counts from 1."""
+
+    end: End = End.POWER_CUT
+    at_op: int | None = None
+    after_ms: float | None = None
+    torn: bool = False
+
+
+@dataclass(frozen=True)
+class DiskPace:
+    """How long a disk takes for what is awaited, in virtual milliseconds."""
+
+    flush_ms_min: float = 0.05
+    flush_ms_max: float = 5.0
+    work_ms_max: float = 1.0
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk that was taken out of a machine, as it was left, with the identity of its data."""
+
+    content: MemoryFiles
+    files: LossyFiles | None
+    directory_id: bytes | None
+
+
+class NodeLife(Life):
+    """One boot of a machine. `node` stays readable when it is over, for those who compare."""
+
+    def __init__(self, machine: Machine, number: int, fate: Fate) -> None:
+        super().__init__(machine.host, number)
+        self.machine = machine
+        self.fate = fate
+        self.operations = 0
+        self.node: Node | None = None
+        self.began: dict[Key, int] = {}
+        """Where each log ended when this life opened it."""
+        self.end: End | None = None
+        loop = machine.cluster.loop
+        self.ready: asyncio.Future[None] = loop.create_future()
+        self.over: asyncio.Future[End] = loop.create_future()
+
+    def state(self) -> NodeState:
+        """What the node knows, or knew when the life ended."""
+        note_logs(self.node, self.began)
+        return state_of(self.node, self.began)
+
+
+class Machine:
+    """A host, its disk, its node's configuration."""
+
+    def __init__(self, cluster: SimCluster, node_id: int, settings: Mapping[str, str]) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.host = f"node-{node_id}"
+        self.settings = dict(settings)
+        self.clock = LoopClock(cluster.loop, EPOCH_MS)
+        self.disk = MemoryFiles(self.clock.now_ms)
+        self.disk.mkdirs("/data")
+        self.files: LossyFiles | None = None
+        self.life: NodeLife | None = None
+        self.boots = 0
+        self.directory_id: bytes | None = None
+        """The identity of the data directory, once a boot has got past formatting it."""
+
+    # --- boot ---------------------------------------------------------------------------------
+
+    def boot(self, fate: Fate | None = None) -> NodeLife:
+        """Switch the machine on (or start the process again) and return at once."""
+        assert self.life is None or not self.life.alive, f"{self.host} runs already"
+        self.boots += 1
+        life = self.life = NodeLife(self, self.boots, fate or Fate())
+        cluster = self.cluster
+        cluster.trace.add(f"{life} boots, {life.fate}")
+        if self.files is None:
+            self.files = self._mount()
+        self.files.on_op = lambda kind, path: self._operation(life, kind, path)
+        context = contextvars.copy_context()
+        context.run(CURRENT_HOST.set, self.host)
+        context.run(CURRENT_LIFE.set, life)
+        task = cluster.loop.create_task(self._start(life), name=f"boot {life}", context=context)
+        task.add_done_callback(lambda done: self._started(life, done))
+        if life.fate.after_ms is not None:
+            cluster.loop.call_later(life.fate.after_ms / 1000, self._end_if_alive, life)
+        return life
+
+    def _mount(self) -> LossyFiles:
+        rng = random.Random(f"{self.cluster.seed}/{self.host}/disk/{self.boots}")
+        pace = self.cluster.disk_pace
+
+        async def flush() -> None:
+            await asyncio.sleep(rng.uniform(pace.flush_ms_min, pace.flush_ms_max) / 1000)
+
+        async def work() -> None:
+            await asyncio.sleep(rng.uniform(0, pace.work_ms_max) / 1000)
+
+        return LossyFiles(self.disk, before_flush=flush, before_work=work, now_ms=self.clock.now_ms)
+
+    async def _start(self, life: NodeLife) -> None:
+        assert self.files is not None
+        config = NodeConfig.parse(self._properties())
+        rng = random.Random(f"{self.cluster.seed}/{self.host}/{life.number}")
+        request = FormatRequest.from_node_config(config, CLUSTER_ID)
+        request = request._replace(ignore_formatted=True)
+        format_directories(request, files=self.files, clock=self.clock, rng=rng)
+        meta = read_meta(self.files, config.log_dir)
+        if meta is None or self.directory_id not in (None, meta.directory_id):
+            raise Violation(f"{life}: the directory is another one than before")
+        self.directory_id = meta.directory_id
+        life.node = build_node(config, clock=self.clock, rng=rng, files=self.files)
+        await life.node.start()
+
+    def _properties(self) -> dict[str, str]:
+        voters = ",".join(
+            f"{one.node_id}@{one.host}:{CONTROLLER_PORT}" for one in self.cluster.machines
+        )
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{self.host}:{CLIENT_PORT},"
+            f"CONTROLLER://{self.host}:{CONTROLLER_PORT}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "log.dirs": "/data",
+            "kraftbox.http.listener": f"{self.host}:{HTTP_PORT}",
+            **self.settings,
+        }
+
+    def _started(self, life: NodeLife, task: asyncio.Task[None]) -> None:
+        if not life.alive or task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, PowerCut):
+            return
+        if error is not None:
+            life.ready.set_exception(Violation(f"{life} does not start: {error!r}"))
+            life.ready.exception()  # whoever waits raises it; nobody may
+            return
+        self.cluster.trace.add(f"{life} is ready after {life.operations} operations")
+        life.ready.set_result(None)
+
+    def swap_disk(self, other: Disk | None) -> Disk:
+        """Put another disk in while the machine is off, None: an empty one. Returns the one before.
+
+        An empty one is formatted at the next boot, and so gets a directory id of its own.
+        """
+        assert self.life is None or not self.life.alive, f"{self.host} is running"
+        before = Disk(self.disk, self.files, self.directory_id)
+        if other is None:
+            self.disk, self.files, self.directory_id = MemoryFiles(self.clock.now_ms), None, None
+            self.disk.mkdirs("/data")
+        else:
+            self.disk, self.files = other.content, other.files
+            self.directory_id = other.directory_id
+        self.cluster.trace.add(f"{self.host} has another disk: {self.disk_digest()}")
+        return before
+
+    # --- pauses -------------------------------------------------------------------------------
+
+    def pause(self, life: NodeLife) -> None:
+        """As SIGSTOP: the process stands still; its connections stay, its files too."""
+        self.cluster.trace.add(f"{life} is paused")
+        self.cluster.loop.pause_life(life)
+
+    def resume(self, life: NodeLife) -> None:
+        """As SIGCONT; nothing if the life has ended meanwhile."""
+        if life.alive:
+            self.cluster.trace.add(f"{life} goes on")
+            self.cluster.loop.resume_life(life)
+
+    # --- death --------------------------------------------------------------------------------
+
+    def _operation(self, life: NodeLife, kind: str, path: str) -> None:
+        if not life.alive:
+            raise PowerCut(f"{life} is over")
+        life.operations += 1
+        note_logs(life.node, life.began)
+        self.cluster.trace.add(f"{life} {kind} {path}")
+        if life.operations == life.fate.at_op:
+            self.end(life, life.fate.end, torn=life.fate.torn)
+            raise PowerCut(f"{life}: {life.fate.end.value} at operation {life.operations}")
+
+    def _end_if_alive(self, life: NodeLife) -> None:
+        if life.alive:
+            self.end(life, life.fate.end, torn=life.fate.torn)
+
+    def end(self, life: NodeLife, end: End, *, torn: bool = False) -> None:
+        """End a life at this instant, by a power cut or a kill."""
+        assert life.alive and self.files is not None
+        cluster = self.cluster
+        life.end = end
+        cluster.loop.end_life(life)
+        cluster.network.crash_host(self.host)
+        if end is End.POWER_CUT:
+            rng = random.Random(f"{cluster.seed}/{self.host}/tear/{life.number}")
+            self.files.crash(rng if torn else None)
+            self.files = None
+        else:
+            self.files.release_locks()
+        cluster.trace.add(f"{life} ends: {end.value}; disk {self.disk_digest()}")
+        life.over.set_result(end)
+
+    async def stop(self, life: NodeLife) -> None:
+        """Stop the node in good order and end the life; returns when it is over, however."""
+        assert life.node is not None
+        self.cluster.trace.add(f"{life} is asked to stop")
+        context = contextvars.copy_context()
+        context.run(CURRENT_HOST.set, self.host)
+        context.run(CURRENT_LIFE.set, life)
+        task = self.cluster.loop.create_task(life.node.stop(), name=f"stop {life}", context=context)
+        await asyncio.wait([task, life.over], return_when=asyncio.FIRST_COMPLETED)
+        if not life.over.done():
+            task.result()
+            self.end(life, End.STOP)
+
+    def disk_digest(self) -> str:
+        """Names and contents of everything on the disk."""
+        digest = hashlib.blake2b(digest_size=8)
+        pending = ["/"]
+        while pending:
+            path = pending.pop()
+            if self.disk.isdir(path):
+                pending += [posixpath.join(path, name) for name in self.disk.listdir(path)]
+                digest.update(f"directory {path}\n".encode())
+            else:
+                content = self.disk.read(path)
+                digest.update(f"file {path} {len(content)}\n".encode() + content)
+        return digest.hexdigest()
+
+
+class SimCluster:
+    """The machines of one world. Add all before the first boot: they are each other's voters."""
+
+    def __init__(
+        self, loop: VirtualLoop, trace: Trace, seed: int, disk_pace: DiskPace | None = None
+    ) -> None:
+        self.loop = loop
+        self.network = loop.network
+        self.trace = trace
+        self.seed = seed
+        self.disk_pace = disk_pace or DiskPace()
+        self.machines: list[Machine] = []
+        self.network.on_send = trace.message
+
+    def add(self, settings: Mapping[str, str]) -> Machine:
+        """A machine with the next node id, switched off."""
+        machine = Machine(self, len(self.machines) + 1, settings)
+        self.machines.append(machine)
+        return machine
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """Where clients begin."""
+        return [(machine.host, CLIENT_PORT) for machine in self.machines]

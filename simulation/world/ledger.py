@@ -1,0 +1,351 @@
+"""What clients were promised, and whether a cluster keeps it.
+
+The ledger hears of every request before it is sent and of every answer, and of every end of a
+node's life. From that it knows for each record, topic, setting and committed offset one of three
+things: it must be there, it may be there, it must not be there.
+
+An acknowledged record may be missing only if its topic was not flushed for it, the power was cut
+since, and everything behind it in the partition is missing too (Kafka flushes nothing on behalf of
+acks=all; `flush.messages=1` is the topic that promises more). Whatever is there is there once, in
+the order it was sent, at the offset the answer named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from simulation.world.invariants import (
+    Key,
+    LogState,
+    NodeState,
+    Violation,
+    log_problems,
+    node_problems,
+    require,
+)
+
+
+class Known(Enum):
+    """What is known of a batch."""
+
+    SENT = "sent"
+    WRITTEN = "written"
+    """A retry was told that it is there already, but not where."""
+    ACKED = "acknowledged"
+    REFUSED = "refused"
+    LOST = "lost"
+
+
+@dataclass(eq=False)
+class Batch:
+    """One batch of one producer; `offset` is that of its first record, once acknowledged."""
+
+    producer: str
+    number: int
+    values: tuple[bytes, ...]
+    known: Known = Known.SENT
+    offset: int = -1
+    acked_in: int = -1
+    """The life that acknowledged it."""
+    uncertain: bool = False
+    """A request with it was not answered: it may be there, whatever is said of later ones."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.values)
+
+
+@dataclass(eq=False)
+class PartitionLedger:
+    """All that was sent to one partition."""
+
+    topic: str
+    index: int
+    flushed: bool
+    batches: list[Batch] = field(default_factory=list)
+    by_value: dict[bytes, Batch] = field(default_factory=dict)
+    start_asked: int = 0
+    """The highest offset below which deletion was asked for."""
+    leader_epoch: int = -1
+    checked_life: int = 0
+    read_ends: dict[int, int] = field(default_factory=dict)
+    """How far consumers have read in each life."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def sending(self, producer: str, number: int, values: Sequence[bytes]) -> Batch:
+        """A batch is about to be sent for the first time."""
+        batch = Batch(producer, number, tuple(values))
+        self.batches.append(batch)
+        for value in values:
+            assert value not in self.by_value
+            self.by_value[value] = batch
+        return batch
+
+    def trying(self, batch: Batch) -> None:
+        """The batch is about to be sent, perhaps once more."""
+        if batch.known is Known.REFUSED:
+            batch.known = Known.SENT
+
+    def acked(self, batch: Batch, offset: int, life: int) -> None:
+        """The cluster said that the batch is at `offset`."""
+        require(offset >= 0, f"{self}: {batch.values[0]!r} was acknowledged without an offset")
+        if batch.known is Known.ACKED:
+            require(offset == batch.offset, f"{self}: {batch} was acknowledged at {offset} too")
+        batch.known, batch.offset, batch.acked_in = Known.ACKED, offset, life
+
+    def written(self, batch: Batch) -> None:
+        """The cluster said that an earlier attempt had succeeded."""
+        require(batch.uncertain, f"{self}: {batch.values[0]!r} was sent once and is a duplicate")
+        if batch.known is not Known.ACKED:
+            batch.known = Known.WRITTEN
+
+    def refused(self, batch: Batch) -> None:
+        """An error came that promises that nothing of it was appended."""
+        if batch.known is Known.SENT and not batch.uncertain:
+            batch.known = Known.REFUSED
+
+    def seen(self, batch: Batch, offset: int, life: int) -> None:
+        """A consumer read the batch, whose first record was, or would have been, at `offset`."""
+        require(
+            batch.known is not Known.ACKED or batch.offset == offset,
+            f"{self}: {batch.values[0]!r} was acknowledged at {batch.offset} and read at {offset}",
+        )
+        self.read_ends[life] = max(self.read_ends.get(life, 0), offset + len(batch.values))
+
+    @property
+    def acked_end(self) -> int:
+        """The end of the last acknowledged batch that is not lost."""
+        return max((b.end for b in self.batches if b.known is Known.ACKED), default=0)
+
+    def began(self, life: int, offset: int, *, empty: bool, power_cut: bool) -> None:
+        """In life `life` the log began with its end at `offset`; `empty` if that is its start."""
+        if life <= self.checked_life:
+            return
+        self.checked_life = life
+        earlier = [self.read_ends.pop(one) for one in list(self.read_ends) if one < life]
+        require(
+            not self.flushed or offset >= max(earlier, default=0),
+            f"{self}: consumers had read up to {max(earlier, default=0)} of what is flushed before "
+            f"it is shown, and the log ends at {offset}",
+        )
+        for batch in self.batches:
+            if batch.known is not Known.ACKED or batch.acked_in >= life or batch.end <= offset:
+                continue
+            what = f"{self}: {batch.values[0]!r}, acknowledged at {batch.offset},"
+            require(power_cut, f"{what} is missing without a power cut: the log ends at {offset}")
+            require(not self.flushed, f"{what} was flushed and is missing: the end is {offset}")
+            # An empty log begins where the deletion of records had got to, inside a batch or not.
+            require(batch.offset >= offset or empty, f"{what} was cut in two at {offset}")
+            batch.known = Known.LOST
+
+    def check(self, start: int, end: int, records: Sequence[tuple[int, bytes]], life: int) -> None:
+        """The partition as a client read it in life `life`: every record from `start` to `end`.
+
+        Nothing is sent meanwhile.
+        """
+        offsets = [offset for offset, _ in records]
+        require(
+            offsets == list(range(start, end)),
+            f"{self}: offsets {offsets[:5]}.. are not {start} to {end}",
+        )
+        require(start <= self.start_asked, f"{self}: begins at {start}, asked {self.start_asked}")
+        found: dict[Batch, int] = {}
+        last: dict[str, int] = {}
+        at = 0
+        while at < len(records):
+            offset, value = records[at]
+            batch = self.by_value.get(value)
+            if batch is None:
+                raise Violation(f"{self}: nobody sent {value!r}, which is at {offset}")
+            skipped = batch.values.index(value)
+            require(skipped == 0 or at == 0, f"{self}: {value!r} at {offset} begins in the middle")
+            whole = [value for _, value in records[at : at + len(batch.values) - skipped]]
+            require(whole == list(batch.values[skipped:]), f"{self}: the batch at {offset} is torn")
+            require(batch not in found, f"{self}: {value!r} is there twice")
+            require(batch.known is not Known.REFUSED, f"{self}: {value!r} was refused and is there")
+            require(batch.known is not Known.LOST, f"{self}: {value!r} was lost and is back")
+            require(
+                last.get(batch.producer, -1) < batch.number, f"{self}: {value!r} is out of order"
+            )
+            last[batch.producer] = batch.number
+            found[batch] = offset - skipped
+            at += len(whole)
+        for batch in self.batches:
+            if batch.known is Known.WRITTEN and self.flushed and not start:
+                require(batch in found, f"{self}: {batch.values[0]!r} was a duplicate, and is not")
+            if batch.known is Known.ACKED and start < batch.end:
+                require(
+                    found.get(batch) == batch.offset,
+                    f"{self}: {batch.values[0]!r}, acknowledged at {batch.offset} in life "
+                    f"{batch.acked_in}, is at {found.get(batch)} in life {life}",
+                )
+
+
+class Presence(Enum):
+    """What is known of a topic."""
+
+    ABSENT = "absent"
+    CREATING = "creating"
+    PRESENT = "present"
+    DELETING = "deleting"
+
+
+@dataclass(eq=False)
+class TopicLedger:
+    """One topic of one id (of none yet, while its creation is uncertain)."""
+
+    name: str
+    flushed: bool
+    partition_count: int
+    presence: Presence = Presence.CREATING
+    topic_id: bytes | None = None
+    partitions: list[PartitionLedger] = field(default_factory=list)
+    partitions_asked: int = 0
+    retention_acked: int = -1
+    retention_asked: list[int] = field(default_factory=list)
+    asked_in: int = 0
+
+    def __post_init__(self) -> None:
+        self.partitions_asked = max(self.partitions_asked, self.partition_count)
+        self.grow(self.partition_count)
+
+    def grow(self, count: int) -> None:
+        """At least `count` partitions exist."""
+        self.partition_count = max(self.partition_count, count)
+        while len(self.partitions) < count:
+            self.partitions.append(PartitionLedger(self.name, len(self.partitions), self.flushed))
+
+
+@dataclass(eq=False)
+class CommitLedger:
+    """Commits of one group for one partition; offsets only grow."""
+
+    asked: list[int] = field(default_factory=list)
+    acked: int = -1
+
+    def check(self, what: str, found: int) -> None:
+        """A group's offset as the cluster tells it, -1 for none."""
+        require(found >= self.acked, f"{what}: committed {self.acked}, found {found}")
+        require(found == -1 or found in self.asked, f"{what}: {found} was never committed")
+
+
+class Ledger:
+    """Everything that was promised in one world with one node."""
+
+    def __init__(self, *, offsets_flushed: bool) -> None:
+        self.offsets_flushed = offsets_flushed
+        self.topics: dict[str, TopicLedger] = {}
+        self.dead_ids: dict[bytes, str] = {}
+        self.commits: dict[tuple[str, str, int], CommitLedger] = {}
+        self.producer_ids: dict[int, int] = {}
+        self.counts: dict[str, int] = {}
+        self._node = NodeState()
+        self._logs: dict[Key, tuple[LogState, bool]] = {}
+        """Partitions as last seen in a life that is over, and whether the power was cut since."""
+
+    def count(self, what: str) -> None:
+        """For the summary: something happened once more."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    # --- lives --------------------------------------------------------------------------------
+
+    def life_is_up(self, life: int, state: NodeState) -> None:
+        """What a node knows in its present life must fit what was before."""
+        for problem in node_problems(self._node, state):
+            raise Violation(f"life {life}: {problem}")
+        for key, new in state.logs.items():
+            known = self._logs.get(key)
+            if known is None:
+                continue
+            old, power_cut = known
+            for problem in log_problems(old, new, power_cut=power_cut):
+                raise Violation(f"life {life}: {problem}")
+            partition = self._partition(*key)
+            if partition is not None:
+                empty = new.start >= new.began_at
+                partition.began(life, new.began_at, empty=empty, power_cut=power_cut)
+
+    def _partition(self, topic_id: bytes, index: int) -> PartitionLedger | None:
+        for topic in self.topics.values():
+            if topic.topic_id == topic_id and index < len(topic.partitions):
+                return topic.partitions[index]
+        return None
+
+    def life_is_over(self, life: int, state: NodeState, *, power_cut: bool) -> None:
+        """A life has ended. What it did not get to is kept as it was before."""
+        self.life_is_up(life, state)
+        for key, (old, cut) in self._logs.items():
+            self._logs[key] = (old, cut or power_cut)
+        for key, new in state.logs.items():
+            known = self._logs.get(key)
+            epoch = max(new.leader_epoch, known[0].leader_epoch if known else -1)
+            self._logs[key] = (replace(new, leader_epoch=epoch), power_cut)
+        if state.metadata_end >= 0:
+            broker_epoch = max(self._node.broker_epoch, state.broker_epoch)
+            self._node = replace(state, logs={}, broker_epoch=broker_epoch)
+        if power_cut and not self.offsets_flushed:
+            for commits in self.commits.values():
+                commits.acked = -1
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def creating(self, name: str, *, flushed: bool, partitions: int, life: int) -> TopicLedger:
+        topic = self.topics[name] = TopicLedger(name, flushed, partitions, asked_in=life)
+        return topic
+
+    def exists(self, topic: TopicLedger, topic_id: bytes) -> None:
+        """The cluster showed the topic under this id: it is committed."""
+        gone = self.dead_ids.get(topic_id)
+        require(gone is None, f"topic {topic.name}: {gone} of the same id was deleted before")
+        if topic.topic_id is None:
+            topic.topic_id = topic_id
+        require(topic.topic_id == topic_id, f"topic {topic.name} has another id than before")
+        if topic.presence is Presence.CREATING:
+            topic.presence = Presence.PRESENT
+
+    def gone(self, topic: TopicLedger) -> None:
+        """The cluster said that the topic is deleted."""
+        if topic.topic_id is not None:
+            self.dead_ids[topic.topic_id] = topic.name
+        topic.presence = Presence.ABSENT
+        del self.topics[topic.name]
+
+    def check_topics(self, found: dict[str, tuple[bytes, int]], life: int) -> None:
+        """All topics (name -> id, partitions) as the cluster listed them, with no admin request
+        under way."""
+        for name, topic in list(self.topics.items()):
+            seen = found.get(name)
+            if seen is None:
+                require(
+                    topic.presence is not Presence.PRESENT,
+                    f"topic {name} was created and is not there",
+                )
+                if topic.asked_in < life:
+                    self.gone(topic)  # what was asked of a dead node is decided now
+                continue
+            self.exists(topic, seen[0])
+            require(
+                topic.partition_count <= seen[1] <= topic.partitions_asked,
+                f"topic {name} has {seen[1]} partitions, promised were {topic.partition_count}",
+            )
+            topic.grow(seen[1])
+            if topic.presence is Presence.DELETING and topic.asked_in < life:
+                topic.presence = Presence.PRESENT
+        for name, (topic_id, _) in found.items():
+            require(name in self.topics, f"topic {name} is there, but was deleted or never created")
+            require(topic_id not in self.dead_ids, f"topic {name} has the id of a deleted one")
+
+    # --- offsets and producers ----------------------------------------------------------------
+
+    def commits_of(self, group: str, topic: str, partition: int) -> CommitLedger:
+        return self.commits.setdefault((group, topic, partition), CommitLedger())
+
+    def producer_id(self, producer_id: int, life: int) -> None:
+        """A producer was given this id."""
+        before = self.producer_ids.get(producer_id)
+        require(before is None, f"producer id {producer_id} was given in life {before} and {life}")
+        self.producer_ids[producer_id] = life

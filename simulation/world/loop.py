@@ -1,0 +1,315 @@
+"""An asyncio event loop on virtual time.
+
+The loop never sleeps: when nothing is ready it jumps to the next timer, so an hour of
+cluster time costs what its callbacks cost. Everything that runs on it is decided by the order
+of `call_soon` and by the timers' due times, and nothing else: equal seed, equal trace.
+
+It is a real `asyncio` loop (futures, tasks, timeouts and context variables are the standard
+library's own), with three things replaced:
+
+* the clock: `time()` is virtual seconds since the start of the world;
+* the selector: waiting is moving the clock; a wait without any timer is a deadlock and raises;
+* the network and the executor: `create_server` and `create_connection` come from
+  `world.network.Network`, `run_in_executor` calls the function in line, one turn later.
+
+What belongs to a life (`world.life`) that is over is dropped, now and in future; what belongs to
+one that is paused is kept until it goes on. Garbage is not
+collected while a world runs: when a cycle is found depends on everything the process did before,
+and finding one can run code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import gc
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from simulation.world.life import CURRENT_LIFE, Life, PowerCut, life_of
+from simulation.world.network import Network
+
+_T = TypeVar("_T")
+
+
+class Deadlock(RuntimeError):
+    """Nothing is ready and no timer is set: the world can never move again."""
+
+
+class Livelock(RuntimeError):
+    """Something is always ready, and no time passes."""
+
+
+TURNS_MAX = 20_000
+"""Turns of the loop within one instant."""
+
+
+def _run_in(life: Life | None, handle: Any, run: Callable[[], None]) -> None:
+    """A paused life keeps its callbacks for later; another is looked at after each."""
+    if life is None:
+        run()
+    elif life.parked is not None:
+        life.parked.append(handle)
+    else:
+        run()
+        if life.watch is not None and life.alive:
+            life.watch()
+
+
+class _Soon(asyncio.Handle):
+    """A callback that knows its life."""
+
+    __slots__ = ("_life",)
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+        life: Life | None,
+    ) -> None:
+        super().__init__(callback, args, loop, context)
+        self._life = life
+
+    def _run(self) -> None:
+        _run_in(self._life, self, super()._run)
+
+
+class _Timer(asyncio.TimerHandle):
+    """Timers that are due at the same instant run in the order they were set. Real clocks hardly
+    ever make two equal; virtual time stands still while a whole turn of the loop runs."""
+
+    __slots__ = ("_life", "_number")
+
+    # Of asyncio's own, without types there.
+    _when: float
+    _scheduled: bool
+
+    def __init__(
+        self,
+        when: float,
+        number: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+        life: Life | None,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self._number = number
+        self._life = life
+
+    def __lt__(self, other: Any) -> bool:
+        if self._when == other._when:
+            return bool(self._number < other._number)
+        return bool(self._when < other._when)
+
+    def _run(self) -> None:
+        _run_in(self._life, self, super()._run)
+
+
+class _VirtualSelector:
+    """Stands where the loop keeps its selector; `select` moves the clock."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._turns = 0
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Advance virtual time by `timeout` seconds and report no I/O events.
+
+        Raises Deadlock when there is nothing to wait for, Livelock when time does not pass.
+        """
+        if timeout is None:
+            raise Deadlock(f"at {self._loop.time():.3f} s nothing is ready and no timer is set")
+        self._turns += 1
+        if timeout > 0:
+            self._loop.advance(timeout)
+            self._turns = 0
+        elif self._turns > TURNS_MAX:
+            ready = [repr(handle) for handle in list(self._loop._ready)[:5]]
+            raise Livelock(f"at {self._loop.time():.3f} s time does not pass; {ready}")
+        return []
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module's description. `network` serves the loop's connections."""
+
+    # Of asyncio's own, without types there.
+    _ready: deque[_Soon | _Timer]
+    _scheduled: list[_Timer]
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._selector = _VirtualSelector(self)
+        self._clock_resolution = 1e-9
+        self.network = network
+        network.attach(self)
+        self.failures: list[dict[str, Any]] = []
+        self.set_exception_handler(self._keep_failure)
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks_checked = 0
+        self._timers = 0
+
+    def time(self) -> float:
+        """Virtual seconds since the world began."""
+        return self._now_s
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward."""
+        self._now_s += seconds
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are none: the network delivers by timers."""
+
+    def _write_to_self(self) -> None:
+        """One thread only, so nobody needs waking."""
+
+    def _keep_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        life: Life | None = getattr(context.get("future"), "life", None)
+        if life is not None and not life.alive:
+            return  # nobody was left to look at it
+        if not isinstance(context.get("exception"), PowerCut):
+            self.failures.append(context)
+
+    # --- lives --------------------------------------------------------------------------------
+
+    def _call_soon(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
+        life = life_of(context)
+        handle = _Soon(callback, args, self, context, life)
+        if life is not None and not life.alive:
+            handle.cancel()
+        else:
+            self._ready.append(handle)
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As asyncio's, for the living."""
+        self._timers += 1
+        life = life_of(context)
+        timer = _Timer(when, self._timers, callback, args, self, context, life)
+        if life is not None and not life.alive:
+            timer.cancel()
+        else:
+            heapq.heappush(self._scheduled, timer)
+            timer._scheduled = True
+        return timer
+
+    def end_life(self, life: Life) -> None:
+        """Nothing that was started in this life runs any more. The caller's own stack goes on."""
+        life.alive = False
+        for handle in [*self._ready, *self._scheduled, *(life.parked or ())]:
+            if handle._life is life:
+                handle.cancel()
+        life.parked = None
+
+    def pause_life(self, life: Life) -> None:
+        """Nothing of this life runs until `resume_life`; its time passes all the same."""
+        assert life.alive and life.parked is None
+        life.parked = []
+
+    def resume_life(self, life: Life) -> None:
+        """What was due meanwhile runs now, in the order in which it was due."""
+        parked, life.parked = life.parked, None
+        self._ready.extend(parked or ())
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """As asyncio's; a future knows the life it was made in."""
+        future = super().create_future()
+        future.life = CURRENT_LIFE.get()  # type: ignore[attr-defined]
+        return future
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        """As asyncio's; tasks are held, in the order they were made, until they are done."""
+        task: asyncio.Task[Any] = super().create_task(coro, **options)
+        task.life = life_of(options.get("context"))  # type: ignore[attr-defined]
+        self._tasks.append(task)
+        if len(self._tasks) > 2 * self._tasks_checked + 1000:
+            self._tasks = [one for one in self._tasks if not one.done()]
+            self._tasks_checked = len(self._tasks)
+        return task
+
+    def run_in_executor(  # type: ignore[override]
+        self, _executor: Any, func: Callable[..., _T], *args: Any
+    ) -> Any:
+        """Call `func` in line, one turn later: worker threads have no place in virtual time."""
+        future: asyncio.Future[_T] = self.create_future()
+
+        def call() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001 - the caller's await raises it
+                future.set_exception(error)
+
+        self.call_soon(call)
+        return future
+
+    async def create_server(self, protocol_factory: Any, *args: Any, **kwargs: Any) -> Any:
+        """Listen in the in-memory network; port 0 takes the host's next free port."""
+        host, port = _address(args, kwargs)
+        return self.network.listen(protocol_factory, host, port)
+
+    async def create_connection(self, protocol_factory: Any, *args: Any, **kwargs: Any) -> Any:
+        """Connect through the in-memory network.
+
+        Raises ConnectionRefusedError when nobody listens there.
+        """
+        host, port = _address(args, kwargs)
+        return await self.network.connect(protocol_factory, host, port)
+
+    def run_world(self, main: Coroutine[Any, Any, _T]) -> _T:
+        """Run `main` to its end, then cancel what is left."""
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return self.run_until_complete(main)
+        finally:
+            left = [task for task in self._tasks if not task.done()]
+            lives = [getattr(task, "life", None) for task in left]
+            living = [t for t, life in zip(left, lives, strict=True) if not life or _runs(life)]
+            for task in living:
+                task.cancel()
+            if living:
+                self.run_until_complete(asyncio.gather(*living, return_exceptions=True))
+            for task in left:
+                if not task.done():
+                    self._bury(task)
+            self._tasks.clear()
+            if collecting:
+                gc.enable()
+
+    def _bury(self, task: asyncio.Task[Any]) -> None:
+        """Close the coroutine of a task whose life is over, before the collector does it."""
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        coro: Any = task.get_coro()
+        # Its clean-up runs on a machine that is off: what it raises means nothing.
+        with contextlib.suppress(BaseException):
+            coro.close()
+
+
+def _runs(life: Life) -> bool:
+    return life.alive and life.parked is None
+
+
+def _address(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+    host = kwargs.get("host", args[0] if args else None)
+    port = kwargs.get("port", args[1] if len(args) > 1 else None)
+    if isinstance(host, (list, tuple)):
+        host = host[0]
+    return host or "localhost", port or 0

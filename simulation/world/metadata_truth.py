@@ -1,0 +1,148 @@
+"""The metadata log as all nodes together have committed it, and the laws of its records.
+
+Whatever a node calls committed is compared with what another called so before (P5, M14), and every
+record is replayed once into an image that no node owns. What a record may do to a partition or a
+broker is judged there (P9, P10, P13, P15, P16, P23), before any node acts on it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from metalog.image.replay import replay
+from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage
+from metalog.quorum.batches import read_batches
+from metalog.quorum.log import MetadataLog
+from protocol.batch.header import iter_batches
+from protocol.metadata import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord
+from simulation.world.invariants import Key, require
+
+READ_BYTES = 1 << 20
+
+
+class MetadataTruth:
+    """What is committed. `joined(key, broker id)` is told of each replica that enters an ISR,
+    `changed(key, old, new)` of each change of a partition. `ended(incarnation)` says whether that
+    process is over."""
+
+    def __init__(
+        self,
+        *,
+        joined: Callable[[Key, int], None],
+        changed: Callable[[Key, PartitionImage | None, PartitionImage], None],
+        ended: Callable[[bytes], bool],
+    ) -> None:
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.end = 0
+        self.records = 0
+        self._batches: dict[int, tuple[int, int]] = {}
+        self._joined = joined
+        self._changed = changed
+        self._ended = ended
+
+    def committed(self, where: str, log: MetadataLog, begin: int, end: int) -> None:
+        """A node has committed [begin, end) of its log."""
+        at = max(begin, log.start_offset)
+        while at < end:
+            data = log.read(at, READ_BYTES)
+            before = at
+            for header, position in iter_batches(data):
+                if header.next_offset > end:
+                    break
+                whole = data[position : position + header.size_bytes]
+                self._take(where, header.base_offset, header.next_offset, whole)
+                at = header.next_offset
+            require(at > before, f"P5: {where} has no whole batch at {at}, committed is {end}")
+
+    def _take(self, where: str, base: int, end: int, data: bytes) -> None:
+        found = (end, zlib.crc32(data))
+        known = self._batches.get(base)
+        if known is not None or base < self.end:
+            require(known == found, f"P5, M14: {where} commits another batch at {base}")
+            return
+        require(base == self.end, f"{where} commits {base}, known is only up to {self.end}")
+        self._batches[base] = found
+        self.end = end
+        (batch,) = read_batches(data)
+        for number, record in enumerate(batch.records):
+            self._replay(base + number, record)
+        if batch.records:
+            self._judge_image(base)
+
+    def _replay(self, offset: int, record: Any) -> None:
+        self.records += 1
+        before = self.image
+        self.image = replay(before, record)
+        if isinstance(record, RegisterBrokerRecord):
+            self._judge_registration(offset, before, record.broker_id)
+        elif isinstance(record, PartitionRecord | PartitionChangeRecord):
+            key = (record.topic_id, record.partition_id)
+            old, new = before.topics.partition(*key), self.image.topics.partition(*key)
+            assert new is not None
+            where = f"record {offset}, {self.image.topics.by_id[key[0]].name}-{key[1]}"
+            if old is not None:
+                self._judge_change(where, old, new)
+            for broker_id in set(new.isr) - set(old.isr if old else new.isr):
+                self._judge_join(where, broker_id)
+                self._joined(key, broker_id)
+            self._changed(key, old, new)
+
+    def _judge_registration(self, offset: int, before: MetadataImage, broker_id: int) -> None:
+        old, new = before.cluster.brokers.get(broker_id), self.image.cluster.brokers[broker_id]
+        where = f"record {offset}: broker {broker_id}"
+        require(new.epoch == offset, f"P16: {where} has epoch {new.epoch}")
+        if old is not None:
+            require(new.epoch > old.epoch, f"P16: {where}: epoch {new.epoch} after {old.epoch}")
+            again = old.incarnation_id == new.incarnation_id
+            # A session may be over before its end is written down: who registers then is alone.
+            alone = again or old.fenced or self._ended(old.incarnation_id)
+            require(alone, f"P16: {where} registers though another one is alive")
+
+    def _judge_change(self, where: str, old: PartitionImage, new: PartitionImage) -> None:
+        require(
+            new.partition_epoch == old.partition_epoch + 1,
+            f"P15: {where}: partition epoch {new.partition_epoch} after {old.partition_epoch}",
+        )
+        require(
+            new.leader_epoch >= old.leader_epoch,
+            f"P15: {where}: leader epoch {new.leader_epoch} after {old.leader_epoch}",
+        )
+        if new.leader != old.leader:
+            require(new.leader_epoch > old.leader_epoch, f"P15: {where}: a leader without an epoch")
+            require(
+                new.leader < 0 or new.leader in old.isr,
+                f"P2: {where}: {new.leader} is elected and was not in the ISR {old.isr}",
+            )
+        if not (old.adding or old.removing or new.adding or new.removing):
+            require(set(new.replicas) == set(old.replicas), f"P23: {where}: other replicas")
+
+    def _judge_join(self, where: str, broker_id: int) -> None:
+        broker = self.image.cluster.brokers.get(broker_id)
+        require(broker is not None, f"P13: {where}: unknown broker {broker_id} joins the ISR")
+        assert broker is not None
+        usable = not broker.fenced and not broker.in_controlled_shutdown
+        require(usable, f"P13: {where}: {broker_id} joins the ISR and is fenced or shutting down")
+
+    def _judge_image(self, offset: int) -> None:
+        brokers = self.image.cluster.brokers
+        for topic in self.image.topics.by_id.values():
+            for index, one in topic.partitions.items():
+                where = f"after the batch at {offset}, {topic.name}-{index}"
+                isr = set(one.isr)
+                require(bool(isr), f"P10: {where}: the ISR is empty")
+                require(
+                    isr <= set(one.replicas) and len(isr) == len(one.isr),
+                    f"P9: {where}: ISR {one.isr}, replicas {one.replicas}",
+                )
+                require(
+                    not (isr & set(one.elr)) and set(one.elr) <= set(one.replicas),
+                    f"P9: {where}: ISR {one.isr}, ELR {one.elr}",
+                )
+                require(
+                    one.leader < 0 or one.leader in isr, f"P9: {where}: leader {one.leader}, {isr}"
+                )
+                if len(isr) > 1 or one.leader >= 0:
+                    fenced = [b for b in isr if b not in brokers or brokers[b].fenced]
+                    require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")

@@ -1,0 +1,422 @@
+"""What replication promises, looked at from above after every event.
+
+`Promises` sees all nodes at once, which no node can. After each callback that ran in a node's life
+it compares what that node holds with what was committed before, anywhere:
+
+* what a leader once showed below its high watermark is what every replica shows there for ever
+  (P1, P4, P6), and every new leader has all of it;
+* every running member of the ISR has it, too (P2), unless its machine lost what was not flushed, or
+  runs on another disk than the one that the controllers have on record for it (F22);
+* a high watermark moves over what the whole maximal ISR has, and only at min ISR (P12);
+* with the leader's view and the controllers' apart, the leader's is the wider one (P3);
+* who joins an ISR has what is committed and has reached the leader epoch's start (P13);
+* nobody cuts below a high watermark (P17), and logs are logs (P18): what is shown has its epoch in
+  leader-epoch-checkpoint.
+
+The laws of the metadata records are in `metadata_truth`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.replication.partition import Partition, Role
+from metalog.image.values import ConfigResourceType, PartitionImage
+from protocol.batch.header import iter_batches
+from protocol.batch.records import read_records
+from simulation.world.hints import Views
+from simulation.world.invariants import Key, Violation, require
+from simulation.world.metadata_truth import MetadataTruth
+from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
+from storage.log.log import Log
+
+if TYPE_CHECKING:
+    from simulation.world.cluster import NodeLife
+
+READ_BYTES = 1 << 20
+HISTORY = 150
+State = tuple[Role, int, int, int, frozenset[int], frozenset[int], int]
+BatchAt = tuple[int, int, int, int]
+"""Base offset, next offset, leader epoch, checksum of all its bytes."""
+
+
+@dataclass
+class PartitionTruth:
+    """One partition as it was committed. `had` is how far each broker's log has ever reached since
+    it was last cut, and `had_before` what it had on disks that were taken out; `elected` by the
+    controllers and `leaders` that led are by leader epoch; `members`, the size of the ISR, by
+    partition epoch."""
+
+    name: str
+    end: int = 0
+    batches: dict[int, BatchAt] = field(default_factory=dict)
+    values: dict[int, bytes] = field(default_factory=dict)
+    elected: dict[int, int] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    members: dict[int, int] = field(default_factory=dict)
+    had: dict[int, int] = field(default_factory=dict)
+    had_before: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def newest_epoch(self) -> int:
+        return max(self.leaders, default=-1)
+
+
+def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]]:
+    """The batches of a log in [begin, end); raises Violation for what is no log (P18)."""
+    at, epoch = begin, -1
+    where = f"{log.topic}-{log.partition}"
+    while at < end:
+        data = bytes(log.read(at, READ_BYTES, max_offset=end).data)
+        before = at
+        for header, position in iter_batches(data):
+            whole = data[position : position + header.size_bytes]
+            require(header.base_offset == at, f"P18: {where}: {header.base_offset} follows {at}")
+            require(header.leader_epoch >= epoch, f"P18: {where}: epochs go back at {at}")
+            at, epoch = header.next_offset, header.leader_epoch
+            yield (header.base_offset, at, epoch, zlib.crc32(whole)), whole
+        require(at > before, f"P18: {where}: no whole batch at {at}, the end is {end}")
+
+
+class Promises:
+    """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end."""
+
+    def __init__(self) -> None:
+        self.metadata = MetadataTruth(
+            joined=self._joined, changed=self._replaced, ended=lambda one: one in self._ended
+        )
+        self.partitions: dict[Key, PartitionTruth] = {}
+        self.lossy: dict[int, int] = {}
+        """Brokers that lost what was not flushed, and the broker epoch they had then; until they
+        are back in every ISR."""
+        self.views = Views()
+        self.checks = 0
+        self.history: deque[str] = deque(maxlen=HISTORY)
+        """What was seen lately, for people."""
+        self._ended: set[bytes] = set()
+        """Incarnation ids of processes that are over."""
+        self._awaited: dict[int, set[Key]] = {}
+        self._marks: dict[NodeLife, int] = {}
+        self._seen: dict[Partition, State] = {}
+        self._told: dict[Partition, int] = {}
+        self._open: dict[int, dict[Key, Partition]] = {}
+
+    # --- lives --------------------------------------------------------------------------------
+
+    def after(self, life: NodeLife) -> None:
+        """Something ran in this life."""
+        node = life.node
+        if node is None:
+            return
+        quorum = node.quorum
+        if quorum is not None and quorum.is_started:
+            mark = quorum.high_watermark
+            known = self._marks.get(life, 0)
+            if mark is not None and mark > known:
+                self._marks[life] = mark
+                self.metadata.committed(str(life), quorum.log, known, mark)
+        if node.loader is not None:
+            self.views.follow(life, node.loader)
+        if node.broker is None:
+            return
+        seen = self._seen
+        for one in node.broker.replicas:
+            log = one.log
+            state = (
+                one.role,
+                one.leader_epoch,
+                log.high_watermark,
+                log.log_end_offset,
+                one.isr,
+                one.maximal_isr,
+                one.partition_epoch,
+            )
+            old = seen.get(one)
+            if state != old:
+                seen[one] = state
+                self._look(life, one, old)
+
+    def over(self, life: NodeLife, *, lossy: bool) -> None:
+        """The life has ended; `lossy`: what was not flushed may be gone."""
+        node_id = life.machine.node_id
+        if life.node is not None:
+            self._ended.add(life.node._incarnation_id)
+        self._open.pop(node_id, None)
+        broker = self.metadata.image.cluster.brokers.get(node_id)
+        if lossy and broker is not None:
+            self.lossy[node_id] = broker.epoch
+            self._awaited[node_id] = {
+                (topic.id, index)
+                for topic in self.metadata.image.topics.by_id.values()
+                for index, one in topic.partitions.items()
+                if node_id in one.replicas
+            }
+
+    def disk_swapped(self, broker_id: int) -> None:
+        """The machine is off and has another disk: what its replicas hold is seen when it runs."""
+        for truth in self.partitions.values():
+            had = truth.had.pop(broker_id, 0)
+            truth.had_before[broker_id] = max(had, truth.had_before.get(broker_id, 0))
+
+    def spares(self, broker_id: int) -> bool:
+        """Whether every partition keeps a member of its ISR that has lost nothing if this broker
+        is out of action for a while."""
+        gone = {broker_id, *self.lossy}
+        return all(
+            set(one.isr) - gone or broker_id not in one.replicas
+            for topic in self.metadata.image.topics.by_id.values()
+            for one in topic.partitions.values()
+        )
+
+    def leader_epoch_at(self, broker_id: int, key: Key) -> int:
+        """The newest leader epoch that a broker's own replica has taken over; -1 without one."""
+        one = self._open.get(broker_id, {}).get(key)
+        return -1 if one is None else one.leader_epoch
+
+    # --- one partition on one broker ----------------------------------------------------------
+
+    def _look(self, life: NodeLife, one: Partition, old: State | None) -> None:
+        self.checks += 1
+        key, node_id = (one.topic_id, one.index), life.machine.node_id
+        truth = self.partitions.setdefault(key, PartitionTruth(f"{one.topic}-{one.index}"))
+        if one.role not in (Role.LEADER, Role.FOLLOWER):
+            self._open.get(node_id, {}).pop(key, None)
+            return
+        where = f"{life}, {truth.name}"
+        self._note(life, truth.name, one)
+        mine = self._open.setdefault(node_id, {})
+        if mine.get(key) is not one:
+            mine[key] = one
+            old = None
+        one.validate()
+        end = one.log.log_end_offset
+        if old is None:
+            self._scan(where, one.log)
+            truth.had[node_id] = max(truth.had.get(node_id, 0), end)
+        elif end < old[3]:
+            # What was seen here before, not what the replica says of itself.
+            require(end >= old[2], f"P17: {where} was cut to {end}, it had shown {old[2]}")
+            self._scan(where, one.log)
+            truth.had[node_id] = end
+        else:
+            truth.had[node_id] = max(truth.had.get(node_id, 0), end)
+        if one.is_leader:
+            self._look_at_leader(where, one, truth, old)
+        self._look_at_committed(where, one, truth, old)
+        if old is not None:
+            self._look_at_epochs(where, one, old[2])
+        self._look_at_members(key, truth)
+
+    def _note(self, life: NodeLife, name: str, one: Partition) -> None:
+        isr, wider = sorted(one.isr), sorted(one.maximal_isr - one.isr)
+        self.history.append(
+            f"{life.machine.cluster.loop.time():12.6f} {life} {name}: {one.role.name} of "
+            f"{one.leader_id} in {one.leader_epoch}/{one.partition_epoch}, ISR {isr} + {wider}, "
+            f"{one.log.high_watermark} of {one.log.log_end_offset}"
+        )
+
+    def _scan(self, where: str, log: Log) -> None:
+        first_of: dict[int, int] = {}
+        for (base, _, epoch, _), _ in batches_of(log, log.log_start_offset, log.log_end_offset):
+            first_of.setdefault(epoch, base)
+        cache = {entry.epoch: entry.start_offset for entry in log.epochs.entries}
+        for epoch, base in first_of.items():
+            require(
+                cache.get(epoch, -1) in range(base + 1),
+                f"P18: {where}: epoch {epoch} begins at {base}, cached are {cache}",
+            )
+
+    def _look_at_leader(
+        self, where: str, one: Partition, truth: PartitionTruth, old: State | None
+    ) -> None:
+        epoch = one.leader_epoch
+        newest = epoch >= truth.newest_epoch
+        first = truth.leaders.setdefault(epoch, one.node_id)
+        require(first == one.node_id, f"P1: {where}: {first} led epoch {epoch}, too")
+        if not newest:
+            return
+        log = one.log
+        require(
+            log.log_end_offset >= truth.end,
+            f"P1: {where} leads epoch {epoch}; it ends at {log.log_end_offset}, {truth.end} is "
+            f"committed",
+        )
+        if old is None or old[0] is not Role.LEADER or old[1] != epoch:
+            self._compare(where, "P1", log, truth, log.log_start_offset, truth.end)
+        else:
+            self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old[5])
+        if one.high_watermark_settled:
+            # P14: from here on it answers what needs a high watermark.
+            require(
+                log.high_watermark >= min(truth.end, one.leader_epoch_start),
+                f"P14: {where}: high watermark {log.high_watermark}, committed is {truth.end}",
+            )
+
+    def _look_at_proposed(
+        self, where: str, one: Partition, truth: PartitionTruth, members: Iterable[int]
+    ) -> None:
+        """P13, at the moment of the proposal: from then on the high watermark waits for them."""
+        least = max(truth.end, one.leader_epoch_start)
+        for member in members:
+            other = self._open.get(member, {}).get((one.topic_id, one.index))
+            end = -1 if other is None else other.log.log_end_offset
+            require(
+                other is None or end >= least,
+                f"P13: {where}: {member} is to join the ISR with {end} of {least}",
+            )
+
+    def _look_at_committed(
+        self, where: str, one: Partition, truth: PartitionTruth, old: State | None
+    ) -> None:
+        log, mark = one.log, one.log.high_watermark
+        begin = max(0 if old is None else old[2], log.log_start_offset)
+        if mark <= begin:
+            return
+        self._compare(where, "P4", log, truth, begin, min(mark, truth.end))
+        if mark <= truth.end:
+            return
+        if one.is_leader:
+            self._may_show(where, one, truth, mark, old)
+        else:
+            # One that wakes up may take over several changes at once: in the middle of them it led.
+            # Whether the next leader has what it showed then is seen there (P1, P2).
+            epochs = range(-1 if old is None else old[1], one.leader_epoch + 1)
+            led = any(truth.elected.get(epoch) == one.node_id for epoch in epochs)
+            require(led, f"P12: {where} follows and is the first to show {mark}")
+        for batch, whole in batches_of(log, truth.end, mark):
+            truth.batches[batch[0]] = batch
+            truth.end = batch[1]
+            for record in read_records(whole):
+                truth.values[record.offset] = record.value or b""
+
+    def _look_at_epochs(self, where: str, one: Partition, begin: int) -> None:
+        """The file on the disk as somebody beside the process reads it, for what is newly shown."""
+        log = one.log
+        begin = max(begin, log.log_start_offset)
+        shown = {batch[2] for batch, _ in batches_of(log, begin, log.high_watermark)}
+        if shown <= {self._told.get(one, -1)}:
+            return
+        path = posixpath.join(log.directory, LEADER_EPOCH_CHECKPOINT)
+        file = log.files.read(path) if log.files.exists(path) else b"0\n0\n"
+        told = {entry.epoch for entry in decode_epochs(file)}
+        require(shown <= told, f"P18: {where} shows {shown}, its file tells of {told}")
+        self._told[one] = max(shown)
+
+    def _may_show(
+        self, where: str, one: Partition, truth: PartitionTruth, mark: int, old: State | None
+    ) -> None:
+        key = (ConfigResourceType.TOPIC, one.topic)
+        configs: Mapping[str, str] = self.metadata.image.configs.get(key, {})
+        least = min(int(configs.get("min.insync.replicas", "1")), len(one.replicas))
+        # A leader that takes over several changes at once was in all of these states, one by one.
+        passed = range(one.partition_epoch if old is None else old[6] + 1, one.partition_epoch)
+        members = max([len(one.isr), *(truth.members.get(epoch, 0) for epoch in passed)])
+        require(
+            members >= least,
+            f"P12: {where}: high watermark {mark} with the ISR {sorted(one.isr)}",
+        )
+        for member in one.maximal_isr:
+            # A leader may learn of a fetch after the follower's disk is gone.
+            had = max(truth.had.get(member, 0), truth.had_before.get(member, 0))
+            require(had >= mark, f"P12: {where}: high watermark {mark}, {member} has {had}")
+
+    def _compare(
+        self, where: str, law: str, log: Log, truth: PartitionTruth, begin: int, end: int
+    ) -> None:
+        for batch, _ in batches_of(log, begin, end) if begin < end else ():
+            if truth.batches.get(batch[0]) != batch:
+                raise Violation(
+                    f"{law}: {where} has {batch}, committed is {truth.batches.get(batch[0])}"
+                )
+
+    def _look_at_members(self, key: Key, truth: PartitionTruth) -> None:
+        """P2 and P3, by what the controllers have committed."""
+        image = self.metadata.image.topics.partition(*key)
+        if image is None:
+            return
+        for member in image.isr:
+            one = self._open.get(member, {}).get(key)
+            if one is None or member in self.lossy or self._on_another_disk(image, member):
+                continue
+            require(
+                one.log.log_end_offset >= truth.end,
+                f"P2: {truth.name}: {member} is in the ISR and ends at {one.log.log_end_offset}, "
+                f"{truth.end} is committed",
+            )
+        leader = self._open.get(image.leader, {}).get(key)
+        if leader is None or not leader.is_leader or leader.leader_epoch != image.leader_epoch:
+            return
+        if len(leader.isr) >= leader.effective_min_isr:
+            require(
+                set(image.isr) <= leader.maximal_isr,
+                f"P3: {truth.name}: ISR {image.isr}, the leader's maximal ISR is "
+                f"{sorted(leader.maximal_isr)}",
+            )
+
+    def _on_another_disk(self, image: PartitionImage, broker_id: int) -> bool:
+        broker = self.metadata.image.cluster.brokers.get(broker_id)
+        return broker is not None and image.directory_of(broker_id) not in broker.directories
+
+    # --- records ------------------------------------------------------------------------------
+
+    def _joined(self, key: Key, broker_id: int) -> None:
+        truth, one = self.partitions.get(key), self._open.get(broker_id, {}).get(key)
+        image = self.metadata.image
+        lost_in = self.lossy.get(broker_id)
+        if lost_in is not None and image.cluster.brokers[broker_id].epoch > lost_in:
+            self._back(key, broker_id)
+        if truth is None or one is None or broker_id in self.lossy:
+            return
+        partition = image.topics.partition(*key)
+        assert partition is not None
+        leader = self._open.get(partition.leader, {}).get(key)
+        least = truth.end
+        if leader is not None and leader.leader_epoch == partition.leader_epoch:
+            least = max(least, leader.leader_epoch_start)
+        require(
+            truth.had.get(broker_id, 0) >= least,
+            f"P13: {truth.name}: {broker_id} joins the ISR with {truth.had.get(broker_id, 0)} of "
+            f"{least}",
+        )
+
+    def _back(self, key: Key, broker_id: int) -> None:
+        awaited = self._awaited.get(broker_id, set())
+        awaited.discard(key)
+        if not awaited:
+            del self.lossy[broker_id]
+
+    def _replaced(self, key: Key, old: PartitionImage | None, new: PartitionImage) -> None:
+        name = f"{self.metadata.image.topics.by_id[key[0]].name}-{key[1]}"
+        self.history.append(
+            f"{'committed':>12} {name}: leader {new.leader} in {new.leader_epoch}/"
+            f"{new.partition_epoch}, ISR {new.isr}"
+        )
+        truth = self.partitions.setdefault(key, PartitionTruth(name))
+        truth.elected[new.leader_epoch] = new.leader
+        truth.members[new.partition_epoch] = len(new.isr)
+        self._look_at_members(key, truth)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def whole(self, brokers: int) -> str | None:
+        """What is still missing after the faults, None if every replica has everything."""
+        for key, truth in self.partitions.items():
+            image = self.metadata.image.topics.partition(*key)
+            assert image is not None
+            if sorted(image.isr) != sorted(image.replicas) or image.leader < 0:
+                return f"{truth.name}: leader {image.leader}, ISR {image.isr}"
+            for node_id in image.replicas:
+                one = self._open.get(node_id, {}).get(key)
+                if one is None or one.leader_epoch != image.leader_epoch:
+                    return f"{truth.name}: {node_id} has not heard of epoch {image.leader_epoch}"
+                ends = (one.log.log_end_offset, one.log.high_watermark)
+                if ends != (truth.end, truth.end):
+                    return f"{truth.name}: {node_id} is at {ends}, committed is {truth.end}"
+                if one.isr != one.maximal_isr or one.isr != frozenset(image.isr):
+                    return f"{truth.name}: {node_id} knows the ISR {one.isr}, {one.maximal_isr}"
+        return None if self.partitions else "there is no partition"

@@ -1,0 +1,395 @@
+"""Clients of a replicated cluster in a simulated world: they write, read, and write down all of it.
+
+Producers send each batch once, or, the idempotent ones, until it is acknowledged. Consumers read on
+from where they were and hold every record against what the promises saw committed (P6). Listers
+ask for the latest offset (P14). Every answer that says "not the leader" may name the leader, and
+what it names is judged (P24).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from protocol.batch.records import Producer, Record, build_batch, read_records
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.transport.cluster import LATEST, Leader
+from runtime.clock import Clock
+from simulation.world.client import SimClient, Unknown, fail_on
+from simulation.world.hints import Named, judge_hint
+from simulation.world.invariants import Key, Violation, require
+from simulation.world.ledger import Batch, PartitionLedger
+from simulation.world.promises import Promises
+from simulation.world.trace import Trace
+
+REQUEST_MS = 3_000
+FETCH_WAIT_MS = 200
+REFUSED = frozenset(
+    {
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors that promise that nothing was appended."""
+MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class Asked(NamedTuple):
+    """A request for one partition: whom it went to and when, the leader epoch that it carried, and
+    that of the broker's own replica then."""
+
+    one: PartitionLedger
+    key: Key
+    broker_id: int
+    at_s: float
+    epoch: int
+    replica_epoch: int
+
+
+class ReplicaLoad:
+    """The clients of one world; they run on the client's host.
+
+    `strict` says that nothing is wrong with the world any more: then errors are faults, but for a
+    leader that has just moved.
+    """
+
+    def __init__(
+        self, client: SimClient, promises: Promises, trace: Trace, *, seed: int, clock: Clock
+    ) -> None:
+        self.client = client
+        self.promises = promises
+        self.trace = trace
+        self.clock = clock
+        self.partitions: list[PartitionLedger] = []
+        self.operations = 0
+        self.errors: dict[str, int] = {}
+        self.acked = 0
+        self.hints = 0
+        self.strict = False
+        self._loop = asyncio.get_running_loop()
+        self.trouble: asyncio.Future[None] = self._loop.create_future()
+        """Fails when a client finds a promise broken."""
+        self._seed = seed
+        self._numbers = 0
+        self._stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._latest: dict[PartitionLedger, dict[int, int]] = {}
+        self._stale = False
+
+    def start(self, topics: dict[str, int]) -> None:
+        """Begin; `topics` are names and numbers of partitions."""
+        for topic, count in topics.items():
+            self.partitions += [PartitionLedger(topic, index, True) for index in range(count)]
+        workers: list[tuple[str, Callable[[random.Random], Awaitable[None]], float]] = [
+            ("acks all", Once(self, -1).step, 150.0),
+            ("acks 1", Once(self, 1).step, 400.0),
+            ("idempotent", UntilAcked(self, "i").step, 150.0),
+            ("lister", self._list, 400.0),
+        ]
+        workers += [
+            (f"consumer of {one}", Consumer(self, one).step, 100.0) for one in self.partitions
+        ]
+        for name, step, pause_ms in workers:
+            self._tasks.append(asyncio.create_task(self._run(name, step, pause_ms), name=name))
+
+    async def stop(self) -> None:
+        """Let every client finish its step."""
+        self._stopping = True
+        await asyncio.gather(*self._tasks)
+
+    async def _run(
+        self, name: str, step: Callable[[random.Random], Awaitable[None]], pause_ms: float
+    ) -> None:
+        rng = random.Random(f"{self._seed}/{name}")
+        try:
+            while not self._stopping:
+                await asyncio.sleep(rng.expovariate(1000 / pause_ms))
+                self.operations += 1
+                try:
+                    await step(rng)
+                except (Unknown, ApiError) as error:
+                    self.failed(name, error)
+        except Exception as error:
+            if not self.trouble.done():
+                self.trouble.set_exception(error)
+                self.trouble.exception()
+            raise
+
+    def failed(self, what: str, error: Unknown | ApiError) -> None:
+        """Raises Violation if that must not happen."""
+        name = error.code.name if isinstance(error, ApiError) else "no answer"
+        self.errors[name] = self.errors.get(name, 0) + 1
+        if isinstance(error, ApiError) and error.code in MOVED:
+            return
+        if self.strict or (isinstance(error, ApiError) and not _is_life(error.code)):
+            raise Violation(f"{what}: {error!r}") from error
+
+    def values(self, producer: str, rng: random.Random) -> tuple[int, list[bytes]]:
+        """The number and the values of a new batch, never seen before."""
+        self._numbers += 1
+        padding = b"." * rng.choice((0, 10, 300))
+        name = b"%s:%d" % (producer.encode(), self._numbers)
+        count = rng.choice((1, 1, 2, 5))
+        return self._numbers, [b"%s:%d%s" % (name, index, padding) for index in range(count)]
+
+    # --- requests -----------------------------------------------------------------------------
+
+    async def _leader(self, one: PartitionLedger) -> Leader:
+        """As every client does it: ask again after an error, and never go back to a leader of an
+        epoch before the one that is known."""
+        if self._stale:
+            self._stale = False
+            await self.client.topics()
+        return await self.client.find_leader(one.topic, one.index)
+
+    async def produce(
+        self, one: PartitionLedger, batch: Batch, acks: int, producer: Producer | None = None
+    ) -> int:
+        """One attempt at one batch, entered in the ledger; the offset of its first record."""
+        client = self.client
+        one.trying(batch)
+        now_ms = self.clock.now_ms()
+        records = [Record(timestamp=now_ms, value=value) for value in batch.values]
+        data = ProduceRequest.PartitionProduceData(
+            index=one.index, records=build_batch(records, producer=producer or Producer())
+        )
+        name = f"{batch.producer}:{batch.number} in {one}"
+        try:
+            leader = await self._leader(one)
+        except (Unknown, ApiError):
+            one.refused(batch)
+            raise
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=REQUEST_MS // 2,
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    name=one.topic,
+                    topic_id=client.cluster.cache.topic_ids[one.topic],
+                    partition_data=[data],
+                )
+            ],
+        )
+        asked = self._asking(one, leader.node_id, -1)
+        try:
+            answer = await client._once(leader.node_id, request, REQUEST_MS)
+        except Unknown:
+            batch.uncertain = True
+            self._stale = True
+            self.trace.add(f"client: {name} has no answer")
+            raise
+        except ApiError:
+            one.refused(batch)
+            self._stale = True
+            raise
+        got = answer.responses[0].partition_responses[0]
+        self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
+        if got.error_code:
+            self._refused(one, batch, ErrorCode(got.error_code))
+            self.trace.add(f"client: {name} is refused: {got.error_code}")
+            fail_on(got.error_code, got.error_message)
+        self.trace.add(f"client: {name} is at {got.base_offset}")
+        if acks == 1:
+            batch.uncertain = True  # its leader may take it along
+        else:
+            self.acked += 1
+            one.acked(batch, got.base_offset, 0)
+        return got.base_offset
+
+    def _refused(self, one: PartitionLedger, batch: Batch, code: ErrorCode) -> None:
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            one.written(batch)
+        elif code in REFUSED:
+            one.refused(batch)
+        else:
+            batch.uncertain = True
+
+    def _asking(self, one: PartitionLedger, broker_id: int, epoch: int) -> Asked:
+        key = (self.client.cluster.cache.topic_ids[one.topic], one.index)
+        replica_epoch = self.promises.leader_epoch_at(broker_id, key)
+        return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch)
+
+    def _hinted(self, asked: Asked, code: int, leader: Any, endpoints: Any) -> None:
+        """P24: a leader is named only where it helps, with an address, never an old one, and never
+        one of whom the broker knows that it is fenced or gone."""
+        if code:
+            self._stale = True
+        if leader.leader_id < 0 and leader.leader_epoch < 0:
+            return
+        self.hints += 1
+        where = f"P24: {asked.one}: leader {leader.leader_id} in epoch {leader.leader_epoch}"
+        require(code in MOVED, f"{where} is named with error {code}")
+        known = {node.node_id: (node.host, node.port) for node in endpoints}
+        require(leader.leader_id in known, f"{where} is named without its address, {known}")
+        require(
+            leader.leader_epoch >= asked.epoch,
+            f"{where}, the client knows of {asked.epoch} already",
+        )
+        require(
+            leader.leader_epoch >= asked.replica_epoch,
+            f"{where}, broker {asked.broker_id} has a replica in {asked.replica_epoch} already",
+        )
+        named = Named(leader.leader_id, leader.leader_epoch, *known[leader.leader_id])
+        images = self.promises.views.since(asked.broker_id, asked.at_s)
+        judge_hint(f"broker {asked.broker_id}, {asked.one}", asked.key, named, images)
+
+    async def fetch(self, one: PartitionLedger, offset: int) -> list[tuple[int, bytes]]:
+        """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
+        client = self.client
+        leader = await self._leader(one)
+        wish = FetchRequest.FetchPartition(
+            partition=one.index,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+        )
+        topic_id = client.cluster.cache.topic_ids[one.topic]
+        request = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchRequest.FetchTopic(topic=one.topic, topic_id=topic_id, partitions=[wish])],
+        )
+        asked = self._asking(one, leader.node_id, leader.epoch)
+        try:
+            answer = await client._once(leader.node_id, request, REQUEST_MS)
+        except (Unknown, ApiError):
+            self._stale = True
+            raise
+        fail_on(answer.error_code)
+        got = answer.responses[0].partitions[0]
+        self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
+        fail_on(got.error_code)
+        got_bytes = got.records or b""
+        assert not isinstance(got_bytes, list)
+        records = read_records(got_bytes)
+        found = [(record.offset, record.value or b"") for record in records]
+        return [(at, value) for at, value in found if at >= offset]
+
+    async def _list(self, rng: random.Random) -> None:
+        """P14: what a leader calls the latest is never below what one before it called so."""
+        one = rng.choice(self.partitions)
+        client = self.client
+        leader = await self._leader(one)
+        wish = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=one.index, timestamp=LATEST, current_leader_epoch=leader.epoch
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=one.topic, partitions=[wish])
+        request = ListOffsetsRequest(replica_id=-1, timeout_ms=REQUEST_MS, topics=[topic])
+        try:
+            answer = await client._once(leader.node_id, request, REQUEST_MS)
+        except (Unknown, ApiError):
+            self._stale = True
+            raise
+        got = answer.topics[0].partitions[0]
+        if got.error_code:
+            self._stale = True
+        fail_on(got.error_code)
+        known = self._latest.setdefault(one, {})
+        for epoch, offset in known.items():
+            require(
+                epoch > leader.epoch or got.offset >= offset,
+                f"P14: {one}: latest is {got.offset} in epoch {leader.epoch}, it was {offset} in "
+                f"{epoch}",
+            )
+        known[leader.epoch] = max(known.get(leader.epoch, 0), got.offset)
+
+    def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
+        """P6: whatever a consumer reads is committed, and is what was committed."""
+        topic_id = self.client.cluster.cache.topic_ids.get(one.topic)
+        if topic_id is None:
+            return
+        truth = self.promises.partitions[topic_id, one.index]
+        for offset, value in records:
+            found = truth.values.get(offset)
+            require(found == value, f"P6: {one}: {value!r} at {offset}, committed is {found!r}")
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Every acknowledged record is where it was said to be, nothing is there twice, nothing
+        that was refused is there."""
+        for one in self.partitions:
+            truth = self.promises.partitions[
+                self.client.cluster.cache.topic_ids[one.topic], one.index
+            ]
+            one.check(0, truth.end, sorted(truth.values.items()), 0)
+
+
+def _is_life(code: ErrorCode) -> bool:
+    """Whether clients try again after this error."""
+    return code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+class Once:
+    """Sends each batch once. A late first attempt may overtake, so every batch has a producer of
+    its own for the ledger."""
+
+    def __init__(self, load: ReplicaLoad, acks: int) -> None:
+        self._load = load
+        self._acks = acks
+
+    async def step(self, rng: random.Random) -> None:
+        load = self._load
+        one = rng.choice(load.partitions)
+        number, values = load.values(f"a{self._acks}", rng)
+        batch = one.sending(f"a{self._acks}:{number}", number, values)
+        await load.produce(one, batch, self._acks)
+
+
+class UntilAcked:
+    """An idempotent producer: the same batch with the same sequence until it is acknowledged."""
+
+    def __init__(self, load: ReplicaLoad, name: str) -> None:
+        self._load = load
+        self._name = name
+        self._identity: Producer | None = None
+        self._sequences: dict[PartitionLedger, int] = {}
+
+    async def step(self, rng: random.Random) -> None:
+        load = self._load
+        if self._identity is None:
+            self._identity = await load.client.producer()
+        one = rng.choice(load.partitions)
+        number, values = load.values(self._name, rng)
+        sequence = self._sequences.get(one, 0)
+        self._sequences[one] = sequence + len(values)
+        batch = one.sending(self._name, number, values)
+        while True:
+            try:
+                await load.produce(one, batch, -1, self._identity._replace(sequence=sequence))
+                return
+            except (Unknown, ApiError) as error:
+                if (
+                    isinstance(error, ApiError)
+                    and error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+                ):
+                    return
+                load.failed(self._name, error)
+            await asyncio.sleep(rng.uniform(0.05, 0.4))
+
+
+class Consumer:
+    """Reads one partition from the beginning, and again from the beginning now and then."""
+
+    def __init__(self, load: ReplicaLoad, one: PartitionLedger) -> None:
+        self._load = load
+        self._one = one
+        self._at = 0
+
+    async def step(self, rng: random.Random) -> None:
+        if rng.random() < 0.02:
+            self._at = 0
+        records = await self._load.fetch(self._one, self._at)
+        self._load.consumed(self._one, records)
+        if records:
+            require(records[0][0] == self._at, f"H5: {self._one}: {records[0][0]} after {self._at}")
+            self._at = records[-1][0] + 1

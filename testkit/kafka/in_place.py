@@ -1,0 +1,74 @@
+"""Apache Kafka's nodes in the place of ours: same properties file, same directory, same ports."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from protocol.ids import random_uuid, uuid_to_text
+from testkit.processes.nodes import ApacheKafkaNode
+from testkit.processes.quorum_cluster import NodeProcess
+
+META = "meta.properties"
+HEAP = "192m"
+QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+def _format_like(directory: Path, meta: str, seed: str) -> None:
+    directory.mkdir()
+    new = f"directory.id={uuid_to_text(random_uuid(random.Random(seed)))}"
+    (directory / META).write_text(re.sub(r"^directory\.id=.*$", new, meta, flags=re.M))
+
+
+class KafkaInPlace:
+    """Kafka's node with the identity of one of ours, which must not run."""
+
+    def __init__(self, place: NodeProcess, settings: Mapping[str, str] | None = None) -> None:
+        self.place = place
+        given = {
+            "log.cleaner.dedupe.buffer.size": "4194304",
+            **place.properties(),
+            **(settings or {}),
+        }
+        ours = [key for key in given if key.startswith("kraftbox.")]
+        for key in ours:
+            del given[key]
+        self.node = ApacheKafkaNode(place.directory, given, HEAP, QUICK_TO_START)
+
+    def complete_format(self) -> None:
+        """Further log directories, after the first one was formatted for `place`."""
+        first, *others = self._directories()
+        for directory in others:
+            _format_like(directory, (first / META).read_text(), str(directory))
+
+    def replace_disks(self) -> None:
+        """Every log directory is empty, newly formatted and another one than before."""
+        directories = self._directories()
+        written = (directories[0] / META).read_text()
+        for directory in directories:
+            shutil.rmtree(directory, ignore_errors=True)
+            _format_like(directory, written, f"{directory} {written}")
+
+    def _directories(self) -> list[Path]:
+        return [Path(name) for name in self.node.settings["log.dirs"].split(",")]
+
+    def begin(self) -> None:
+        """Start the process; several may come up together."""
+        self.node.write_config()
+        self.node.begin()
+
+    def wait_until_ready(self) -> None:
+        self.node.wait_until_ready("Kafka Server started")
+
+    def start(self) -> None:
+        self.begin()
+        self.wait_until_ready()
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    def kill(self) -> None:
+        self.node.kill()

@@ -1,0 +1,69 @@
+"""Where Kafka's own jars are: the judge of our files and the source of the message definitions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import zlib
+from functools import cache
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+POM = Path(__file__).with_name("pom.xml")
+DOWNLOAD_SECONDS = 600
+
+
+@cache
+def kafka_libs() -> Path | None:
+    """The folder with Kafka's jars; None when there is no Java or no way to get them.
+
+    `KRAFTBOX_KAFKA_LIBS` names a folder to use; otherwise Maven fills one in the user's cache.
+    """
+    if shutil.which("java") is None:
+        return None
+    given = os.environ.get("KRAFTBOX_KAFKA_LIBS")
+    if given:
+        return Path(given)
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache_home / "kraftbox" / f"kafka-{KAFKA_VERSION}"
+    if _complete(folder).exists():
+        return folder
+    return folder if _download(folder) else None
+
+
+def java_program(source: Path, out: Path) -> list[str]:
+    """The command that runs a program of one source file against Kafka's jars.
+
+    It is compiled into `out` with the compiler among the jars; in a folder without one, Java is
+    asked to run the source, which needs a JDK.
+    """
+    libs = kafka_libs()
+    assert libs is not None
+    class_path = str(libs / "*")
+    compiler = next(libs.glob("ecj-*.jar"), None)
+    if compiler is None:
+        return ["java", "-cp", class_path, str(source)]
+    jars = os.pathsep.join(map(str, sorted(libs.glob("*.jar"))))
+    compile_it = ["java", "-jar", str(compiler), "-17", "-nowarn", "-cp", jars, "-d", str(out)]
+    subprocess.run([*compile_it, str(source)], check=True)
+    return ["java", "-cp", os.pathsep.join([str(out), class_path]), source.stem]
+
+
+def _complete(folder: Path) -> Path:
+    """The file that says that all is there that this list of jars asks for."""
+    return folder / f"complete-{zlib.crc32(POM.read_bytes()):08x}"
+
+
+def _download(folder: Path) -> bool:
+    maven = shutil.which("mvn")
+    if maven is None:
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+    done = subprocess.run(
+        [*command, f"-DoutputDirectory={folder}"], timeout=DOWNLOAD_SECONDS, check=False
+    )
+    if done.returncode == 0:
+        _complete(folder).touch()
+    return done.returncode == 0

@@ -1,0 +1,135 @@
+"""The same node twice: Apache Kafka and Kraftbox from one server.properties.
+
+Both listen for clients under two names and for controllers on a third, all on ports of their own.
+Their directories are formatted by Kafka's own tool for feature levels that both have.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from testkit.kafka.tools import KafkaTools
+from testkit.processes.nodes import ApacheKafkaNode, NodeDidNotStart
+from testkit.processes.ports import free_ports
+
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+NODE_ID = 1
+NOT_BUILT = ("group", "transaction", "share", "streams", "eligible.leader.replicas")
+COMMON_FEATURES = [part for name in NOT_BUILT for part in ("--feature", f"{name}.version=0")]
+"""What `kafka-storage format` is told, so that both can start."""
+RUNNING = "Transitioning from RECOVERY to RUNNING"
+
+
+class Place:
+    """Addresses and files of one of the two."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        directory.mkdir(parents=True)
+        self.directory = directory
+        self.data = directory / "data"
+        self.port, self.other_port, self.controller_port = free_ports(3)
+        plain = f"PLAINTEXT://127.0.0.1:{self.port},OTHER://127.0.0.1:{self.other_port}"
+        self.settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE_ID),
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            "listeners": f"{plain},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": plain,
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ),
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "2",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **settings,
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def controller(self) -> str:
+        return f"127.0.0.1:{self.controller_port}"
+
+    def format(self, tools: KafkaTools, *arguments: str) -> None:
+        """Write server.properties and let Kafka's tool format the directory."""
+        given = ["-t", CLUSTER_ID, "-c", str(self.write_config()), "--standalone"]
+        done = tools.run("kafka.tools.StorageTool", "format", *given, *arguments)
+        assert done.code == 0, done.text
+
+    def write_config(self) -> Path:
+        """Write server.properties; returns where."""
+        config = self.directory / "server.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        return config
+
+    def anonymous(self, text: str | None) -> str | None:
+        """`text` without what tells the two places apart."""
+        if text is None:
+            return None
+        for name, found in (
+            ("PORT", self.port),
+            ("OTHER_PORT", self.other_port),
+            ("CONTROLLER_PORT", self.controller_port),
+        ):
+            text = text.replace(f":{found}", f":{name}")
+        return text.replace(str(self.directory), "DIRECTORY")
+
+
+class KraftboxServer:
+    """`kraftbox server` in a process of its own, on a directory that is formatted."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> KraftboxServer:
+        """Until it serves; raises NodeDidNotStart with what it said."""
+        place = self.place
+        properties = place.directory / "server.properties"
+        command = [sys.executable, "-m", "kraftbox", "server", str(properties)]
+        command += ["--override", "kraftbox.http.listener=127.0.0.1:0"]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert self._process.stdout is not None
+        said = []
+        for line in self._process.stdout:
+            said.append(line)
+            if RUNNING in line:
+                return self
+        self.stop()
+        raise NodeDidNotStart("".join(said))
+
+    def stop(self) -> int:
+        """SIGTERM and wait for a clean end; returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing in the process gets a last word."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        # What it still says must be read, or it would wait for a reader.
+        process.communicate(timeout=40)
+        return process.returncode
+
+
+def kafka_at(place: Place) -> ApacheKafkaNode:
+    """Apache Kafka for a place that is formatted."""
+    node = ApacheKafkaNode(place.directory, place.settings)
+    node.write_config()
+    return node

@@ -1,0 +1,170 @@
+"""Brokers in memory that replicate: the leader's real Fetch handler, the follower's real fetcher.
+
+Nothing moves by itself: `fetch` sends one request of one follower to one leader and takes the
+answer over. Metadata reaches a broker when the test says so, so that any interleaving can be told.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.replication.fetcher import Effect, Fetcher, FetcherSettings
+from broker.replication.isr import IsrProposal
+from broker.replication.partition import Partition
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.metadata.partition_change_record import PartitionChangeRecord
+from protocol.metadata.partition_record import PartitionRecord
+from protocol.metadata.topic_record import TopicRecord
+from runtime.clock import ManualClock
+from storage.log.manager import LogManager
+from testkit.memory.broker import Harness, batch, produce_request, registration, topic_id
+
+SETTINGS = FetcherSettings(wait_max_ms=0)
+TOPIC = topic_id(1)
+
+
+class Broker(Harness):
+    """One broker; its fetchers by leader."""
+
+    def __init__(self, node_id: int, clock: ManualClock, **props: Any) -> None:
+        super().__init__(node_id=node_id, clock=clock, **props)
+        self.node_id = node_id
+        self.fetchers: dict[int, Fetcher] = {}
+        self.proposals: list[tuple[Partition, IsrProposal]] = []
+        self.seen = 0
+        self.replicas.on_follow(self)
+        self.replicas.on_isr_proposed(lambda *proposal: self.proposals.append(proposal))
+
+    def follow(self, partition: Partition) -> None:
+        leader = partition.leader_id
+        fetcher = self.fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self.fetchers[leader] = Fetcher(leader, self.node_id, SETTINGS)
+        fetcher.follow(partition)
+
+    def unfollow(self, partition: Partition) -> None:
+        for fetcher in self.fetchers.values():
+            fetcher.unfollow(partition)
+
+    @property
+    def log(self) -> Any:
+        return self.partition().log
+
+    @property
+    def values(self) -> list[bytes]:
+        """What the log holds: one value per record."""
+        from protocol.batch.records import read_records
+
+        log = self.log
+        data = log.read(log.log_start_offset, 1 << 20, max_offset=log.log_end_offset).data
+        return [record.value or b"" for record in read_records(data)]
+
+    @property
+    def high_watermark(self) -> int:
+        return int(self.log.high_watermark)
+
+    def append(self, *values: bytes, acks: int = 1) -> Any:
+        """As a producer; returns the answer, a future while it waits."""
+        return self.produce(batch(*values), acks=acks)
+
+
+class Cluster:
+    """Brokers 1, 2, ... and the metadata log, each broker reading it at its own pace."""
+
+    def __init__(self, brokers: int = 3, **props: str) -> None:
+        self.clock = ManualClock()
+        self.clock.advance(1_000_000)
+        self.records: list[Any] = []
+        self.brokers = {n: Broker(n, self.clock, **props) for n in range(1, brokers + 1)}
+        self.epochs = {n: 100 + n for n in self.brokers}
+        for node_id in self.brokers:
+            if node_id > 2:  # the harness registers the first two
+                self.records += registration(node_id)
+        self.catch_up()
+
+    def __getitem__(self, node_id: int) -> Broker:
+        return self.brokers[node_id]
+
+    # --- metadata -----------------------------------------------------------------------------
+
+    def catch_up(self, *node_ids: int) -> None:
+        """These brokers (or all) read the metadata log to its end."""
+        for node_id in node_ids or self.brokers:
+            broker = self.brokers[node_id]
+            for record in self.records[broker.seen :]:
+                broker.replay(record)
+            broker.seen = len(self.records)
+
+    def create(self, *replicas: int, leader: int = 1, isr: list[int] | None = None) -> None:
+        self.records += [
+            TopicRecord(name="t", topic_id=TOPIC),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=TOPIC,
+                replicas=list(replicas),
+                isr=list(replicas) if isr is None else isr,
+                leader=leader,
+                leader_epoch=0,
+                partition_epoch=0,
+            ),
+        ]
+        self.catch_up()
+
+    def change(self, *told: int, **changes: Any) -> None:
+        """A change of the partition; only the brokers in `told` read it (all if none is named)."""
+        self.records.append(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, **changes))
+        self.catch_up(*told)
+
+    # --- fetching -----------------------------------------------------------------------------
+
+    def send(self, follower: int, leader: int) -> FetchResponse | None:
+        """The follower's request reaches the leader; the answer is on its way."""
+        request = self.request(follower, leader)
+        return None if request is None else self.serve(leader, request)
+
+    def request(self, follower: int, leader: int) -> FetchRequest | None:
+        fetcher = self.brokers[follower].fetchers[leader]
+        now_ms = self.clock.monotonic_ms()
+        due_ms = fetcher.due_ms(now_ms)
+        if due_ms is None or due_ms > now_ms:
+            return None
+        return fetcher.next_request(self.epochs[follower], now_ms)
+
+    def serve(self, leader: int, request: FetchRequest) -> FetchResponse:
+        response: FetchResponse = self.brokers[leader].body(request)
+        return response
+
+    def take(self, follower: int, leader: int, response: FetchResponse) -> list[Effect]:
+        """The answer arrives."""
+        fetcher = self.brokers[follower].fetchers[leader]
+        return fetcher.answered(response, self.clock.monotonic_ms())
+
+    def fetch(self, follower: int, leader: int = 1, times: int = 1) -> list[Effect]:
+        """Whole round trips."""
+        effects: list[Effect] = []
+        for _ in range(times):
+            response = self.send(follower, leader)
+            if response is not None:
+                effects += self.take(follower, leader, response)
+        return effects
+
+    def restart(self, node_id: int) -> Broker:
+        """The process begins anew on what the disk holds, under a new broker epoch."""
+        before = self.brokers[node_id]
+        fresh = Broker(node_id, self.clock)
+        fresh.files = before.files
+        fresh.logs = LogManager(
+            before.files,
+            before.logs.directory,
+            clock=self.clock,
+            rng=fresh.rng,
+            config_for=lambda topic: fresh.settings.of(topic).log,
+        )
+        fresh.logs.load()
+        fresh.replicas.logs = fresh.logs
+        self.brokers[node_id] = fresh
+        self.catch_up(node_id)
+        return fresh
+
+
+__all__ = ["Broker", "Cluster", "produce_request"]

@@ -1,0 +1,1 @@
+"""Nodes and clusters in processes of their own, and proxies between them."""

@@ -1,0 +1,1 @@
+"""Messages, record batches and metadata records for tests."""
