@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.nodes import CLUSTER_ID, cpu_seconds
+from client.cluster_client import Address
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
-from protocol.transport.cluster import Address
 from testkit.processes.nodes import ApacheKafkaNode
 from testkit.processes.ports import free_port
 

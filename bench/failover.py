@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from client.cluster_client import Address, ClusterClient
 from kraftbox.chaos import local
 from kraftbox.chaos.target import LocalTarget
 from kraftbox.launcher import control
@@ -31,7 +32,6 @@ from protocol.batch.records import Record, build_batch
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.transport.client import ConnectionLost
-from protocol.transport.cluster import Address, ClusterClient
 
 TOPIC = "failover"
 RETRY_S = 0.005

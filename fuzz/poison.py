@@ -25,6 +25,7 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any, Final
 
+from client.cluster_client import ClusterClient
 from fuzz.hostile import BYSTANDER, SKIPPED, TOPIC_CONFIGS, VICTIMS, Facts, Hostile
 from kraftbox.testing.cluster import KafkaCluster
 from protocol.api_keys import ApiKey
@@ -36,7 +37,6 @@ from protocol.messages import request_class, response_class
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.schema import VersionRange
 from protocol.transport.client import Connection
-from protocol.transport.cluster import ClusterClient
 
 WINDOW: Final = 5
 """Requests under way on one connection."""

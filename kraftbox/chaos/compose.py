@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from client.cluster_client import Address
 from kraftbox.chaos.target import Ability, Member, TargetError
 from kraftbox.launcher.links import LinkRule
-from protocol.transport.cluster import Address
 
 COMMAND_S_MAX = 60
 READY_S_MAX = 60

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from client.producer import NotProduced
 from kraftbox.chaos.history import (
     NO_OFFSET,
     Assign,
@@ -18,7 +19,6 @@ from kraftbox.chaos.history import (
     Send,
     Topic,
 )
-from protocol.transport.producer import NotProduced
 
 
 @dataclass

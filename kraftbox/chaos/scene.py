@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from client.cluster_client import Address, ClusterClient
 from kraftbox.chaos.target import Member, Target, TargetError
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.describe_quorum import DescribeQuorumRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.transport.cluster import Address, ClusterClient
 
 ASK_MS_MAX = 3_000.0
 LOOK_AGAIN_S = 0.1

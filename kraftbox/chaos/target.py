@@ -16,11 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from client.cluster_client import Address
 from kraftbox.launcher import control
 from kraftbox.launcher.links import Link, LinkRule
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.launcher.router import NetworkControl, NetworkError
-from protocol.transport.cluster import Address
 
 ACTION_MS_MAX = 10_000
 LONG_ACTIONS_MS_MAX = {"stop": 40_000, "start": 60_000}

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from client.cluster_client import EARLIEST, LATEST, Address, ClusterClient, Produced
+from client.producer import IdempotentProducer
 from kraftbox.chaos.history import Topic, value_bytes, value_id, value_of
 from kraftbox.chaos.ledger import Ledger
 from protocol.batch.header import iter_checked
@@ -25,8 +27,6 @@ from protocol.ids import ZERO_UUID
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.schema import Buffer
 from protocol.transport.client import SOFTWARE_NAME, SOFTWARE_VERSION
-from protocol.transport.cluster import EARLIEST, LATEST, Address, ClusterClient, Produced
-from protocol.transport.producer import IdempotentProducer
 
 CLIENT = f"{SOFTWARE_NAME} {SOFTWARE_VERSION}"
 TROUBLE = (ApiError, OSError, ProtocolError)

@@ -13,12 +13,12 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from client.cluster_client import ClusterClient
 from kraftbox.cli.output import CommandFailed
 from protocol.errors import ApiError, EncodeError, ErrorCode, ProtocolError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataResponse
 from protocol.schema import Request, Response, Struct
-from protocol.transport.cluster import ClusterClient
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)

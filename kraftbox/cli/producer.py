@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from client.cluster_client import Produced
+from client.producer import IdempotentProducer, NotProduced
 from kraftbox.cli.client import Client, check
 from kraftbox.cli.output import CommandFailed
 from protocol.batch.records import Record, build_batch
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
-from protocol.transport.cluster import Produced
-from protocol.transport.producer import IdempotentProducer, NotProduced
 
 TIMEOUT_MS = 30_000
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from client.cluster_client import EARLIEST, LATEST, ClusterClient, Leader
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest
@@ -24,7 +25,6 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import Request, Response
-from protocol.transport.cluster import EARLIEST, LATEST, ClusterClient, Leader
 
 R = TypeVar("R", bound=Response)
 

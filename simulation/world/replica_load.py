@@ -13,12 +13,12 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from client.cluster_client import LATEST, Leader
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest
-from protocol.transport.cluster import LATEST, Leader
 from runtime.clock import Clock
 from simulation.world.client import SimClient, Unknown, fail_on
 from simulation.world.hints import Named, judge_hint

@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition, libversion
 
+from client.producer import NotProduced
 from kraftbox.chaos.history import value_bytes, value_id, value_of
 from kraftbox.chaos.ledger import Ledger
 from protocol.errors import ApiError, ErrorCode
-from protocol.transport.producer import NotProduced
 
 CLIENT = f"librdkafka {libversion()[0]}"
 NEVER_SENT = (KafkaError._PURGE_QUEUE, KafkaError.MSG_SIZE_TOO_LARGE)

@@ -22,9 +22,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from client.cluster_client import ClusterClient
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
-from protocol.transport.cluster import ClusterClient
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.local_cluster import KraftboxCluster

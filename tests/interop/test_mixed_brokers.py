@@ -17,9 +17,9 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from client.cluster_client import ClusterClient
 from protocol.batch.header import iter_batches
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from protocol.transport.cluster import ClusterClient
 from testkit.kafka.in_place import KafkaInPlace
 from testkit.kafka.jars import kafka_libs
 from testkit.processes.ports import free_port

@@ -19,8 +19,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from client.cluster_client import ClusterClient
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from protocol.transport.cluster import ClusterClient
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.waiting import until

@@ -28,6 +28,7 @@ PACKAGES = (
     "serving",
     "metalog",
     "storage",
+    "client",
     "protocol",
     "runtime",
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from client.producer import IdempotentProducer
 from kraftbox.chaos import run, workload
 from kraftbox.chaos.checks import summary
 from kraftbox.chaos.deadline import within
@@ -16,7 +17,6 @@ from kraftbox.chaos.ledger import Ledger
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import TargetError
 from kraftbox.chaos.workload import Load, Workload
-from protocol.transport.producer import IdempotentProducer
 from tests.unit.kraftbox.test_chaos_faults import Target
 
 

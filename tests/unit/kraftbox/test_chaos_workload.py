@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from client.cluster_client import ClusterClient
+from client.producer import NotProduced
 from kraftbox.chaos.checks import judge, summary
 from kraftbox.chaos.faults import KINDS, Hit
 from kraftbox.chaos.history import Outcome as Fate
@@ -19,8 +21,6 @@ from kraftbox.chaos.run import Entry, Outcome, Progress
 from kraftbox.chaos.workload import Load, Workload
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.transport.cluster import ClusterClient
-from protocol.transport.producer import NotProduced
 from testkit.memory.node import running_node
 
 RECORDS = 300

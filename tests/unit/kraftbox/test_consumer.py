@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from client.cluster_client import Leader
 from kraftbox.cli import consumer as consumer_module
 from kraftbox.cli.client import Client, run
 from kraftbox.cli.consumer import Consumer, Received
@@ -13,8 +14,7 @@ from kraftbox.cli.offsets import end_offsets
 from kraftbox.cli.output import CommandFailed
 from kraftbox.cli.records import consume
 from protocol.errors import ApiError, ErrorCode
-from protocol.transport.cluster import Leader
-from tests.unit.protocol.test_transport_cluster import batch, cluster, connected
+from tests.unit.client.test_cluster_client import batch, cluster, connected
 
 
 @pytest.fixture(autouse=True)

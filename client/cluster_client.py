@@ -1,4 +1,4 @@
-"""A small client of a whole cluster, for our command line and tests.
+"""Shell: connections to the brokers of a cluster, its leaders, and requests to whom they concern.
 
 It knows brokers and leaders from Metadata, sends each request to the leader it concerns, and tries
 again after retriable errors until the caller's time is over. It has no groups, no transactions, no

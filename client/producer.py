@@ -1,4 +1,4 @@
-"""A producer whose retries write nothing twice (KIP-98 without transactions).
+"""Shell: a producer whose retries write nothing twice (KIP-98 without transactions).
 
 Every partition has a lane: up to five batches on their way, in order, each with the producer's id,
 an epoch and a sequence. After a failure the lane waits until nothing is on its way, finds the
@@ -16,13 +16,13 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from client.cluster_client import ClusterClient, Partition, Produced
 from protocol.batch.records import Producer, Record, build_batch
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.produce import ProduceResponse
 from protocol.transport.client import DEFAULT_TIMEOUT_MS, Connection
-from protocol.transport.cluster import ClusterClient, Partition, Produced
 
 INFLIGHT_MAX = 5
 """How many of a producer's last batches a broker remembers."""

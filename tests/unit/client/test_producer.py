@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from client.cluster_client import ClusterClient
+from client.producer import IdempotentProducer, NotProduced
 from protocol.api_keys import ApiKey
 from protocol.batch import Record, iter_batches, read_records
 from protocol.batch.header import BatchHeader
@@ -15,9 +17,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.transport.cluster import ClusterClient
 from protocol.transport.dispatch import HandlerTable, RequestContext
-from protocol.transport.producer import IdempotentProducer, NotProduced
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from testkit.memory.sockets import on_both_loops

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from client.cluster_client import EARLIEST, LATEST, ClusterClient, Leader, LeaderCache
 from protocol.api_keys import ApiKey
 from protocol.batch import Record, build_batch, iter_batches, patch, read_records
 from protocol.errors import ApiError, ErrorCode
@@ -17,7 +18,6 @@ from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsRespon
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.transport.client import ConnectionLost
-from protocol.transport.cluster import EARLIEST, LATEST, ClusterClient, Leader, LeaderCache
 from protocol.transport.dispatch import HandlerTable, RequestContext
 from protocol.transport.server import Server
 from runtime.clock import SystemClock

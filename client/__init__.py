@@ -1,0 +1,1 @@
+"""A Kafka client over asyncio, for commands, chaos runs and tests."""
