@@ -13,8 +13,10 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest import mock
 
 from metalog.quorum.core import messages as m
+from metalog.quorum.core import quorum
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
@@ -27,6 +29,16 @@ CALL_TIMEOUT_MS = 500.0
 
 class Broken(AssertionError):
     """A promise does not hold."""
+
+
+def with_part(bug: type[Any]) -> Callable[..., QuorumCore]:
+    """What makes cores in which a part is replaced by `bug`, a class derived from that part's."""
+
+    def make_core(**facts: Any) -> QuorumCore:
+        with mock.patch.object(quorum, bug.__bases__[0].__name__, bug):
+            return QuorumCore(**facts)
+
+    return make_core
 
 
 class Entry(NamedTuple):

@@ -45,6 +45,10 @@ def awaited(core: QuorumCore) -> int:
     return next(number for number in range(10_000) if core.awaits(number))
 
 
+def asks(core: QuorumCore) -> bool:
+    return any(core.awaits(number) for number in range(10_000))
+
+
 def answer(core: QuorumCore, *facts: Any, **more: Any) -> list[m.Effect]:
     return core.step(m.FetchAnswered(awaited(core), *facts, **more), 1)
 
@@ -63,7 +67,7 @@ def win(core: QuorumCore) -> int:
 
 
 def append(core: QuorumCore, *values: Any) -> None:
-    log = core._log
+    log = core._replica.log
     assert isinstance(log, ModelLog)
     log.entries += [Entry(core.epoch, value) for value in values]
 
@@ -155,7 +159,7 @@ def test_17426_a_voters_id_on_another_disk_is_not_that_voter() -> None:
 
 def test_14618_a_snapshot_is_named_after_the_first_offset_that_is_not_in_it() -> None:
     core = core_of(1, 1, 2, 3, epochs=(1, 1, 1, 1))
-    log = core._log
+    log = core._replica.log
     assert isinstance(log, ModelLog)
     log.snapshot(3)
     log.clean()
@@ -248,7 +252,7 @@ def test_a_port_that_stays_closed_to_one_follower_makes_it_wait_longer_each_time
             assert deadline_ms is not None
             now_ms = max(now_ms, deadline_ms)
             core.step(m.Tick(), now_ms)
-            if core._fetch_id is not None and core.role is Role.FOLLOWER:
+            if asks(core) and core.role is Role.FOLLOWER:
                 refused(core, now_ms)
         waited.append(now_ms - begun_ms)
         for voter_id in (2, 3):
@@ -272,7 +276,7 @@ def test_an_observer_whose_leader_is_gone_asks_the_others() -> None:
 def test_a_log_of_an_epoch_before_the_leaders_snapshot_is_replaced() -> None:
     """Where its epoch ends is not known any more; an answer by offset would come again for ever."""
     core = core_of(1, 1, 2, 3, epochs=(1, 1, 3, 3))
-    log = core._log
+    log = core._replica.log
     assert isinstance(log, ModelLog)
     log.snapshot(3)
     log.clean()
@@ -284,7 +288,7 @@ def test_a_log_of_an_epoch_before_the_leaders_snapshot_is_replaced() -> None:
 
 def test_15078_an_empty_follower_of_a_whole_log_loads_no_snapshot() -> None:
     core = core_of(1, 1, 2, 3, epochs=(1, 1, 1))
-    log = core._log
+    log = core._replica.log
     assert isinstance(log, ModelLog)
     log.snapshots = [OffsetAndEpoch(0, 0)]
     win(core)
@@ -321,7 +325,7 @@ def test_two_candidates_beside_a_dead_voter_do_not_wait_for_it() -> None:
     assert core.role is Role.CANDIDATE
     core.step(m.RequestFailed(3, m.RequestKind.VOTE), 1002)
     core.step(m.VoteAnswered(2, core.epoch, None, False), 1003)
-    deadline_ms = core._state.deadline_ms  # type: ignore[union-attr]
+    deadline_ms = core._replica.state.deadline_ms  # type: ignore[union-attr]
     assert deadline_ms is not None and deadline_ms <= 1003 + 1 + 100
 
 
@@ -354,7 +358,7 @@ def test_a_resigned_leader_that_reaches_nobody_does_not_follow_itself() -> None:
     for voter_id in (2, 3):
         core.step(m.RequestFailed(voter_id, m.RequestKind.VOTE), 6001)
     assert core.role is Role.PROSPECTIVE
-    deadline_ms = core._state.deadline_ms  # type: ignore[union-attr]
+    deadline_ms = core._replica.state.deadline_ms  # type: ignore[union-attr]
     assert deadline_ms is not None and deadline_ms <= 6001 + 1 + 100
     core.step(m.Tick(), deadline_ms)
     assert core.role is Role.PROSPECTIVE

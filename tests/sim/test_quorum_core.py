@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from metalog.quorum.core import messages as m
+from metalog.quorum.core.electing import Electing
+from metalog.quorum.core.leading import Leading
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.roles import Leading
+from metalog.quorum.core.replica import Replica
+from metalog.quorum.core.roles import LeaderState
 from metalog.quorum.core.voters import ReplicaKey
-from simulation.quorum_world import Broken, World
+from simulation.quorum_world import Broken, World, with_part
 
 pytestmark = pytest.mark.sim
 
@@ -185,30 +188,27 @@ def test_a_wiped_voter_comes_back_as_somebody_else() -> None:
     world.settle()
 
 
-class CommitsByMinority(QuorumCore):
-    def _advance_high_watermark(self) -> None:
-        state, mark = self._state, self._flushed_end
-        if isinstance(state, Leading) and mark > max(
-            state.epoch_start_offset, self.high_watermark or 0
-        ):
-            self.high_watermark = mark
-            self._effects.append(m.HighWatermarkAdvanced(mark))
+class CommitsByMinority(Leading):
+    def advance_high_watermark(self, state: LeaderState) -> None:
+        replica, mark = self._replica, self._replica.flushed_end
+        if mark > max(state.epoch_start_offset, replica.high_watermark or 0):
+            replica.commit_below(mark)
 
 
-class VotesForAnyLog(QuorumCore):
+class VotesForAnyLog(Electing):
     def _may_grant(self, event: m.VoteAsked) -> bool:
         return super()._may_grant(event._replace(last=m.OffsetAndEpoch(1 << 40, 1 << 30)))
 
 
-class ForgetsItsVote(QuorumCore):
+class ForgetsItsVote(Replica):
     def __init__(self, **facts: Any) -> None:
         super().__init__(**facts)
-        self._voted = None
+        self.voted = None
 
 
-class CountsAnUnflushedLog(QuorumCore):
-    def _replica_end(self, state: Leading, key: ReplicaKey) -> int:  # type: ignore[override]
-        return self._log.end_offset
+class CountsAnUnflushedLog(Leading):
+    def _replica_end(self, state: LeaderState, key: ReplicaKey) -> int:
+        return self._replica.log.end_offset
 
 
 @pytest.mark.rest
@@ -216,11 +216,11 @@ class CountsAnUnflushedLog(QuorumCore):
     ("bug", "within_seeds", "promise"),
     [(CommitsByMinority, 2, "M8"), (VotesForAnyLog, 40, "M4"), (CountsAnUnflushedLog, 5, "M8")],
 )
-def test_a_planted_bug_is_found(bug: type[QuorumCore], within_seeds: int, promise: str) -> None:
+def test_a_planted_bug_is_found(bug: type[Any], within_seeds: int, promise: str) -> None:
     """By the promise that it breaks: any other exception is a mistake of this test."""
     for seed in range(within_seeds):
         try:
-            run_seed(seed, SIZES[1 + seed % 3 if seed % 2 else 3], bug)
+            run_seed(seed, SIZES[1 + seed % 3 if seed % 2 else 3], with_part(bug))
         except Broken as broken:
             assert str(broken).startswith(f"{promise}:")
             return
@@ -250,7 +250,7 @@ def test_a_leader_that_lacks_the_committed_tail_is_found(known: str) -> None:
 def test_a_forgotten_vote_is_found() -> None:
     for seed in range(60):
         try:
-            run_contended(seed, ForgetsItsVote)
+            run_contended(seed, with_part(ForgetsItsVote))
         except Broken as broken:
             assert str(broken)[:2] in ("M1", "M3")
             return

@@ -9,128 +9,227 @@ from __future__ import annotations
 
 from metalog.quorum.core.messages import (
     AppendFetched,
+    BeginEpochAsked,
+    EndEpochAsked,
     FetchAnswered,
-    HighWatermarkAdvanced,
     InstallSnapshot,
     LogTruncated,
     OffsetAndEpoch,
+    ReplyEpoch,
     SendFetch,
     SnapshotInstalled,
     SnapshotPieceFetched,
     TruncateLog,
 )
-from metalog.quorum.core.replica import DOUBT_MS, Replica
-from metalog.quorum.core.roles import Cause, Following, Leading, Resigned, Role, Unattached
-from metalog.quorum.core.voters import Endpoint
+from metalog.quorum.core.replica import Replica
+from metalog.quorum.core.roles import (
+    Cause,
+    FollowerState,
+    LeaderState,
+    PendingFetch,
+    ResignedState,
+    Role,
+    UnattachedState,
+)
+from metalog.quorum.core.voters import Endpoint, ReplicaKey
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
 
+DOUBT_MS = 250.0
+"""How long a non-voter waits for a leader that had gone silent and that others still believe in;
+twice as long each time, up to the fetch timeout. They may be about to find out."""
 
-class FollowingReplica(Replica):
-    """A replica that can follow."""
 
-    def _detach(self, cause: Cause, epoch: int) -> None:
+class Following:
+    """The part of a replica that follows."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._leader_high_watermark = -1
+        self._fetches = 0
+        self._fetch_after_flush = False
+        self._lost: tuple[int, int] | None = None  # the leader that went silent, and its epoch
+        self._lost_times = 0
+        self._refusals = 0  # leaders in a row whose port was closed before they answered a fetch
+
+    def _pending(self) -> PendingFetch | None:
+        state = self._replica.state
+        return state.fetch if isinstance(state, FollowerState | UnattachedState) else None
+
+    def awaits(self, fetch_id: int) -> bool:
+        """Whether what that fetch brings is still wanted."""
+        pending = self._pending()
+        return pending is not None and pending.id == fetch_id
+
+    # --- whom to follow -----------------------------------------------------------------------
+
+    def detach(self, cause: Cause, epoch: int) -> None:
         """UNATTACHED in `epoch`; a new epoch forgets leader and vote."""
-        if epoch > self._epoch:
-            self._epoch, self._voted = epoch, None
-        self._leader_id = None
-        self._enter(cause, Unattached(self._election_deadline() if self.is_voter else None))
-        self._persist()
-        self._look_for_leader()
+        replica = self._replica
+        replica.raise_epoch(epoch)
+        replica.leader_id = None
+        deadline_ms = replica.election_deadline() if replica.is_voter else None
+        replica.enter(cause, UnattachedState(deadline_ms))
+        replica.persist()
+        self.look_for_leader()
 
-    def _follow(
+    def follow(
         self, leader_id: int, epoch: int, endpoints: tuple[tuple[str, Endpoint], ...] = ()
     ) -> None:
-        if leader_id == self.node.id:
+        replica = self._replica
+        if leader_id == replica.node.id:
             raise InvariantViolated(f"{leader_id} follows itself")
-        if epoch > self._epoch:
-            self._epoch, self._voted = epoch, None
-        self._leader_id = leader_id
-        role = Role.FOLLOWER if self.is_voter else Role.OBSERVER
+        replica.raise_epoch(epoch)
+        replica.leader_id = leader_id
+        role = Role.FOLLOWER if replica.is_voter else Role.OBSERVER
         cause = Cause.LEADER_FOUND if role is Role.FOLLOWER else Cause.LEADER_OBSERVED
         if not endpoints:
-            voter = self.voters.get(leader_id)
+            voter = replica.voters.get(leader_id)
             endpoints = () if voter is None else voter.endpoints
-        patience_ms = self._patience_ms()
-        if self._lost != (leader_id, self._epoch):
+        timeout_ms = self._fetch_timeout_ms()
+        if self._lost != (leader_id, replica.epoch):
             self._lost = None
         elif role is Role.OBSERVER:
-            patience_ms = min(patience_ms, DOUBT_MS * 2.0**self._lost_times)
-        self._enter(cause, Following(role, leader_id, endpoints, self._now_ms + patience_ms))
-        self._persist()
+            timeout_ms = min(timeout_ms, DOUBT_MS * 2.0**self._lost_times)
+        deadline_ms = replica.now_ms + timeout_ms
+        replica.enter(cause, FollowerState(role, leader_id, endpoints, deadline_ms))
+        replica.persist()
         self._fetch()
 
-    def _patience_ms(self) -> float:
+    def _fetch_timeout_ms(self) -> float:
         """How long the leader may be silent. A leader answers its followers all at once: without
         a little chance in it they would all stand for election at once, too."""
-        timeout_ms = self._timing.fetch_timeout_ms
-        return timeout_ms + self._jitter(max(1, timeout_ms // 8))
+        timeout_ms = self._replica.timing.fetch_timeout_ms
+        return timeout_ms + self._replica.jitter(max(1, timeout_ms // 8))
 
-    def _note_lost(self, state: Following) -> None:
-        """The leader has not answered in time."""
-        lost = (state.leader_id, self._epoch)
+    def leader_lost(self, state: FollowerState) -> None:
+        """The leader of a non-voter has not answered in time."""
+        lost = (state.leader_id, self._replica.epoch)
         self._lost_times = min(self._lost_times + 1, 10) if lost == self._lost else 0
         self._lost = lost
+        self.detach(Cause.FETCH_TIMEOUT, self._replica.epoch)
 
-    def _observe(self, epoch: int, leader_id: int | None) -> bool:
+    def forget_lost_leader(self) -> None:
+        self._lost = None
+
+    def observe(self, epoch: int, leader_id: int | None) -> bool:
         """Take note of an epoch and leader that a peer told of; True if they were news."""
-        if leader_id == self.node.id:
+        replica = self._replica
+        if leader_id == replica.node.id:
             leader_id = None
-        if self._is_leap(epoch):
+        if replica.is_leap(epoch):
             return False
-        if epoch > self._epoch:
+        if epoch > replica.epoch:
             if leader_id is None:
-                self._detach(Cause.HIGHER_EPOCH, epoch)
+                self.detach(Cause.HIGHER_EPOCH, epoch)
             else:
-                self._follow(leader_id, epoch)
+                self.follow(leader_id, epoch)
             return True
-        if epoch == self._epoch and leader_id is not None and self._leader_id is None:
-            if isinstance(self._state, Leading | Resigned):
+        if epoch == replica.epoch and leader_id is not None and replica.leader_id is None:
+            if isinstance(replica.state, LeaderState | ResignedState):
                 raise InvariantViolated(f"epoch {epoch} has two leaders: us and {leader_id}")
-            self._follow(leader_id, epoch)
+            self.follow(leader_id, epoch)
             return True
         return False
 
-    def _membership_changed(self, state: Following) -> None:
-        if (state.role is Role.FOLLOWER) == self.is_voter:
+    def voters_changed(self, state: FollowerState) -> None:
+        """A follower that is a voter no more goes on as an observer, and the other way round."""
+        replica = self._replica
+        if (state.role is Role.FOLLOWER) == replica.is_voter:
             return
         role, cause = (
             (Role.FOLLOWER, Cause.JOINED_VOTERS)
-            if self.is_voter
+            if replica.is_voter
             else (Role.OBSERVER, Cause.LEFT_VOTERS)
         )
-        changed = Following(role, state.leader_id, state.endpoints, state.deadline_ms)
-        changed.fetched, changed.refused = state.fetched, state.refused
-        fetch_id, retry_ms = self._fetch_id, self._fetch_retry_ms
-        self._enter(cause, changed)
-        self._fetch_id, self._fetch_retry_ms = fetch_id, retry_ms
+        changed = FollowerState(role, state.leader_id, state.endpoints, state.deadline_ms)
+        changed.fetch, changed.fetched, changed.refused = state.fetch, state.fetched, state.refused
+        replica.enter(cause, changed)
 
-    def _on_fetch_answered(self, event: FetchAnswered) -> None:
-        wanted = self.awaits(event.fetch_id)
+    # --- what a leader tells ------------------------------------------------------------------
+
+    def on_begin_epoch(self, event: BeginEpochAsked) -> None:
+        replica, state = self._replica, self._replica.state
+        error = self._leader_error(event)
+        if event.voter is not None and not event.voter.matches(replica.node):
+            error = ErrorCode.INVALID_VOTER_KEY
+        if error is ErrorCode.NONE:
+            if event.epoch > replica.epoch or replica.leader_id is None:
+                self.follow(event.leader_id, event.epoch, event.endpoints)
+            elif isinstance(state, FollowerState) and event.endpoints:
+                state.endpoints = event.endpoints
+        self._reply_epoch(event.token, error)
+
+    def on_end_epoch(self, event: EndEpochAsked) -> None:
+        replica = self._replica
+        error = self._leader_error(event)
+        if error is ErrorCode.NONE:
+            if event.epoch > replica.epoch or replica.leader_id is None:
+                self.follow(event.leader_id, event.epoch)
+            self._hurry(event.preferred)
+        self._reply_epoch(event.token, error)
+
+    def _leader_error(self, event: BeginEpochAsked | EndEpochAsked) -> ErrorCode:
+        """Why the sender cannot lead the epoch it names, or have led it."""
+        replica = self._replica
+        if event.leader_id < 0 or replica.is_leap(event.epoch):
+            return ErrorCode.INVALID_REQUEST
+        if event.epoch < replica.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        another = event.epoch == replica.epoch and replica.leader_id not in (None, event.leader_id)
+        if event.leader_id == replica.node.id or another:
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def _reply_epoch(self, token: int, error: ErrorCode) -> None:
+        replica = self._replica
+        replica.persist()
+        replica.effects.append(ReplyEpoch(token, error, replica.epoch, replica.active_leader_id))
+
+    def _hurry(self, preferred: tuple[ReplicaKey, ...]) -> None:
+        """The leader has gone: the best successor tries at once, the others in turn."""
+        replica, state = self._replica, self._replica.state
+        if not isinstance(state, FollowerState) or state.role is not Role.FOLLOWER:
+            return
+        place = next((i for i, key in enumerate(preferred) if key.matches(replica.node)), None)
+        if place == 0:
+            state.deadline_ms = replica.now_ms
+        else:
+            timing = replica.timing
+            rank = len(preferred) if place is None else place
+            bound = min(timing.retry_backoff_ms * 2**rank, timing.election_timeout_ms)
+            state.deadline_ms = replica.now_ms + bound + replica.jitter(max(1, bound))
+        state.fetched = False
+
+    # --- fetching -----------------------------------------------------------------------------
+
+    def on_fetch_answered(self, event: FetchAnswered) -> None:
+        replica, pending = self._replica, self._pending()
+        wanted = pending is not None and pending.id == event.fetch_id
         if wanted:
-            self._fetch_id = None
-        if self._observe(event.epoch, event.leader_id) or not wanted:
+            assert pending is not None
+            pending.id = None
+        if self.observe(event.epoch, event.leader_id) or not wanted:
             return
-        state = self._state
-        if not isinstance(state, Following) or event.node_id != state.leader_id:
+        state = replica.state
+        foreign = not isinstance(state, FollowerState) or event.node_id != state.leader_id
+        if foreign or event.error is not ErrorCode.NONE:
             self._retry_fetch()
             return
-        if event.error is not ErrorCode.NONE:
-            self._retry_fetch()
-            return
+        assert isinstance(state, FollowerState)
         state.fetched, state.refused = True, False
-        self._lost, self._defeats, self._refusals = None, 0, 0
-        state.deadline_ms = self._now_ms + self._patience_ms()
+        self._lost, self._refusals, replica.lost_elections = None, 0, 0
+        state.deadline_ms = replica.now_ms + self._fetch_timeout_ms()
         if event.snapshot is not None:
-            self._fetch_id = event.fetch_id
-            self._effects.append(
-                InstallSnapshot(event.fetch_id, state.leader_id, self._epoch, event.snapshot)
+            state.fetch.id = event.fetch_id
+            replica.effects.append(
+                InstallSnapshot(event.fetch_id, state.leader_id, replica.epoch, event.snapshot)
             )
         elif event.diverging is not None:
             self._truncate(event.diverging)
         elif event.size_bytes:
             self._fetch_after_flush = True
-            self._effects.append(AppendFetched(event.node_id))
+            replica.effects.append(AppendFetched(event.node_id))
             self._follow_high_watermark(event.high_watermark)
         else:
             self._follow_high_watermark(event.high_watermark)
@@ -138,47 +237,57 @@ class FollowingReplica(Replica):
 
     def _truncate(self, diverging: OffsetAndEpoch) -> None:
         """Cut back to where our log and the leader's agree (KIP-595, log reconciliation)."""
-        own = self._log.end_offset_for_epoch(diverging.epoch)
+        replica, log = self._replica, self._replica.log
+        own = log.end_offset_for_epoch(diverging.epoch)
         if own.epoch == diverging.epoch:
             end_offset = min(own.offset, diverging.offset)
         else:
             end_offset = own.offset
-        end_offset = min(end_offset, self._log.end_offset)
-        if end_offset < (self.high_watermark or 0):
+        end_offset = min(end_offset, log.end_offset)
+        if end_offset < (replica.high_watermark or 0):
             raise InvariantViolated(
-                f"the leader of epoch {self._epoch} asks to truncate to {end_offset}, below the "
-                f"high watermark {self.high_watermark}"
+                f"the leader of epoch {replica.epoch} asks to truncate to {end_offset}, below the "
+                f"high watermark {replica.high_watermark}"
             )
-        self._flushed_end = min(self._flushed_end, end_offset)
-        self._effects.append(TruncateLog(end_offset))
+        replica.flushed_end = min(replica.flushed_end, end_offset)
+        replica.effects.append(TruncateLog(end_offset))
 
-    def _on_log_truncated(self, event: LogTruncated) -> None:
+    def on_log_truncated(self, event: LogTruncated) -> None:
         self._fetch()
+
+    def on_flushed(self) -> None:
+        replica = self._replica
+        if not replica.is_leader:
+            self._follow_high_watermark(self._leader_high_watermark)
+        if self._fetch_after_flush and replica.flushed_end == replica.log.end_offset:
+            self._fetch_after_flush = False
+            self._fetch()
+            self.look_for_leader()
 
     def _follow_high_watermark(self, offset: int) -> None:
         """What is below the leader's mark and durable here is committed for this replica."""
         self._leader_high_watermark = max(self._leader_high_watermark, offset)
-        committed = min(self._leader_high_watermark, self._flushed_end)
-        if committed > (self.high_watermark or 0):
-            self.high_watermark = committed
-            self._effects.append(HighWatermarkAdvanced(committed))
+        self._replica.commit_below(min(self._leader_high_watermark, self._replica.flushed_end))
 
-    def _on_snapshot_piece_fetched(self, event: SnapshotPieceFetched) -> None:
+    def on_snapshot_piece_fetched(self, event: SnapshotPieceFetched) -> None:
         """A leader that sends a snapshot lives, however long all of it takes."""
-        if self.awaits(event.fetch_id) and isinstance(self._state, Following):
-            self._state.deadline_ms = self._now_ms + self._patience_ms()
+        state = self._replica.state
+        if self.awaits(event.fetch_id) and isinstance(state, FollowerState):
+            state.deadline_ms = self._replica.now_ms + self._fetch_timeout_ms()
 
-    def _on_snapshot_installed(self, event: SnapshotInstalled) -> None:
-        self._fetch_id = None
-        self._flushed_end = self._log.end_offset
+    def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
+        replica, state = self._replica, self._replica.state
+        replica.flushed_end = replica.log.end_offset
         self._follow_high_watermark(event.id.offset)
-        if isinstance(self._state, Following):
-            self._state.deadline_ms = self._now_ms + self._patience_ms()
+        if isinstance(state, FollowerState):
+            state.fetch.id = None
+            state.deadline_ms = replica.now_ms + self._fetch_timeout_ms()
             self._fetch()
 
-    def _fetch_failed(self, fetch_id: int | None, *, refused: bool) -> None:
-        if fetch_id is not None and self.awaits(fetch_id):
-            self._fetch_id = None
+    def fetch_failed(self, fetch_id: int | None, *, refused: bool) -> None:
+        pending = self._pending()
+        if fetch_id is not None and pending is not None and pending.id == fetch_id:
+            pending.id = None
             if refused:
                 self._leader_refused()
             self._retry_fetch()
@@ -188,43 +297,51 @@ class FollowingReplica(Replica):
         does not lead this epoch again (KAFKA-10527). So this replica need not wait for the fetch
         timeout. It is only a pre-vote that it stands for: where others still hear of the leader,
         they refuse and nothing changes. Then it waits twice as long the next time."""
-        state = self._state
-        if not isinstance(state, Following) or state.refused:
+        replica, state = self._replica, self._replica.state
+        if not isinstance(state, FollowerState) or state.refused:
             return
         state.refused, state.fetched = True, False
-        first_ms = self._timing.retry_backoff_ms
+        first_ms = replica.timing.retry_backoff_ms
         times, self._refusals = self._refusals, min(self._refusals + 1, 10)
-        bound_ms = min(first_ms << times, self._timing.fetch_timeout_ms)
+        bound_ms = min(first_ms << times, replica.timing.fetch_timeout_ms)
         # The first time all followers have just lost it: who asks first finds the others in doubt.
-        at_ms = self._now_ms + bound_ms - first_ms + self._jitter(max(1, bound_ms))
+        at_ms = replica.now_ms + bound_ms - first_ms + replica.jitter(max(1, bound_ms))
         state.deadline_ms = min(state.deadline_ms, at_ms)
 
     def _retry_fetch(self) -> None:
-        if isinstance(self._state, Following | Unattached):
-            self._fetch_retry_ms = self._now_ms + self._timing.retry_backoff_ms
+        pending = self._pending()
+        if pending is not None:
+            pending.retry_ms = self._replica.now_ms + self._replica.timing.retry_backoff_ms
+
+    def tick(self, pending: PendingFetch) -> None:
+        if pending.retry_ms is not None and self._replica.now_ms >= pending.retry_ms:
+            pending.retry_ms = None
+            self._fetch()
+            self.look_for_leader()
 
     def _fetch(self) -> None:
         """Ask the leader for what follows our log, one request at a time."""
-        state = self._state
-        if isinstance(state, Following):
-            self._send_fetch(state.leader_id)
+        state = self._replica.state
+        if isinstance(state, FollowerState):
+            self._send_fetch(state.fetch, state.leader_id)
 
-    def _look_for_leader(self) -> None:
+    def look_for_leader(self) -> None:
         """Ask anybody: the answer says who leads."""
-        if isinstance(self._state, Unattached):
-            self._send_fetch(None)
+        state = self._replica.state
+        if isinstance(state, UnattachedState):
+            self._send_fetch(state.fetch, None)
 
-    def _send_fetch(self, to: int | None) -> None:
-        if self._fetch_id is not None:
+    def _send_fetch(self, pending: PendingFetch, to: int | None) -> None:
+        if pending.id is not None:
             return
-        end_offset = self._log.end_offset
-        if self._flushed_end < end_offset:
+        replica, log = self._replica, self._replica.log
+        end_offset = log.end_offset
+        if replica.flushed_end < end_offset:
             self._fetch_after_flush = True
             return
         self._fetches += 1
-        self._fetch_id = self._fetches
-        last_epoch = self._log.last_epoch
+        pending.id = self._fetches
         patient = self._lost is None
-        self._effects.append(
-            SendFetch(self._fetch_id, to, self._epoch, end_offset, last_epoch, patient)
+        replica.effects.append(
+            SendFetch(pending.id, to, replica.epoch, end_offset, log.last_epoch, patient)
         )

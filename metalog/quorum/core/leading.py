@@ -2,137 +2,167 @@
 
 from __future__ import annotations
 
-from metalog.quorum.core.following import FollowingReplica
 from metalog.quorum.core.messages import (
     AppendLeaderChange,
     EpochAnswered,
     FetchAsked,
-    HighWatermarkAdvanced,
     OffsetAndEpoch,
-    PersistState,
-    QuorumState,
     ReplicaHeard,
     ReplyFetch,
-    Resign,
     SendBeginEpoch,
     SendEndEpoch,
 )
-from metalog.quorum.core.replica import CHECK_QUORUM_FACTOR, OBSERVER_FORGOTTEN_MS
-from metalog.quorum.core.roles import Cause, Leading, Progress, Resigned
+from metalog.quorum.core.replica import Replica
+from metalog.quorum.core.roles import Cause, LeaderState, Progress, ResignedState
 from metalog.quorum.core.voters import ReplicaKey
 from protocol.errors import ErrorCode
 
+CHECK_QUORUM_FACTOR = 1.5
+"""Of the fetch timeout: how long a leader waits for a majority to fetch before it resigns."""
+OBSERVER_FORGOTTEN_MS = 300_000.0
+"""A non-voter that has not fetched for so long is not listed any more."""
 
-class LeadingReplica(FollowingReplica):
-    """A replica that can lead."""
 
-    def _lead(self, granting_ids: tuple[int, ...]) -> None:
-        others = self.voters.others(self.node)
-        leading = Leading(self._log.end_offset, granting_ids, {voter.id for voter in others})
+class Leading:
+    """The part of a replica that leads."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def begin(self, granting_ids: tuple[int, ...]) -> None:
+        """Lead the epoch that this replica was elected in."""
+        replica = self._replica
+        others = replica.voters.others(replica.node)
+        state = LeaderState(replica.log.end_offset, {voter.id for voter in others})
         if others:
-            leading.check_deadline_ms = self._check_quorum_deadline()
-        self._enter(Cause.VOTE_WON, leading)
-        self._lost, self._defeats = None, 0
+            state.check_deadline_ms = self._check_quorum_deadline()
+        replica.enter(Cause.VOTE_WON, state)
         # As Kafka writes it: the leader's own vote is not kept, that it leads says as much.
-        self._leader_id, self._voted = self.node.id, None
-        state = QuorumState(self._epoch, self._leader_id, None)
-        self._persisted = state
-        self._effects.append(PersistState(state))
-        self._effects.append(
+        replica.leader_id, replica.voted = replica.node.id, None
+        replica.persist_state()
+        replica.effects.append(
             AppendLeaderChange(
-                epoch=self._epoch,
-                leader_id=self.node.id,
-                voter_ids=self.voters.ids,
+                epoch=replica.epoch,
+                leader_id=replica.node.id,
+                voter_ids=replica.voters.ids,
                 granting_ids=granting_ids,
-                write_voters=not self._voters_in_log,
+                write_voters=not replica.voters_in_log,
             )
         )
-        self._send_begin_epoch(leading)
+        self._send_begin_epoch(state)
 
     def _check_quorum_deadline(self) -> float:
-        return self._now_ms + self._timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR
+        return self._replica.now_ms + self._replica.timing.fetch_timeout_ms * CHECK_QUORUM_FACTOR
 
-    def _send_begin_epoch(self, state: Leading) -> None:
-        state.begin_at_ms = self._now_ms + self._timing.fetch_timeout_ms / 2
+    def _send_begin_epoch(self, state: LeaderState) -> None:
+        replica = self._replica
+        state.begin_at_ms = replica.now_ms + replica.timing.fetch_timeout_ms / 2
         for node_id in sorted(state.begin_pending):
-            self._effects.append(SendBeginEpoch(node_id, self._epoch))
+            replica.effects.append(SendBeginEpoch(node_id, replica.epoch))
 
-    def _tick_leading(self, state: Leading) -> None:
-        if state.check_deadline_ms is not None and self._now_ms >= state.check_deadline_ms:
-            self._resign(Cause.QUORUM_LOST)
-        elif state.begin_pending and self._now_ms >= state.begin_at_ms:
+    def tick(self, state: LeaderState) -> None:
+        now_ms = self._replica.now_ms
+        if state.check_deadline_ms is not None and now_ms >= state.check_deadline_ms:
+            self.resign(state, Cause.QUORUM_LOST)
+        elif state.begin_pending and now_ms >= state.begin_at_ms:
             self._send_begin_epoch(state)
 
-    def _heard_from(self, state: Leading, key: ReplicaKey) -> None:
+    def resign(self, state: LeaderState, cause: Cause) -> None:
+        replica = self._replica
+        others = replica.voters.others(replica.node)
+        successors = sorted(others, key=lambda v: (-self._replica_end(state, v.key), v.id))
+        preferred = tuple(voter.key for voter in successors)
+        replica.enter(cause, ResignedState(replica.election_deadline()))
+        for voter in others:
+            replica.effects.append(SendEndEpoch(voter.id, replica.epoch, preferred))
+
+    def on_epoch_answered(self, event: EpochAnswered) -> None:
+        state = self._replica.state
+        if event.ok and event.begin and isinstance(state, LeaderState):
+            state.begin_pending.discard(event.voter_id)
+
+    # --- who lives ----------------------------------------------------------------------------
+
+    def on_replica_heard(self, event: ReplicaHeard) -> None:
+        if isinstance(self._replica.state, LeaderState):
+            self._heard_from(self._replica.state, event.replica)
+
+    def _heard_from(self, state: LeaderState, key: ReplicaKey) -> None:
         """A voter fetched: the leader is not cut off from it. Its own key, whoever sends that, says
         nothing."""
-        if key.matches(self.node) or not self.voters.is_voter(key):
+        replica = self._replica
+        if key.matches(replica.node) or not replica.voters.is_voter(key):
             return
         state.begin_pending.discard(key.id)
         if state.check_deadline_ms is None:
             return
         state.heard_from.add(key.id)
-        if len(state.heard_from) + self.is_voter >= self.voters.majority:
+        if len(state.heard_from) + replica.is_voter >= replica.voters.majority:
             state.heard_from.clear()
             state.check_deadline_ms = self._check_quorum_deadline()
 
-    def _advance_high_watermark(self) -> None:
-        state = self._state
-        if not isinstance(state, Leading) or not len(self.voters):
+    def voters_changed(self, state: LeaderState) -> None:
+        replica = self._replica
+        others = {voter.id for voter in replica.voters.others(replica.node)}
+        state.begin_pending &= others
+        state.heard_from &= others
+        if others and state.check_deadline_ms is None:
+            state.check_deadline_ms = self._check_quorum_deadline()
+        elif not others:
+            state.check_deadline_ms = None
+        self.advance_high_watermark(state)
+
+    # --- the high watermark -------------------------------------------------------------------
+
+    def shown_high_watermark(self) -> int | None:
+        """What a leader may tell: its own, once its first record is committed (M9). What it knew
+        as a follower may be behind what other followers know."""
+        state, mark = self._replica.state, self._replica.high_watermark
+        if isinstance(state, LeaderState) and mark is not None and mark > state.epoch_start_offset:
+            return mark
+        return None
+
+    def advance_high_watermark(self, state: LeaderState) -> None:
+        replica = self._replica
+        if not len(replica.voters):
             return
         ends: list[int] = []
-        for voter in self.voters:
-            if voter.key.matches(self.node):
-                ends.append(self._flushed_end)
+        for voter in replica.voters:
+            if voter.key.matches(replica.node):
+                ends.append(replica.flushed_end)
             else:
                 ends.append(self._replica_end(state, voter.key))
         ends.sort(reverse=True)
-        committed = ends[self.voters.majority - 1]
-        if committed <= state.epoch_start_offset:
-            return
-        if self.high_watermark is None or committed > self.high_watermark:
-            self.high_watermark = committed
-            self._effects.append(HighWatermarkAdvanced(committed))
+        committed = ends[replica.voters.majority - 1]
+        if committed > state.epoch_start_offset:
+            replica.commit_below(committed)
 
-    @staticmethod
-    def _replica_end(state: Leading, key: ReplicaKey) -> int:
+    def _replica_end(self, state: LeaderState, key: ReplicaKey) -> int:
         return max((p.end_offset for k, p in state.replicas.items() if k.matches(key)), default=-1)
 
-    def _resign(self, cause: Cause) -> None:
-        state = self._state
-        assert isinstance(state, Leading)
-        others = self.voters.others(self.node)
-        successors = sorted(others, key=lambda v: (-self._replica_end(state, v.key), v.id))
-        preferred = tuple(voter.key for voter in successors)
-        self._enter(cause, Resigned(self._election_deadline(), {v.id for v in others}))
-        for voter in others:
-            self._effects.append(SendEndEpoch(voter.id, self._epoch, preferred))
+    # --- fetches ------------------------------------------------------------------------------
 
-    def _on_resign(self, event: Resign) -> None:
-        if isinstance(self._state, Leading):
-            self._resign(Cause.RESIGN)
-
-    def _on_fetch_asked(self, event: FetchAsked) -> None:
-        state = self._state
+    def on_fetch_asked(self, event: FetchAsked) -> None:
+        replica, state = self._replica, self._replica.state
         error = ErrorCode.NONE
         diverging = snapshot = None
-        if event.epoch < self._epoch:
+        if event.epoch < replica.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
-        elif event.epoch > self._epoch:
+        elif event.epoch > replica.epoch:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
-        elif not isinstance(state, Leading):
+        elif not isinstance(state, LeaderState):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
             diverging, snapshot = self._check_position(event)
             self._heard_from(state, event.replica)
             if diverging is None and snapshot is None and event.replica.id >= 0:
                 self._replica_fetched(state, event)
-        self._effects.append(
+        replica.effects.append(
             ReplyFetch(
                 event.token,
                 error,
-                self._epoch,
-                self.active_leader_id,
+                replica.epoch,
+                replica.active_leader_id,
                 event.fetch_offset,
                 diverging,
                 snapshot,
@@ -143,7 +173,7 @@ class LeadingReplica(FollowingReplica):
         self, event: FetchAsked
     ) -> tuple[OffsetAndEpoch | None, OffsetAndEpoch | None]:
         """(where the logs part, the snapshot to load), both None for a position in our log."""
-        log = self._log
+        log = self._replica.log
         offset, epoch, start = event.fetch_offset, event.last_epoch, log.start_offset
         if offset == 0 and start == 0 and epoch == 0:
             return None, None
@@ -157,32 +187,20 @@ class LeadingReplica(FollowingReplica):
             return end, None
         return None, None
 
-    def _replica_fetched(self, state: Leading, event: FetchAsked) -> None:
+    def _replica_fetched(self, state: LeaderState, event: FetchAsked) -> None:
+        replica = self._replica
         progress = state.replicas.get(event.replica)
         if progress is None:
             self._forget_observers(state)
             progress = state.replicas[event.replica] = Progress()
-        progress.fetched(event.fetch_offset, self._log.end_offset, self._now_ms)
-        if self.voters.is_voter(event.replica):
-            self._advance_high_watermark()
+        progress.fetched(event.fetch_offset, replica.log.end_offset, replica.now_ms)
+        if replica.voters.is_voter(event.replica):
+            self.advance_high_watermark(state)
 
-    def _forget_observers(self, state: Leading) -> None:
+    def _forget_observers(self, state: LeaderState) -> None:
         """Drop non-voters that have gone, so that the books stay bounded."""
-        horizon_ms = self._now_ms - OBSERVER_FORGOTTEN_MS
+        horizon_ms = self._replica.now_ms - OBSERVER_FORGOTTEN_MS
         for key, progress in list(state.replicas.items()):
             gone = progress.fetch_ms is None or progress.fetch_ms < horizon_ms
-            if gone and not self.voters.is_voter(key):
+            if gone and not self._replica.voters.is_voter(key):
                 del state.replicas[key]
-
-    def _on_epoch_answered(self, event: EpochAnswered) -> None:
-        if self._observe(event.epoch, event.leader_id):
-            return
-        state = self._state
-        if event.ok and event.begin and isinstance(state, Leading):
-            state.begin_pending.discard(event.voter_id)
-        elif event.ok and not event.begin and isinstance(state, Resigned):
-            state.unacknowledged.discard(event.voter_id)
-
-    def _on_replica_heard(self, event: ReplicaHeard) -> None:
-        if isinstance(self._state, Leading):
-            self._heard_from(self._state, event.replica)

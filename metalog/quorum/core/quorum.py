@@ -4,7 +4,10 @@
 log and no socket: it reads the log's ends through `LogView` and says what to append, truncate,
 persist and send. Time and the jitter of timeouts are arguments.
 
-Rules that the code below keeps (numbers: reliability notes)
+`QuorumCore` routes events to its parts: `Following`, `Leading`, `Electing`. They share one
+`Replica`, their common state, and each uses only the parts that it is given.
+
+Rules that the parts keep (numbers: reliability notes)
 - A vote or a new epoch is persisted by an effect that stands before the effect that tells (M3).
 - The leader counts its own log only as far as it is flushed, and only if it is a voter (M8); the
   high watermark never falls (M7) and first appears with the leader's own record (M9).
@@ -16,10 +19,12 @@ Rules that the code below keeps (numbers: reliability notes)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from metalog.quorum.core.electing import ElectingReplica
+from metalog.quorum.core.electing import Electing
+from metalog.quorum.core.following import Following
+from metalog.quorum.core.leading import Leading
 from metalog.quorum.core.messages import (
     BeginEpochAsked,
     Effect,
@@ -30,6 +35,7 @@ from metalog.quorum.core.messages import (
     FetchAsked,
     Flushed,
     LogTruncated,
+    LogView,
     QuorumState,
     ReplicaHeard,
     RequestFailed,
@@ -43,165 +49,231 @@ from metalog.quorum.core.messages import (
     VoteAsked,
     VotersChanged,
 )
+from metalog.quorum.core.replica import Jitter, Replica, Timing
 from metalog.quorum.core.roles import (
     Cause,
-    Election,
-    Following,
-    Leading,
-    Resigned,
+    ElectionState,
+    FollowerState,
+    LeaderState,
+    Progress,
+    ResignedState,
     Role,
-    Unattached,
+    UnattachedState,
 )
-from runtime.errors import InvariantViolated, invariant
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
+from runtime.errors import invariant
 
 
-class QuorumCore(ElectingReplica):
+class QuorumCore:
     """One replica. See the module."""
 
-    def next_deadline_ms(self) -> float | None:
-        """When to `step(Tick())` next; None when nothing is waited for."""
-        state = self._state
-        if isinstance(state, Leading):
-            times = [state.check_deadline_ms, state.begin_at_ms if state.begin_pending else None]
-        else:
-            times = [state.deadline_ms, self._fetch_retry_ms]
-            if isinstance(state, Election):
-                times.append(state.ask_again_ms)
-        return min((time for time in times if time is not None), default=None)
+    def __init__(
+        self,
+        *,
+        node: ReplicaKey,
+        log: LogView,
+        state: QuorumState,
+        voters: VoterSet,
+        voters_in_log: bool,
+        timing: Timing,
+        jitter: Jitter,
+    ) -> None:
+        replica = self._replica = Replica(
+            node=node,
+            log=log,
+            state=state,
+            voters=voters,
+            voters_in_log=voters_in_log,
+            timing=timing,
+            jitter=jitter,
+        )
+        self._following = following = Following(replica)
+        self._leading = leading = Leading(replica)
+        self._electing = electing = Electing(replica, following, leading)
+        self._handlers: Mapping[type[Any], Callable[[Any], None]] = {
+            Start: self._on_start,
+            Tick: self._on_tick,
+            Flushed: self._on_flushed,
+            VotersChanged: self._on_voters_changed,
+            Resign: self._on_resign,
+            VoteAsked: electing.on_vote_asked,
+            VoteAnswered: electing.on_vote_answered,
+            BeginEpochAsked: following.on_begin_epoch,
+            EndEpochAsked: following.on_end_epoch,
+            EpochAnswered: self._on_epoch_answered,
+            FetchAsked: leading.on_fetch_asked,
+            FetchAnswered: following.on_fetch_answered,
+            LogTruncated: following.on_log_truncated,
+            ReplicaHeard: leading.on_replica_heard,
+            SnapshotInstalled: following.on_snapshot_installed,
+            SnapshotPieceFetched: following.on_snapshot_piece_fetched,
+            RequestFailed: self._on_request_failed,
+        }
 
     def step(self, event: Event, now_ms: float) -> list[Effect]:
         """Take one event; returns what to do, in order."""
-        self._now_ms = now_ms
-        self._effects = []
-        _HANDLERS[type(event)](self, event)
-        self._persist()
-        return self._effects
+        replica = self._replica
+        replica.now_ms = now_ms
+        replica.effects = []
+        self._handlers[type(event)](event)
+        replica.persist()
+        return replica.effects
+
+    def next_deadline_ms(self) -> float | None:
+        """When to `step(Tick())` next; None when nothing is waited for."""
+        deadlines = self._replica.state.deadlines()
+        return min((time for time in deadlines if time is not None), default=None)
+
+    # --- what others may know -----------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        return self._replica.state.role
+
+    @property
+    def epoch(self) -> int:
+        return self._replica.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        return self._replica.leader_id
+
+    @property
+    def active_leader_id(self) -> int | None:
+        """Who leads now; None if it is not known, and once this node itself leads no more."""
+        return self._replica.active_leader_id
+
+    @property
+    def voted(self) -> ReplicaKey | None:
+        return self._replica.voted
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._replica.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self._replica.is_voter
+
+    @property
+    def is_leader(self) -> bool:
+        return self._replica.is_leader
+
+    @property
+    def high_watermark(self) -> int | None:
+        return self._replica.high_watermark
+
+    @property
+    def shown_high_watermark(self) -> int | None:
+        """The high watermark that this node may tell as the leader (M9)."""
+        return self._leading.shown_high_watermark()
+
+    @property
+    def replicas(self) -> Mapping[ReplicaKey, Progress]:
+        """The leader's view of the others; empty when this node does not lead."""
+        state = self._replica.state
+        return state.replicas if isinstance(state, LeaderState) else {}
+
+    def leader_endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
+        """The controller listeners of the leader, as far as they are known."""
+        return self._replica.leader_endpoints()
+
+    def awaits(self, fetch_id: int) -> bool:
+        """Whether what that fetch brings is still wanted."""
+        return self._following.awaits(fetch_id)
 
     def validate(self) -> None:
         """Raises `InvariantViolated` unless state and role agree (M2, M16)."""
-        state = self._state
-        current = QuorumState(self._epoch, self._leader_id, self._voted)
-        # The text costs more than the comparison, and simulations ask after every event.
-        if self._persisted != current:
-            raise InvariantViolated(f"persisted {self._persisted}, in memory {current}")
-        if isinstance(state, Leading):
-            invariant(self._leader_id == self.node.id, "a leader that follows another")
-        elif isinstance(state, Following):
-            invariant(self._leader_id == state.leader_id, "a follower without its leader")
+        replica, state = self._replica, self._replica.state
+        replica.validate()
+        if isinstance(state, LeaderState):
+            invariant(replica.leader_id == replica.node.id, "a leader that follows another")
+        elif isinstance(state, FollowerState):
+            invariant(replica.leader_id == state.leader_id, "a follower without its leader")
             invariant(
                 (state.role is Role.FOLLOWER) == self.is_voter, "role and membership disagree"
             )
-        elif isinstance(state, Election):
+        elif isinstance(state, ElectionState):
             invariant(self.is_voter, "an election of a non-voter")
             if state.role is Role.CANDIDATE:
-                invariant(self._voted == self.node, "a candidate that voted for another")
+                invariant(replica.voted == replica.node, "a candidate that voted for another")
+
+    # --- what concerns more than one part -----------------------------------------------------
 
     def _on_start(self, event: Start) -> None:
-        if self._log.last_epoch > self._epoch:
+        replica = self._replica
+        if replica.log.last_epoch > replica.epoch:
             # Records of an epoch that the state file never saw: the log is right.
-            self._epoch, self._leader_id, self._voted = self._log.last_epoch, None, None
-        if self.voters.is_only_voter(self.node):
-            self._leader_id = None
-            self._start_alone()
-        elif self._leader_id == self.node.id:
-            self._state = Resigned(self._election_deadline(), set())
-        elif self._leader_id is not None and self.leader_endpoints():
-            self._follow(self._leader_id, self._epoch)
+            replica.epoch, replica.leader_id, replica.voted = replica.log.last_epoch, None, None
+        if replica.voters.is_only_voter(replica.node):
+            replica.leader_id = None
+            self._electing.stand(Cause.ELECTION_TIMEOUT)
+        elif replica.leader_id == replica.node.id:
+            replica.state = ResignedState(replica.election_deadline())
+        elif replica.leader_id is not None and self.leader_endpoints():
+            self._following.follow(replica.leader_id, replica.epoch)
         else:
-            self._leader_id = None
-            self._state = Unattached(self._election_deadline() if self.is_voter else None)
-            self._look_for_leader()
-
-    def _start_alone(self) -> None:
-        self._state = Unattached(None)
-        self._start_election(Cause.ELECTION_TIMEOUT, Role.PROSPECTIVE)
+            replica.leader_id = None
+            replica.state = UnattachedState(replica.election_deadline() if self.is_voter else None)
+            self._following.look_for_leader()
 
     def _on_tick(self, event: Tick) -> None:
-        state = self._state
-        if isinstance(state, Leading):
-            self._tick_leading(state)
-            return
-        if state.deadline_ms is not None and self._now_ms >= state.deadline_ms:
-            if isinstance(state, Following):
-                self._fetch_timed_out(state)
-            elif self.is_voter:
-                self._start_election(Cause.ELECTION_TIMEOUT, Role.PROSPECTIVE)
+        replica, state = self._replica, self._replica.state
+        if isinstance(state, LeaderState):
+            self._leading.tick(state)
+        elif state.deadline_ms is not None and replica.now_ms >= state.deadline_ms:
+            self._timed_out(state)
+        elif isinstance(state, ElectionState):
+            self._electing.tick(state)
+        elif isinstance(state, FollowerState | UnattachedState):
+            self._following.tick(state.fetch)
+
+    def _timed_out(
+        self, state: UnattachedState | ElectionState | FollowerState | ResignedState
+    ) -> None:
+        if isinstance(state, FollowerState):
+            if state.role is Role.FOLLOWER:
+                self._electing.stand(Cause.FETCH_TIMEOUT)
             else:
-                self._detach(Cause.HIGHER_EPOCH, self._epoch)
-        elif isinstance(state, Election):
-            self._tick_election(state)
-        elif self._fetch_retry_ms is not None and self._now_ms >= self._fetch_retry_ms:
-            self._fetch_retry_ms = None
-            if isinstance(state, Following):
-                self._fetch()
-            else:
-                self._look_for_leader()
+                self._following.leader_lost(state)
+        elif self.is_voter:
+            self._electing.stand(Cause.ELECTION_TIMEOUT)
+        else:
+            self._following.detach(Cause.HIGHER_EPOCH, self.epoch)
+
+    def _on_resign(self, event: Resign) -> None:
+        state = self._replica.state
+        if isinstance(state, LeaderState):
+            self._leading.resign(state, Cause.RESIGN)
+
+    def _on_flushed(self, event: Flushed) -> None:
+        replica, state = self._replica, self._replica.state
+        invariant(
+            event.end_offset <= replica.log.end_offset,
+            f"flushed to {event.end_offset}, the log ends at {replica.log.end_offset}",
+        )
+        replica.flushed_end = event.end_offset
+        if isinstance(state, LeaderState):
+            self._leading.advance_high_watermark(state)
+        self._following.on_flushed()
+
+    def _on_voters_changed(self, event: VotersChanged) -> None:
+        replica, state = self._replica, self._replica.state
+        replica.voters = event.voters
+        replica.voters_in_log = True
+        if isinstance(state, FollowerState):
+            self._following.voters_changed(state)
+        elif isinstance(state, ElectionState):
+            self._electing.voters_changed(state)
+        elif isinstance(state, LeaderState):
+            self._leading.voters_changed(state)
+
+    def _on_epoch_answered(self, event: EpochAnswered) -> None:
+        if not self._following.observe(event.epoch, event.leader_id):
+            self._leading.on_epoch_answered(event)
 
     def _on_request_failed(self, event: RequestFailed) -> None:
         if event.kind in (RequestKind.FETCH, RequestKind.FETCH_SNAPSHOT):
-            self._fetch_failed(event.fetch_id, refused=event.refused)
+            self._following.fetch_failed(event.fetch_id, refused=event.refused)
         elif event.kind is RequestKind.VOTE:
-            self._vote_failed(event.node_id)
-
-    def _fetch_timed_out(self, state: Following) -> None:
-        if state.role is Role.FOLLOWER:
-            self._start_election(Cause.FETCH_TIMEOUT, Role.PROSPECTIVE)
-        else:
-            self._note_lost(state)
-            self._detach(Cause.FETCH_TIMEOUT, self._epoch)
-
-    def _on_flushed(self, event: Flushed) -> None:
-        invariant(
-            event.end_offset <= self._log.end_offset,
-            f"flushed to {event.end_offset}, the log ends at {self._log.end_offset}",
-        )
-        self._flushed_end = event.end_offset
-        if isinstance(self._state, Leading):
-            self._advance_high_watermark()
-        else:
-            self._follow_high_watermark(self._leader_high_watermark)
-        if self._fetch_after_flush and self._flushed_end == self._log.end_offset:
-            self._fetch_after_flush = False
-            self._fetch()
-            self._look_for_leader()
-
-    def _on_voters_changed(self, event: VotersChanged) -> None:
-        self.voters = event.voters
-        self._voters_in_log = True
-        state = self._state
-        if isinstance(state, Following):
-            self._membership_changed(state)
-        elif isinstance(state, Election) and not self.is_voter:
-            self._leader_id = None
-            self._enter(Cause.LEFT_VOTERS, Unattached(None))
-            self._look_for_leader()
-        elif isinstance(state, Leading):
-            others = {voter.id for voter in self.voters.others(self.node)}
-            state.begin_pending &= others
-            state.heard_from &= others
-            if others and state.check_deadline_ms is None:
-                state.check_deadline_ms = self._check_quorum_deadline()
-            elif not others:
-                state.check_deadline_ms = None
-            self._advance_high_watermark()
-
-
-_HANDLERS: dict[type[Any], Callable[[QuorumCore, Any], None]] = {
-    Start: QuorumCore._on_start,
-    Tick: QuorumCore._on_tick,
-    Flushed: QuorumCore._on_flushed,
-    VotersChanged: QuorumCore._on_voters_changed,
-    Resign: QuorumCore._on_resign,
-    VoteAsked: QuorumCore._on_vote_asked,
-    VoteAnswered: QuorumCore._on_vote_answered,
-    BeginEpochAsked: QuorumCore._on_begin_epoch,
-    EndEpochAsked: QuorumCore._on_end_epoch,
-    EpochAnswered: QuorumCore._on_epoch_answered,
-    FetchAsked: QuorumCore._on_fetch_asked,
-    FetchAnswered: QuorumCore._on_fetch_answered,
-    LogTruncated: QuorumCore._on_log_truncated,
-    ReplicaHeard: QuorumCore._on_replica_heard,
-    SnapshotInstalled: QuorumCore._on_snapshot_installed,
-    SnapshotPieceFetched: QuorumCore._on_snapshot_piece_fetched,
-    RequestFailed: QuorumCore._on_request_failed,
-}
+            self._electing.vote_failed(event.node_id)

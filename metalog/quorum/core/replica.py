@@ -1,7 +1,7 @@
-"""State that all roles of a quorum replica share: epoch, leader, vote, role.
+"""The state that all parts of a quorum replica share: epoch, leader, vote, role, ends of the log.
 
-The classes replica -> following -> leading -> electing -> quorum are one state machine, cut into
-files by subject; each uses only what stands before it.
+Each part (following, leading, electing) gets this one value, changes it, and adds the effects of
+what it did in their order.
 """
 
 from __future__ import annotations
@@ -9,33 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from metalog.quorum.core.messages import Effect, LeaderChanged, LogView, PersistState, QuorumState
+from metalog.quorum.core.messages import (
+    Effect,
+    HighWatermarkAdvanced,
+    LeaderChanged,
+    LogView,
+    PersistState,
+    QuorumState,
+)
 from metalog.quorum.core.roles import (
     Cause,
-    Election,
-    Following,
-    Leading,
-    Progress,
-    Role,
+    ElectionState,
+    FollowerState,
+    LeaderState,
     RoleState,
-    Unattached,
+    UnattachedState,
     transition,
 )
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
-from runtime.errors import invariant
+from runtime.errors import InvariantViolated, invariant
 
-CHECK_QUORUM_FACTOR = 1.5
-"""Of the fetch timeout: how long a leader waits for a majority to fetch before it resigns."""
-DOUBT_MS = 250.0
-"""How long a non-voter waits for a leader that had gone silent and that others still believe in;
-twice as long each time, up to the fetch timeout. They may be about to find out."""
-ELECTION_BACKOFF_FIRST_MS = 100
-"""The bound of the pause after a lost election; it doubles with each one in a row."""
 EPOCH_LEAP_MAX = 1 << 24
 """No honest replica is so many epochs ahead: each takes an election. Who says so is not believed,
 or one request with the last epoch there is would leave none for an election."""
-OBSERVER_FORGOTTEN_MS = 300_000.0
-"""A non-voter that has not fetched for so long is not listed any more."""
 
 
 class Timing(NamedTuple):
@@ -52,8 +48,11 @@ Jitter = Callable[[int], int]
 
 
 class Replica:
-    """Epoch, leader, vote and role. `node.id` is the node's id; a broker is a replica too, never
-    a voter."""
+    """Epoch, leader, vote and role of one node. A broker is a replica too, never a voter.
+
+    `flushed_end` is how far the log is durable, `lost_elections` how many this replica lost in a
+    row since there was a leader. `effects` are those of the event that is being taken.
+    """
 
     def __init__(
         self,
@@ -67,57 +66,22 @@ class Replica:
         jitter: Jitter,
     ) -> None:
         self.node = node
+        self.log = log
         self.voters = voters
+        self.voters_in_log = voters_in_log
+        self.timing = timing
+        self.jitter = jitter
+        self.epoch = state.epoch
+        self.leader_id = state.leader_id
+        self.voted = state.voted
+        self.state: RoleState = UnattachedState(None)
+        self.flushed_end = log.end_offset
         self.high_watermark: int | None = None
-        self._voters_in_log = voters_in_log
-        self._log = log
-        self._timing = timing
-        self._jitter = jitter
-        self._epoch = state.epoch
-        self._leader_id = state.leader_id
-        self._voted = state.voted
+        self.lost_elections = 0
+        self.effects: list[Effect] = []
+        self.now_ms = 0.0
         self._persisted = state
         self._told: LeaderChanged | None = None
-        self._flushed_end = log.end_offset
-        self._leader_high_watermark = -1
-        self._fetch_id: int | None = None
-        self._fetches = 0
-        self._fetch_after_flush = False
-        self._fetch_retry_ms: float | None = None
-        self._lost: tuple[int, int] | None = None  # the leader that went silent, and its epoch
-        self._lost_times = 0
-        self._refusals = 0  # leaders in a row whose port was closed before they answered a fetch
-        self._defeats = 0  # elections lost since there was a leader
-        self._state: RoleState = Unattached(None)
-        self._effects: list[Effect] = []
-        self._now_ms = 0.0
-
-    def awaits(self, fetch_id: int) -> bool:
-        """Whether what that fetch brings is still wanted."""
-        return self._fetch_id == fetch_id
-
-    @property
-    def role(self) -> Role:
-        return self._state.role
-
-    @property
-    def epoch(self) -> int:
-        return self._epoch
-
-    @property
-    def leader_id(self) -> int | None:
-        return self._leader_id
-
-    @property
-    def active_leader_id(self) -> int | None:
-        """Who leads now: as `leader_id`, but None once this node itself leads no more: resigned, or
-        asking for votes since."""
-        leads_no_more = self._leader_id == self.node.id and not self.is_leader
-        return None if leads_no_more else self._leader_id
-
-    @property
-    def voted(self) -> ReplicaKey | None:
-        return self._voted
 
     @property
     def is_voter(self) -> bool:
@@ -125,56 +89,70 @@ class Replica:
 
     @property
     def is_leader(self) -> bool:
-        return isinstance(self._state, Leading)
+        return isinstance(self.state, LeaderState)
 
     @property
-    def shown_high_watermark(self) -> int | None:
-        """What a leader may tell: its own, once its first record is committed (M9). What it knew
-        as a follower may be behind what other followers know."""
-        state, mark = self._state, self.high_watermark
-        if isinstance(state, Leading) and mark is not None and mark > state.epoch_start_offset:
-            return mark
-        return None
-
-    @property
-    def replicas(self) -> dict[ReplicaKey, Progress]:
-        """The leader's view of the others; empty when this node does not lead."""
-        return self._state.replicas if isinstance(self._state, Leading) else {}
+    def active_leader_id(self) -> int | None:
+        """Who leads now: as `leader_id`, but None once this node itself leads no more: resigned, or
+        asking for votes since."""
+        leads_no_more = self.leader_id == self.node.id and not self.is_leader
+        return None if leads_no_more else self.leader_id
 
     def leader_endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
         """The controller listeners of the leader, as far as they are known."""
-        if self._leader_id is None:
+        if self.leader_id is None:
             return ()
-        if isinstance(self._state, Following) and self._state.endpoints:
-            return self._state.endpoints
-        voter = self.voters.get(self._leader_id)
+        if isinstance(self.state, FollowerState) and self.state.endpoints:
+            return self.state.endpoints
+        voter = self.voters.get(self.leader_id)
         return () if voter is None else voter.endpoints
 
-    def _is_leap(self, epoch: int) -> bool:
-        return epoch - self._epoch > EPOCH_LEAP_MAX
+    def is_leap(self, epoch: int) -> bool:
+        return epoch - self.epoch > EPOCH_LEAP_MAX
 
-    def _enter(self, cause: Cause, state: RoleState) -> None:
-        target = transition(self._state.role, cause)
+    def election_deadline(self) -> float:
+        timeout = self.timing.election_timeout_ms
+        return self.now_ms + timeout + self.jitter(timeout)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def enter(self, cause: Cause, state: RoleState) -> None:
+        target = transition(self.state.role, cause)
         invariant(
             target is state.role, f"{cause.value} leads to {target.value}, not {state.role.value}"
         )
-        self._state = state
-        # What was asked for the old role's sake is not waited for: a leader that hangs must not
-        # keep this replica from the next one.
-        self._fetch_id = self._fetch_retry_ms = None
+        self.state = state
 
-    def _persist(self) -> None:
-        state = QuorumState(self._epoch, self._leader_id, self._voted)
-        if state != self._persisted:
-            self._persisted = state
-            self._effects.append(PersistState(state))
+    def raise_epoch(self, epoch: int) -> None:
+        """A new epoch forgets the vote."""
+        if epoch > self.epoch:
+            self.epoch, self.voted = epoch, None
+
+    def persist(self) -> None:
+        """Have epoch, leader and vote persisted, then the leader told, wherever they are news."""
+        self.persist_state()
         # A leader that resigned keeps its own id on disk, so that it never votes in that epoch
         # again, but to everybody else the epoch has no leader any more.
-        told = LeaderChanged(self.active_leader_id, self._epoch)
-        if told != self._told and not isinstance(self._state, Election):
+        told = LeaderChanged(self.active_leader_id, self.epoch)
+        if told != self._told and not isinstance(self.state, ElectionState):
             self._told = told
-            self._effects.append(told)
+            self.effects.append(told)
 
-    def _election_deadline(self) -> float:
-        timeout = self._timing.election_timeout_ms
-        return self._now_ms + timeout + self._jitter(timeout)
+    def persist_state(self) -> None:
+        state = QuorumState(self.epoch, self.leader_id, self.voted)
+        if state != self._persisted:
+            self._persisted = state
+            self.effects.append(PersistState(state))
+
+    def commit_below(self, offset: int) -> None:
+        """The high watermark rises to `offset`; it never falls (M7)."""
+        if offset > (self.high_watermark or 0):
+            self.high_watermark = offset
+            self.effects.append(HighWatermarkAdvanced(offset))
+
+    def validate(self) -> None:
+        """Raises `InvariantViolated` unless what is persisted is what is in memory (M2)."""
+        current = QuorumState(self.epoch, self.leader_id, self.voted)
+        # The text costs more than the comparison, and simulations ask after every event.
+        if self._persisted != current:
+            raise InvariantViolated(f"persisted {self._persisted}, in memory {current}")

@@ -86,17 +86,37 @@ def transition(role: Role, cause: Cause) -> Role:
     return target
 
 
-class Unattached:
+Deadlines = tuple[float | None, ...]
+
+
+class PendingFetch:
+    """The fetch that is waited for, by its id, or when the next one is sent.
+
+    It ends with the role: a leader that hangs must not keep a replica from the next one.
+    """
+
+    __slots__ = ("id", "retry_ms")
+
+    def __init__(self) -> None:
+        self.id: int | None = None
+        self.retry_ms: float | None = None
+
+
+class UnattachedState:
     """`deadline_ms` is the election timeout of a voter, None for a non-voter."""
 
-    __slots__ = ("deadline_ms",)
+    __slots__ = ("deadline_ms", "fetch")
     role = Role.UNATTACHED
 
     def __init__(self, deadline_ms: float | None) -> None:
         self.deadline_ms = deadline_ms
+        self.fetch = PendingFetch()
+
+    def deadlines(self) -> Deadlines:
+        return self.deadline_ms, self.fetch.retry_ms
 
 
-class Election:
+class ElectionState:
     """A poll of the voters: a Prospective's pre-vote or a Candidate's vote.
 
     `ask_again` are voters whose request failed; they are asked again at `ask_again_ms`.
@@ -112,6 +132,9 @@ class Election:
         self.ask_again_ms: float | None = None
         self.lost = False
 
+    def deadlines(self) -> Deadlines:
+        return self.deadline_ms, self.ask_again_ms
+
     @property
     def granting_ids(self) -> tuple[int, ...]:
         return tuple(sorted(node_id for node_id, granted in self.answers.items() if granted))
@@ -121,7 +144,7 @@ class Election:
         return sum(not granted for granted in self.answers.values())
 
 
-class Following:
+class FollowerState:
     """A voter (FOLLOWER) or non-voter (OBSERVER) with a leader.
 
     `fetched` says that the leader has answered a fetch in this epoch, and that its port has not
@@ -129,7 +152,7 @@ class Following:
     leader lives. `refused`: it was found closed.
     """
 
-    __slots__ = ("deadline_ms", "endpoints", "fetched", "leader_id", "refused", "role")
+    __slots__ = ("deadline_ms", "endpoints", "fetch", "fetched", "leader_id", "refused", "role")
 
     def __init__(
         self,
@@ -142,17 +165,25 @@ class Following:
         self.leader_id = leader_id
         self.endpoints = endpoints
         self.deadline_ms = deadline_ms
+        self.fetch = PendingFetch()
         self.fetched = False
         self.refused = False
 
+    def deadlines(self) -> Deadlines:
+        return self.deadline_ms, self.fetch.retry_ms
 
-class Resigned:
-    __slots__ = ("deadline_ms", "unacknowledged")
+
+class ResignedState:
+    """`deadline_ms` is the election timeout."""
+
+    __slots__ = ("deadline_ms",)
     role = Role.RESIGNED
 
-    def __init__(self, deadline_ms: float, unacknowledged: set[int]) -> None:
+    def __init__(self, deadline_ms: float) -> None:
         self.deadline_ms = deadline_ms
-        self.unacknowledged = unacknowledged
+
+    def deadlines(self) -> Deadlines:
+        return (self.deadline_ms,)
 
 
 class Progress:
@@ -177,7 +208,7 @@ class Progress:
         self.leader_end_at_fetch = leader_end
 
 
-class Leading:
+class LeaderState:
     """The leader's books.
 
     `epoch_start_offset` is where its LeaderChange record stands; no high watermark is shown
@@ -190,22 +221,21 @@ class Leading:
         "begin_pending",
         "check_deadline_ms",
         "epoch_start_offset",
-        "granting_ids",
         "heard_from",
         "replicas",
     )
     role = Role.LEADER
 
-    def __init__(
-        self, epoch_start_offset: int, granting_ids: tuple[int, ...], begin_pending: set[int]
-    ) -> None:
+    def __init__(self, epoch_start_offset: int, begin_pending: set[int]) -> None:
         self.epoch_start_offset = epoch_start_offset
-        self.granting_ids = granting_ids
         self.replicas: dict[ReplicaKey, Progress] = {}
         self.heard_from: set[int] = set()
         self.check_deadline_ms: float | None = None
         self.begin_pending = begin_pending
         self.begin_at_ms = 0.0
 
+    def deadlines(self) -> Deadlines:
+        return self.check_deadline_ms, self.begin_at_ms if self.begin_pending else None
 
-RoleState = Unattached | Election | Following | Resigned | Leading
+
+RoleState = UnattachedState | ElectionState | FollowerState | ResignedState | LeaderState
