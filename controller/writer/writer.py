@@ -1,8 +1,9 @@
 """Shell: The controller's single writer: decide, replay, append, answer at commit.
 
 While this node leads the quorum it keeps a working image: what is committed, plus everything it has
-appended itself. A decision is made on the working image, its records are replayed there, and only
-then appended; since one loop runs all of it and nothing in between waits, decisions see each other
+appended itself. A decision is made on the working image, its records are replayed there as the log
+will hold them (without fields that the finalised metadata.version does not carry), and only then
+appended; since one loop runs all of it and nothing in between waits, decisions see each other
 in the order of the log. The reply is given when the records are committed. A decision without
 records waits for what it may have seen: the last append before it.
 
@@ -37,13 +38,19 @@ from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
 from controller.settings import ControllerSettings
 from controller.writer.stats import ControllerStats
-from metalog.image.features import MINIMUM_METADATA_VERSION
+from metalog.image.features import METADATA_VERSION, MINIMUM_METADATA_VERSION, record_version
 from metalog.image.replay import GrowingImage, Replayer, ReplayError
+from metalog.image.snapshot import fit_record
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.node import NotLeader
 from protocol.errors import ApiError, ErrorCode
-from protocol.metadata import AbortTransactionRecord, ConfigRecord, NoOpRecord
+from protocol.metadata import (
+    AbortTransactionRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+)
 from protocol.schema import MetadataRecord
 from protocol.transport.dispatch import Connection
 from runtime.clock import Clock
@@ -388,12 +395,12 @@ class Controller:
 
     def _append_batch(self, records: Sequence[MetadataRecord]) -> _Append:
         assert self._working is not None
+        level = _level_after(self._working, records)
+        records = [fit_record(r, record_version(type(r).__name__, level)) for r in records]
         image = self._replayed(self._working, records)
         expected = self._quorum.log_end_offset + len(records) - 1
         try:
-            last_offset = self._quorum.append(
-                self._epoch, records, metadata_version=_level_of(image)
-            )
+            last_offset = self._quorum.append(self._epoch, records, metadata_version=level)
         except NotLeader as lost:
             self._resign()
             raise self._not_controller() from lost
@@ -686,8 +693,12 @@ class Controller:
         return True
 
 
-def _level_of(image: MetadataImage) -> int:
+def _level_after(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:
+    """The `metadata.version` level that holds when the records are written."""
     level = image.metadata_version
+    for record in records:
+        if type(record) is FeatureLevelRecord and record.name == METADATA_VERSION:
+            level = record.feature_level
     return MINIMUM_METADATA_VERSION.level if level is None else level
 
 

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from metalog.image.features import LATEST_PRODUCTION_METADATA_VERSION, record_version
-from metalog.image.snapshot import fit_record, image_to_records
+from metalog.image.snapshot import image_to_records
 from metalog.image.values import MetadataImage
 from metalog.quorum import wire
 from metalog.quorum.batches import (
@@ -301,17 +301,17 @@ class QuorumNode:
     ) -> int:
         """Append metadata records as one atomic batch; returns the offset of the last.
 
-        They are written in the versions of that `metadata.version` level. Durable and committed
-        later: listeners hear of it. Raises `NotLeader`, ApiError(RECORD_LIST_TOO_LARGE); a disk
-        that refuses stops the node (KAFKA_STORAGE_ERROR).
+        They are written in the versions of that `metadata.version` level, which must carry them
+        (`fit_record`). Durable and committed later: listeners hear of it. Raises `NotLeader`,
+        EncodeError, ApiError(RECORD_LIST_TOO_LARGE); a disk that refuses stops the node
+        (KAFKA_STORAGE_ERROR).
         """
         core = self.core
         if not core.is_leader or core.epoch != epoch:
             raise NotLeader(epoch, core.active_leader_id)
-        versioned: list[VersionedRecord] = []
-        for record in records:
-            version = record_version(type(record).__name__, metadata_version)
-            versioned.append((fit_record(record, version), version))
+        versioned: list[VersionedRecord] = [
+            (record, record_version(type(record).__name__, metadata_version)) for record in records
+        ]
         try:
             batch = self.log.append_records(
                 versioned, epoch=epoch, timestamp_ms=self._clock.now_ms()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from metalog.image.snapshot import fit_record
 from metalog.quorum.batches import read_batches
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.messages import (
@@ -27,6 +28,7 @@ from metalog.quorum.snapshot_transfer import NotStored
 from metalog.quorum.snapshots import SnapshotReader
 from metalog.quorum.state_file import read_quorum_state
 from protocol.control import LeaderChangeMessage
+from protocol.errors import EncodeError
 from protocol.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
@@ -175,7 +177,9 @@ async def test_records_are_written_in_versions_of_the_metadata_level() -> None:
     )
     async with RunningQuorum(MemoryFiles()) as q:
         await q.commit(TopicRecord(name="t", topic_id=b"t" * 16))
-        offset = q.node.append(1, [record], metadata_version=7)
+        with pytest.raises(EncodeError):
+            q.node.append(1, [record], metadata_version=7)
+        offset = q.node.append(1, [fit_record(record, 0)], metadata_version=7)
         await q.loader.wait_for_offset(offset)
         (old,) = [b for b in read_batches(q.node.log.read(offset, 4096)) if b.records]
         assert old.records[0].directories == []
