@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from metalog.quorum.config import QuorumConfig
 from metalog.quorum.node import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.ids import random_uuid
+from protocol.transport.server import Server
 from runtime.clock import Clock
 from runtime.config import HostPort, NodeConfig
 from runtime.config.listeners import parse_host_ports
@@ -138,7 +139,15 @@ class Node:
         self.cluster_id = meta.cluster_id
         self._lag.start()
         self.metrics.register(self._lag.collect)
-        self.metrics.register(NodeMetrics(self).collect)
+        self.metrics.register(
+            NodeMetrics(
+                monotonic_ms=self.clock.monotonic_ms,
+                servers=self._servers,
+                quorum=lambda: self.quorum,
+                loader=lambda: self.loader,
+                supervisor=self.supervisor,
+            ).collect
+        )
         await self._start_http()
         self.quorum = QuorumNode(
             QuorumConfig.from_node_config(
@@ -244,6 +253,12 @@ class Node:
             host = f"[{listener.host}]" if ":" in listener.host else listener.host
             addresses.append(f"{host}:{listener.port or self.bound_port(listener.name)}")
         return addresses
+
+    def _servers(self) -> Iterator[Server]:
+        """The listeners of the roles that there are."""
+        for role in (self.broker, self.controller):
+            if role is not None:
+                yield from role.servers
 
     # --- health and metrics -------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
+from metalog.loader import MetadataLoader
+from metalog.quorum.node import QuorumNode
 from metalog.quorum.stats import quorum_families
 from protocol.transport.request_metrics import TransportMetrics
 from protocol.transport.server import Server
@@ -12,34 +13,44 @@ from protocol.transport.stats import ApiStats, ConnectionStats
 from runtime import process_io
 from runtime.config.node import LONG_MAX
 from runtime.metrics import Family, single
-
-if TYPE_CHECKING:
-    from kraftbox.node import Node
+from runtime.tasks import Supervisor
 
 
 class NodeMetrics:
-    """Collects from a node whatever it has by the time of the scrape."""
+    """Collects whatever a node has by the time of the scrape: parts that are not there yet are
+    passed over."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._transport = TransportMetrics(
-            node.clock.monotonic_ms, self._apis, self._connection_stats
-        )
+    def __init__(
+        self,
+        *,
+        monotonic_ms: Callable[[], float],
+        servers: Callable[[], Iterable[Server]],
+        quorum: Callable[[], QuorumNode | None],
+        loader: Callable[[], MetadataLoader | None],
+        supervisor: Supervisor,
+    ) -> None:
+        """`servers` are the listeners of all roles."""
+        self._monotonic_ms = monotonic_ms
+        self._servers = servers
+        self._quorum = quorum
+        self._loader = loader
+        self._supervisor = supervisor
+        self._transport = TransportMetrics(monotonic_ms, self._apis, self._connection_stats)
 
     def collect(self) -> Iterator[Family]:
         """For the metrics registry."""
         yield from self._transport.collect()
         yield from self._request_memory()
-        quorum, loader = self._node.quorum, self._node.loader
+        quorum, loader = self._quorum(), self._loader()
         if quorum is not None and quorum.is_started:
-            yield from quorum_families(quorum, self._node.clock.monotonic_ms())
+            yield from quorum_families(quorum, self._monotonic_ms())
         if loader is not None:
             yield single(
                 "kafka_server_metadataloader_currentmetadataversion",
                 "Level of metadata.version in the image; 0 before there is one",
                 loader.image.metadata_version or 0,
             )
-        yield from self._node.supervisor.collect()
+        yield from self._supervisor.collect()
         yield from process_io.collect()
 
     def _request_memory(self) -> Iterator[Family]:
@@ -74,11 +85,6 @@ class NodeMetrics:
             sum(memory.cut_off for memory in memories),
             "counter",
         )
-
-    def _servers(self) -> Iterable[Server]:
-        for role in (self._node.broker, self._node.controller):
-            if role is not None:
-                yield from role.servers
 
     def _apis(self) -> Iterable[ApiStats]:
         # The listeners of a role share one table.

@@ -11,12 +11,14 @@ from runtime.config.node import LONG_MAX
 
 def told(*servers: Any) -> dict[str, float]:
     """The families about request memory of a broker with these servers."""
-    node = SimpleNamespace(
-        broker=SimpleNamespace(servers=servers),
-        controller=None,
-        clock=SimpleNamespace(monotonic_ms=lambda: 0.0),
+    metrics = NodeMetrics(
+        monotonic_ms=lambda: 0.0,
+        servers=lambda: servers,
+        quorum=lambda: None,
+        loader=lambda: None,
+        supervisor=cast(Any, None),
     )
-    families = NodeMetrics(cast(Any, node))._request_memory()
+    families = metrics._request_memory()
     return {family.name: float(list(family.samples)[0][1]) for family in families}
 
 
