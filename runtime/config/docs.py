@@ -83,7 +83,6 @@ DOCS: dict[str, str] = {
     "kraftbox.log.format": "How log lines look.",
     "kraftbox.log.level": "The least level that is logged.",
     "kraftbox.log.requests": "Whether a broker logs every request that it answers.",
-    "kraftbox.metrics.dialect": "Whose names the metric series have.",
     "kraftbox.metrics.partitions": "Which partitions have series of their own.",
     "kraftbox.produce.decompressed.max.bytes": "Most bytes that one batch may hold when it has to "
     "be decompressed.",

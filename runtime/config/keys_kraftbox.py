@@ -32,7 +32,6 @@ KEYS: tuple[Key, ...] = (
     Key("kraftbox.log.format", Type.STRING, "console", one_of("console", "json")),
     Key("kraftbox.log.level", Type.STRING, "info", one_of("debug", "info", "warning", "error")),
     Key("kraftbox.log.requests", Type.BOOLEAN, False),
-    Key("kraftbox.metrics.dialect", Type.STRING, "strimzi", one_of("strimzi"), Importance.LOW),
     Key("kraftbox.metrics.partitions", Type.STRING, "all", one_of("all", "leader", "none")),
     Key("kraftbox.produce.decompressed.max.bytes", Type.LONG, 134_217_728, at_least(1)),
     Key("kraftbox.produce.validate.records", Type.BOOLEAN, False),
