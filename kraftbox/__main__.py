@@ -53,13 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     use_own_packages()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in NODE_COMMANDS:
-        from kraftbox.launcher.launch import main as launch
+        from kraftbox.cli.up import main as launch
 
         return launch(given)
     if given and given[0] in OWN_PROCESSES:
         return own_process(given[0], given[1:])
     if given and given[0] == "container":
-        from kraftbox.container import main as container
+        from kraftbox.process.container import main as container
 
         return container()
     if given and given[0].startswith(KAFKA_TOOL_PREFIX):

@@ -39,7 +39,7 @@ def dump_log(
     Directories are read file by file. With --json every batch, record or entry is one line. The
     exit code is 1 when a file is damaged; what stands before the damage is printed.
     """
-    from kraftbox.dump import DamagedFile, dump_file, is_known
+    from kraftbox.cli.log_files import DamagedFile, dump_file, is_known
 
     damaged = []
     files = list(_files(paths))

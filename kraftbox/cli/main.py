@@ -11,10 +11,10 @@ import typer
 from kraftbox.cli import (
     audit,
     chaos,
-    cluster,
     configs,
     dump_log,
     groups,
+    nodes,
     records,
     status,
     storage,
@@ -24,7 +24,7 @@ from kraftbox.cli.output import DONE, FAILED, CommandFailed, say_error
 
 app = typer.Typer(
     name="kraftbox",
-    help="A Kafka cluster in Python. `kraftbox up` starts a node, or a cluster.",
+    help="A Kafka cluster in Python. `kraftbox up` starts a node, or a nodes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -60,15 +60,15 @@ def _elsewhere() -> None:
     raise AssertionError("node commands are taken before this application is built")
 
 
-# Listed here for the help text; `kraftbox.launcher.launch` parses and runs them.
-app.command("up", help="Start a ready node, or a cluster.", add_help_option=False)(_elsewhere)
+# Listed here for the help text; `kraftbox.cli.up` parses and runs them.
+app.command("up", help="Start a ready node, or a nodes.", add_help_option=False)(_elsewhere)
 app.command("server", help="Run a node from a server.properties.", add_help_option=False)(
     _elsewhere
 )
 app.command("status")(status.status)
-app.add_typer(cluster.node_app, name="node")
-app.command("logs")(cluster.logs)
-app.command("down")(cluster.down)
+app.add_typer(nodes.node_app, name="node")
+app.command("logs")(nodes.logs)
+app.command("down")(nodes.down)
 app.add_typer(storage.app, name="storage")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")

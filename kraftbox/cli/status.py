@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kraftbox.cli.cluster import DIR_DEFAULT, DirOption
+from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json, table
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from kraftbox.cli.output import CommandFailed
-from kraftbox.launcher.place import read_properties
+from kraftbox.process.properties import read_properties
 from runtime.errors import StartupRefused
 
 

@@ -6,9 +6,11 @@ import contextlib
 import socket
 from typing import Any
 
-from kraftbox.launcher import addresses, frames, network
+from kraftbox.launcher import addresses, frames
 from kraftbox.node import Node
-from kraftbox.process import server, up
+from kraftbox.process import lifetime
+from kraftbox.process.formatting import format_if_new
+from kraftbox.process.loop import CuttableLoop
 from runtime import log
 from runtime.config import ConfigError, NodeConfig
 from runtime.errors import StartupRefused
@@ -32,10 +34,10 @@ def run(command: dict[str, Any], report: socket.socket) -> int:
         if command.get("namespace") is not None:
             addresses.enter(command["namespace"])
         config = NodeConfig.parse(command["properties"])
-        server.configure_log(config, log.sink_for(1))
-        up.format_if_new(config, command["cluster_id"])
-        lifeline = server.Lifeline(report.fileno(), lambda loop, data: obey(report, loop, data))
-        return server.run(config, on_ready=ready, lifeline=lifeline)
+        lifetime.configure_log(config, log.sink_for(1))
+        format_if_new(config, command["cluster_id"])
+        tied = lifetime.Lifeline(report.fileno(), lambda loop, data: obey(report, loop, data))
+        return lifetime.run(config, on_ready=ready, lifeline=tied)
     except (ConfigError, StartupRefused) as error:
         tell(report, {"event": "refused", "error": str(error)})
         log.get_logger("kraftbox").error("The node does not start", reason=str(error))
@@ -49,7 +51,7 @@ def tell(report: socket.socket, message: frames.Message) -> None:
         report.sendall(frames.encode(message))
 
 
-def obey(report: socket.socket, loop: network.CuttableLoop, data: bytes) -> None:
+def obey(report: socket.socket, loop: CuttableLoop, data: bytes) -> None:
     """Carry out what the supervisor asks of a running node: that it be cut off, or not."""
     for command in frames.Decoder().feed(data):
         cut_off = command["do"] == "cut-off"

@@ -39,7 +39,8 @@ from kraftbox.launcher.plan import (
     remembered_from_properties,
     remembered_to_properties,
 )
-from runtime.config.properties import PropertiesError, format_properties, parse_properties
+from kraftbox.process.properties import read_properties
+from runtime.config.properties import format_properties
 from runtime.errors import StartupRefused
 
 # Below the ports that systems lend to outgoing connections: a node that is down must find its own
@@ -140,17 +141,6 @@ class ClusterPlace:
             yield f"/proc/self/fd/{fd}/{self.control.name}"
         finally:
             os.close(fd)
-
-
-def read_properties(path: Path | str) -> dict[str, str]:
-    """A properties file; raises StartupRefused when it cannot be read or understood."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return parse_properties(file.read())
-    except OSError as error:
-        raise StartupRefused(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, PropertiesError) as error:
-        raise StartupRefused(f"cannot read {path}: {error}") from None
 
 
 def port_is_free(port: int) -> bool:

@@ -7,8 +7,9 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
-from kraftbox.launcher.place import PortChooser, read_properties
+from kraftbox.launcher.place import PortChooser
 from kraftbox.launcher.plan import HOST, PORT_DEFAULT, local_settings
+from kraftbox.process.properties import read_properties
 from runtime.config.properties import format_properties
 from runtime.errors import StartupRefused
 

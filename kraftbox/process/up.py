@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import sys
 import time
 from collections.abc import Mapping
@@ -18,16 +17,11 @@ from collections.abc import Mapping
 from kraftbox.launcher.differences import differences
 from kraftbox.launcher.single import Place, properties
 from kraftbox.node import Node
-from kraftbox.process import server
-from metalog.format import FormatRefused, FormatRequest, format_directories
-from protocol.ids import random_uuid, uuid_to_text
+from kraftbox.process import lifetime
+from kraftbox.process.formatting import format_if_new
 from runtime import log
-from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.errors import StartupRefused
-from storage.files import RealFiles
-from storage.log.directory import read_meta
-from storage.log.errors import BadLogDirectory
 
 
 def run(directory: str, port: int | None, settings: Mapping[str, str]) -> int:
@@ -43,7 +37,7 @@ def run(directory: str, port: int | None, settings: Mapping[str, str]) -> int:
         log_fd = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
         raise StartupRefused(f"cannot use {place.root}: {error.strerror}") from error
-    server.configure_log(config, log.sink_for(log_fd))
+    lifetime.configure_log(config, log.sink_for(log_fd))
     format_if_new(config)
     if fresh:
         place.remember(props)
@@ -55,33 +49,12 @@ def run(directory: str, port: int | None, settings: Mapping[str, str]) -> int:
         report(place, node, config, begun)
 
     try:
-        return server.run(config, on_ready=ready)
+        return lifetime.run(config, on_ready=ready)
     except StartupRefused as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
             hint = "--port takes another, --port 0 a free one"
             raise StartupRefused(f"{error} ({hint})") from error
         raise
-
-
-def format_if_new(config: NodeConfig, cluster_id: str | None = None) -> None:
-    """Format what has no identity yet, under the cluster id of what has; raises StartupRefused.
-
-    `cluster_id` is for a node of a cluster, whose directories must have no other.
-    """
-    files = RealFiles()
-    rng = random.Random(random.SystemRandom().getrandbits(128))
-    try:
-        if cluster_id is None:
-            meta = read_meta(files, config.log_dir)
-            cluster_id = uuid_to_text(random_uuid(rng)) if meta is None else meta.cluster_id
-        request = FormatRequest.from_node_config(config, cluster_id)
-        format_directories(
-            request._replace(ignore_formatted=True), files=files, clock=SystemClock(), rng=rng
-        )
-    except (FormatRefused, BadLogDirectory, OSError) as error:
-        raise StartupRefused(str(error)) from error
-    finally:
-        files.close()
 
 
 def _with_bound_ports(config: NodeConfig, node: Node) -> str:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from kraftbox.cli.cluster import Tail
+from kraftbox.cli.nodes import Tail
 from kraftbox.cli.status import addresses, assemble, headline, rows
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kraftbox.container import HTTP_LISTENER, Places, properties_for, write_properties
-from kraftbox.launcher.place import read_properties
+from kraftbox.process.container import HTTP_LISTENER, Places, properties_for, write_properties
+from kraftbox.process.properties import read_properties
 from runtime.errors import StartupRefused
 
 BUNDLED = {"node.id": "1", "process.roles": "broker,controller"}

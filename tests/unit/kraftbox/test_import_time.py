@@ -11,7 +11,7 @@ CODE = """
 import json, sys
 from kraftbox.__main__ import use_own_packages
 use_own_packages()
-import kraftbox.launcher.launch, kraftbox.process.server, kraftbox.process.up
+import kraftbox.cli.up, kraftbox.process.lifetime, kraftbox.process.up
 print(json.dumps(sorted(sys.modules)))
 """
 
@@ -20,7 +20,7 @@ SUPERVISOR = """
 import json, sys
 from kraftbox.__main__ import use_own_packages
 use_own_packages()
-import kraftbox.launcher.launch, kraftbox.launcher.early
+import kraftbox.cli.up, kraftbox.launcher.early
 early = set(sys.modules)
 import kraftbox.launcher.start
 print(json.dumps([sorted(early), sorted(sys.modules)]))

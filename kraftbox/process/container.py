@@ -62,7 +62,7 @@ def properties_for(
 
 def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
     """Decide and write server.properties; returns where. Raises StartupRefused."""
-    from kraftbox.launcher.place import read_properties
+    from kraftbox.process.properties import read_properties
 
     def read(directory: Path) -> dict[str, str]:
         path = directory / "server.properties"
@@ -80,17 +80,17 @@ def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
 
 def run(environ: Mapping[str, str], places: Places | None = None) -> int:
     """Configure, format, serve; returns the exit code. Raises ConfigError, StartupRefused."""
-    from kraftbox.launcher.place import read_properties
-    from kraftbox.process import server
-    from kraftbox.process.up import format_if_new
+    from kraftbox.process import lifetime
+    from kraftbox.process.formatting import format_if_new
+    from kraftbox.process.properties import read_properties
     from runtime.config import NodeConfig
 
     path = write_properties(places or Places(), environ)
     props = read_properties(path)
-    config = NodeConfig.parse(props, hostname=server.host_name(props))
-    server.configure_log(config)
+    config = NodeConfig.parse(props, hostname=lifetime.host_name(props))
+    lifetime.configure_log(config)
     format_if_new(config, environ.get("CLUSTER_ID") or CLUSTER_ID_DEFAULT)
-    return server.run(config)
+    return lifetime.run(config)
 
 
 def main() -> int:

@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from kraftbox.dump import DamagedFile, dump_file, is_known
+from kraftbox.cli.log_files import DamagedFile, dump_file, is_known
 from protocol.batch.records import Record, build_batch
 from protocol.internal import encode_key, encode_versioned
 from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue

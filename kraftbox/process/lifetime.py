@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from kraftbox.launcher.network import CuttableLoop
-from kraftbox.launcher.place import read_properties
 from kraftbox.node import Node, build_node
+from kraftbox.process.loop import CuttableLoop
+from kraftbox.process.properties import read_properties
 from runtime import descriptors, log
 from runtime.clock import SystemClock
 from runtime.collector import Collector
@@ -29,7 +29,7 @@ from runtime.config.env import merge
 from runtime.tasks import Supervisor
 from storage.files import Files, RealFiles, SlowFiles
 
-_log = log.get_logger("kraftbox.process.server")
+_log = log.get_logger("kraftbox.process.lifetime")
 
 STOP_MS_MAX = 30_000
 ORPHAN_WAIT_MS = 2_000

@@ -164,9 +164,9 @@ def _failing_well(work: Callable[[], int]) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from kraftbox.process import server
+    from kraftbox.process.lifetime import run_file
 
-    return server.run_file(options.file, dict(options.settings))
+    return run_file(options.file, dict(options.settings))
 
 
 def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftbox.launcher.network import CuttableLoop, tcp_sockets
+from kraftbox.process.loop import CuttableLoop, tcp_sockets
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this")
 
