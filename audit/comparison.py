@@ -1,7 +1,7 @@
 """Copies of one log beside each other: one task reads the same offsets of every copy.
 
 Batches are replicated byte for byte, so equal logs have equal batches: same offsets, same epoch,
-same CRC. What a task finds is judged, for the whole log, by `audit.checks.logs_agree`.
+same CRC. What a task finds is judged, for the whole log, by `audit.checks.log.logs_agree`.
 """
 
 from __future__ import annotations

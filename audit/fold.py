@@ -23,7 +23,7 @@ from audit.checks.base import (
     Difference,
     Replacement,
 )
-from audit.checks.totals import LeaderChange
+from audit.checks.totals.base import LeaderChange
 from audit.decode import CHANGE_TYPE, KEY_AT, KEY_END, Delta, DeltaCache
 from audit.elections import BrokerEvent, election_cause
 from audit.findings import Complaint, Election, ElectionKind

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from audit.batches import Batch, Damage, DamageKind, split, walk
 from audit.checks import REPLAY_CHECKS
 from audit.checks.base import BatchPlace, Check, DamagePlace, Difference
-from audit.checks.totals import LeaderChange
+from audit.checks.totals.base import LeaderChange
 from audit.findings import Complaint
 from audit.fold import Replay
 from audit.logs import MetadataLog, Segment, Snapshot, overlapping

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from audit.checks import TOTALS_CHECKS
-from audit.checks.logs_agree import LogsAgree
-from audit.checks.totals import Lasting, LeaderChange, Totals
+from audit.checks.log.logs_agree import LogsAgree
+from audit.checks.totals.base import Lasting, LeaderChange, Totals
 from audit.findings import Complaint, Election, Finding, Severity
 from audit.logs import MetadataLog
 from audit.sink import ELECTION, FINDINGS_LEFT_OUT, FINDINGS_PER_CHECK_MAX

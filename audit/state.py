@@ -2,7 +2,7 @@
 
 This is on purpose not the product's replay table. A check that judged a log with the code that
 wrote it would share its mistakes; here each record's effect is written a second time, in another
-shape, and `audit.checks.snapshot` compares the two whenever a snapshot stands in the log.
+shape, and the check `snapshot-equality` compares the two whenever a snapshot stands in the log.
 
 A partition's epochs change with nearly every record, the rest of it (its `Shape`) moves between few
 values. Shapes are therefore shared objects, and what a given change does to a given shape, with

@@ -1,37 +1,37 @@
-"""The checks: one file, one rule each."""
+"""Checks: one file, one rule each, in rooms by what they judge."""
 
 from __future__ import annotations
 
-from audit.checks.acknowledged_lost import AcknowledgedLost
-from audit.checks.acknowledged_order import AcknowledgedOrder
-from audit.checks.acknowledged_twice import AcknowledgedTwice
 from audit.checks.base import Check
-from audit.checks.batch_crc import BatchCrc
-from audit.checks.broker_epochs import BrokerEpochs
-from audit.checks.data import DataCheck
-from audit.checks.elr_cleared import ElrCleared
-from audit.checks.epochs import Epochs
-from audit.checks.fenced_in_isr import FencedInIsr
-from audit.checks.isr_churn import IsrChurn
-from audit.checks.leader_epochs import LeaderEpochs
-from audit.checks.leader_in_isr import LeaderInIsr
-from audit.checks.leader_skew import LeaderSkew
-from audit.checks.leaderless import Leaderless
-from audit.checks.log_gap import LogGap
-from audit.checks.log_start import LogStart
-from audit.checks.lossy_elections import LossyElections
-from audit.checks.members import Members
-from audit.checks.quorum_epochs import QuorumEpochs
-from audit.checks.record_orphan import OrphanRecord
-from audit.checks.record_unreadable import UnreadableRecord
-from audit.checks.replica_damage import ReplicaDamage
-from audit.checks.replicas_equal import ReplicasEqual
-from audit.checks.snapshot import SnapshotEquality
-from audit.checks.snapshot_whole import SnapshotWhole
-from audit.checks.totals import TotalsCheck
-from audit.checks.truncated_tail import TruncatedTail
-from audit.checks.two_leaders import TwoLeaders
-from audit.checks.under_min_isr import UnderMinIsr
+from audit.checks.data.acknowledged_lost import AcknowledgedLost
+from audit.checks.data.acknowledged_order import AcknowledgedOrder
+from audit.checks.data.acknowledged_twice import AcknowledgedTwice
+from audit.checks.data.base import DataCheck
+from audit.checks.data.leader_epochs import LeaderEpochs
+from audit.checks.data.replica_damage import ReplicaDamage
+from audit.checks.data.replicas_equal import ReplicasEqual
+from audit.checks.log.batch_crc import BatchCrc
+from audit.checks.log.epochs import Epochs
+from audit.checks.log.log_gap import LogGap
+from audit.checks.log.log_start import LogStart
+from audit.checks.log.snapshot_whole import SnapshotWhole
+from audit.checks.log.truncated_tail import TruncatedTail
+from audit.checks.metadata.broker_epochs import BrokerEpochs
+from audit.checks.metadata.elr_cleared import ElrCleared
+from audit.checks.metadata.fenced_in_isr import FencedInIsr
+from audit.checks.metadata.leader_in_isr import LeaderInIsr
+from audit.checks.metadata.lossy_elections import LossyElections
+from audit.checks.metadata.members import Members
+from audit.checks.metadata.record_orphan import OrphanRecord
+from audit.checks.metadata.record_unreadable import UnreadableRecord
+from audit.checks.metadata.snapshot_equality import SnapshotEquality
+from audit.checks.metadata.two_leaders import TwoLeaders
+from audit.checks.totals.base import TotalsCheck
+from audit.checks.totals.isr_churn import IsrChurn
+from audit.checks.totals.leader_skew import LeaderSkew
+from audit.checks.totals.leaderless import Leaderless
+from audit.checks.totals.quorum_epochs import QuorumEpochs
+from audit.checks.totals.under_min_isr import UnderMinIsr
 
 REPLAY_CHECKS: tuple[type[Check], ...] = (
     BatchCrc,
@@ -60,7 +60,7 @@ TOTALS_CHECKS: tuple[type[TotalsCheck], ...] = (
     IsrChurn,
     LeaderSkew,
 )
-"""Asked about the numbers of the whole log; `audit.checks.logs_agree` about its copies."""
+"""Asked about the numbers of the whole log; `audit.checks.log.logs_agree` about its copies."""
 
 DATA_CHECKS: tuple[type[DataCheck], ...] = (
     ReplicaDamage,

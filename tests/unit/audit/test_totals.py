@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from audit.checks.isr_churn import IsrChurn
-from audit.checks.leader_skew import LeaderSkew
-from audit.checks.totals import Totals
+from audit.checks.totals.base import Totals
+from audit.checks.totals.isr_churn import IsrChurn
+from audit.checks.totals.leader_skew import LeaderSkew
 from audit.findings import Severity
 
 RACKS = {1: "a", 2: "a", 3: "b"}

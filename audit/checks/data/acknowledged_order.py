@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.data import DataCheck
+from audit.checks.data.base import DataCheck
 from audit.data.client_history import Sent
 from audit.data.partition import PartitionView
 from audit.findings import Complaint

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.data import DataCheck
+from audit.checks.data.base import DataCheck
 from audit.data.partition import PartitionView, Replica
 from audit.findings import Complaint
 from audit.state import NO_LEADER

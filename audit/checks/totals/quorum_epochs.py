@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.totals import LeaderChange, Totals, TotalsCheck
+from audit.checks.totals.base import LeaderChange, Totals, TotalsCheck
 from audit.findings import Complaint, Severity
 
 

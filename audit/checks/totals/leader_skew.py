@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from audit.checks.totals import Totals, TotalsCheck
+from audit.checks.totals.base import Totals, TotalsCheck
 from audit.findings import Complaint
 
 SKEW_PERCENT_MIN = 20

@@ -1,0 +1,1 @@
+"""Checks of the log: its bytes, batches, offsets and epochs, and its copies."""

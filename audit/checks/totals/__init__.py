@@ -1,0 +1,1 @@
+"""Checks of the sums over a whole log."""
