@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from audit.batches import Batch, walk
-from audit.comparison import plan_comparisons
-from audit.data.plan import plan_partitions
-from audit.inputs import Inputs
-from audit.interval import Interval, plan_intervals, with_shards
-from audit.logs import MetadataLog
-from audit.merge import Ends, Merged
-from audit.sink import ELECTION, Event, Sink
-from audit.work import Work, WorkOptions, perform
+from audit.decoding.batches import Batch, walk
+from audit.findings.sink import ELECTION, Event, Sink
+from audit.planning.partitions import plan_partitions
+from audit.reading.inputs import Inputs
+from audit.reading.logs import MetadataLog
+from audit.report.document import Ends, Merged
+from audit.tasks.comparison import plan_comparisons
+from audit.tasks.interval import Interval, plan_intervals, with_shards
+from audit.tasks.work import Work, WorkOptions, perform
 
 DEFAULT_ELECTIONS_MAX = 100_000
 _POLL_S = 0.2
@@ -86,7 +86,7 @@ def run(
     min_isr: int = 1,
     elections_max: int = DEFAULT_ELECTIONS_MAX,
 ) -> Result:
-    """Audit what `audit.inputs` found on a session of `audit.session`.
+    """Audit what `audit.reading.inputs` found on a session of `audit.session`.
 
     tables: where the tables are written. min_isr: `min.insync.replicas` where the metadata log does
     not say it. Raises UnreadableInput for what cannot be read.
@@ -100,7 +100,7 @@ def run(
     options = WorkOptions(history=tables is not None, min_isr=min_isr, elections_max=elections_max)
     result = _audit(inputs, execute, width, options)
     if tables is not None:
-        from audit.tables import write_tables
+        from audit.spark.tables import write_tables
 
         write_tables(spark, result.data, tables)
     return result
@@ -175,7 +175,7 @@ def _named(logs: Sequence[MetadataLog]) -> list[MetadataLog]:
 def _on_spark(
     spark: Any, plan: Sequence[Work], tables: Path | None, options: WorkOptions
 ) -> Iterator[Event]:
-    from audit.datasource import HISTORY, encode_plan
+    from audit.spark.datasource import HISTORY, encode_plan
 
     frame = (
         spark.read.format("kraftaudit")

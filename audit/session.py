@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from audit.java import java_home
-from audit.package import write_package
+from audit.spark.java import java_home
+from audit.spark.package import write_package
 
 LOGGING = """\
 rootLogger.level=error
@@ -137,7 +137,7 @@ def start(master: str, folder: Path, settings: Mapping[str, str]) -> Any:
 
 def prepare(spark: Any, folder: Path) -> None:
     """Ship our code to the workers and register the data sources."""
-    from audit.datasource import KraftAudit, KraftLog
+    from audit.spark.datasource import KraftAudit, KraftLog
 
     spark.sparkContext.addPyFile(str(write_package(folder / "kraftbox-audit.zip")))
     spark.dataSource.register(KraftLog)

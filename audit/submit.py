@@ -28,9 +28,9 @@ def main() -> None:
 def submitted(options: argparse.Namespace) -> int:
     from pyspark.sql import SparkSession
 
-    from audit.datasource import KraftAudit, KraftLog
-    from audit.inputs import read_inputs
-    from audit.logs import UnreadableInput
+    from audit.reading.inputs import read_inputs
+    from audit.reading.logs import UnreadableInput
+    from audit.spark.datasource import KraftAudit, KraftLog
 
     spark = SparkSession.builder.appName("kraftbox audit").getOrCreate()
     spark.dataSource.register(KraftLog)

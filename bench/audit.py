@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from audit import job
-from audit.inputs import read_inputs
-from audit.logs import read_listing
+from audit.reading.inputs import read_inputs
+from audit.reading.logs import read_listing
 from audit.session import session
 from bench.audit_log import Size, write_log
 from bench.report import put_between, shown

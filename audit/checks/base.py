@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
-from audit.batches import Batch
-from audit.elections import BrokerEvent
-from audit.findings import Complaint, Election, Severity
-from audit.state import Broker, Partition, ShapeKey, World
+from audit.decoding.batches import Batch
+from audit.findings.finding import Complaint, Election, Severity
+from audit.state.cluster import Broker, Partition, ShapeKey, World
+from audit.state.elections import BrokerEvent
 
 
 class Facts(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from audit.findings import Severity
+from audit.findings.finding import Severity
 from audit.report import timeline
 from audit.report.svg import (
     LEADER_COLOURS,

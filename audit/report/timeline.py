@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from audit.findings import LOSSY
+from audit.findings.finding import LOSSY
 from audit.report.svg import Lane, Mark, Span, TimeAxis, leader_style
 
 LANES_MAX = 40

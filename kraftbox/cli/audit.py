@@ -118,11 +118,11 @@ def audit(
 @contextmanager
 def _possible() -> Iterator[None]:
     """What cannot be done ends the command with 2."""
-    from audit.at import BadMoment
-    from audit.delta import NoDelta
-    from audit.java import NoJava
-    from audit.logs import UnreadableInput
+    from audit.reading.logs import UnreadableInput
     from audit.session import NoSpark, SparkFailed
+    from audit.spark.delta import NoDelta
+    from audit.spark.java import NoJava
+    from audit.time_travel import BadMoment
 
     try:
         yield
@@ -146,7 +146,7 @@ def _settings(pairs: list[str], tables: TableFormat) -> dict[str, str]:
 
 def _delta_settings(form: TableFormat, given: dict[str, str]) -> dict[str, str]:
     """What it must be told for the tables."""
-    from audit import delta
+    from audit.spark import delta
 
     if form is TableFormat.PARQUET or (form is TableFormat.AUTO and not delta.installed()):
         return {}
@@ -170,7 +170,7 @@ def _run(
     elections_max: int,
 ) -> dict[str, Any]:
     from audit import job
-    from audit.inputs import read_inputs
+    from audit.reading.inputs import read_inputs
     from audit.session import session
 
     inputs = read_inputs(paths, history=history, data=data)  # what is wrong is said before Spark
@@ -231,7 +231,7 @@ def _print(result: dict[str, Any], form: Format, out: Path | None) -> None:
 
 
 def _time_travel(paths: list[Path], at: str, form: Format) -> None:
-    from audit.at import cluster_at, cluster_lines
+    from audit.time_travel import cluster_at, cluster_lines
 
     cluster = cluster_at(paths, at)
     if form is Format.JSON:
@@ -242,7 +242,7 @@ def _time_travel(paths: list[Path], at: str, form: Format) -> None:
 
 
 def _write_package(folder: Path, master: str | None) -> None:
-    from audit.package import write_submission
+    from audit.spark.package import write_submission
 
     package, script = write_submission(folder)
     say(

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from audit.interval import IntervalAudit, plan_intervals
-from audit.logs import METADATA_DIRECTORY, MetadataLog, read_listing
-from audit.merge import Ends, Merged
-from audit.sink import Sink
+from audit.findings.sink import Sink
+from audit.reading.logs import METADATA_DIRECTORY, MetadataLog, read_listing
+from audit.report.document import Ends, Merged
+from audit.tasks.interval import IntervalAudit, plan_intervals
 from metalog.image.features import record_version
 from metalog.image.replay import replay
 from metalog.image.snapshot import image_to_records
@@ -177,7 +177,7 @@ class LogBuilder:
 
 def audited(log: Path, shards: int = 1, others: Sequence[Path] = ()) -> dict[str, Any]:
     """The audit's result for one log, in this process, without Spark; `others` are copies."""
-    from audit.comparison import compare, plan_comparisons
+    from audit.tasks.comparison import compare, plan_comparisons
 
     listing: MetadataLog = read_listing(log)
     copies = [read_listing(path) for path in others]

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from audit.inputs import read_inputs
 from audit.job import run_here
+from audit.reading.inputs import read_inputs
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.quorum_cluster import ProcessCluster
 from testkit.processes.waiting import until

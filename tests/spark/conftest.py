@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from audit import job
-from audit.inputs import read_inputs
-from audit.java import NoJava
+from audit.reading.inputs import read_inputs
 from audit.session import NoSpark, session, spark_available
+from audit.spark.java import NoJava
 from tests.spark.story import RECORDED
 
 

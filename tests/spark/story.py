@@ -58,7 +58,7 @@ def check_findings(result: Mapping[str, Any], truth: Mapping[str, Any]) -> None:
 
 def check_rows(rows: Sequence[Any], truth: Mapping[str, Any]) -> int:
     """Each metadata record as kafka-dump-log prints it; returns how many were compared."""
-    from audit.decode import kafka_type_name
+    from audit.decoding.records import kafka_type_name
 
     seen: dict[str, list[dict[str, Any]]] = {}
     for row in rows:

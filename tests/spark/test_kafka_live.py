@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from audit import job
-from audit.inputs import read_inputs
+from audit.reading.inputs import read_inputs
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.story import CONTROLLERS, Story, collect, dumped
 from tests.spark.story import check_elections, check_findings, check_rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from audit.inputs import read_inputs
 from audit.job import Result, run_here
+from audit.reading.inputs import read_inputs
 from tests.spark.story import check_elections, check_findings, check_rows
 
 FIRST = "node-101"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from audit import job
-from audit.inputs import read_inputs
+from audit.reading.inputs import read_inputs
 from testkit.processes.local_cluster import KraftboxCluster
 
 SEED = 7

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from audit.java import java_home
 from audit.job import Result
+from audit.spark.java import java_home
 
 PATIENCE_S = 120
 

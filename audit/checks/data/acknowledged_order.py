@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.data.base import DataCheck
-from audit.data.client_history import Sent
-from audit.data.partition import PartitionView
-from audit.findings import Complaint
+from audit.findings.finding import Complaint
+from audit.reading.client_history import Sent
+from audit.tasks.partition import PartitionView
 
 
 class AcknowledgedOrder(DataCheck):

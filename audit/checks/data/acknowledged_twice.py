@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.data.base import DataCheck
-from audit.data.partition import PartitionView
-from audit.findings import Complaint
+from audit.findings.finding import Complaint
+from audit.tasks.partition import PartitionView
 
 
 class AcknowledgedTwice(DataCheck):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from audit.data.partition import PartitionView
-from audit.findings import Complaint, Severity
+from audit.findings.finding import Complaint, Severity
+from audit.tasks.partition import PartitionView
 
 
 class DataCheck:

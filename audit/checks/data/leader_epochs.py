@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.data.base import DataCheck
-from audit.data.partition import PartitionView, Replica
-from audit.findings import Complaint
-from audit.state import NO_LEADER
+from audit.findings.finding import Complaint
+from audit.state.cluster import NO_LEADER
+from audit.tasks.partition import PartitionView, Replica
 
 
 class LeaderEpochs(DataCheck):

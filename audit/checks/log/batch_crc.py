@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.batches import DamageKind
 from audit.checks.base import BatchPlace, Check, DamagePlace
-from audit.findings import Complaint
+from audit.decoding.batches import DamageKind
+from audit.findings.finding import Complaint
 
 
 class BatchCrc(Check):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.base import Check
-from audit.findings import Complaint, Severity
+from audit.findings.finding import Complaint, Severity
 
 
 class LogStart(Check):

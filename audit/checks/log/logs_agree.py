@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from audit.findings import Complaint, Severity
+from audit.findings.finding import Complaint, Severity
 
 
 class LogsAgree:
@@ -22,8 +22,8 @@ class LogsAgree:
     def on_comparisons(
         self, comparisons: Sequence[Mapping[str, Any]], primary: str, snapshots: Mapping[str, int]
     ) -> Iterable[Complaint]:
-        """`comparisons` are the events of `audit.comparison`, by offset; `snapshots` says, by log,
-        up to which offset its newest snapshot reaches."""
+        """`comparisons` are the events of the tasks that compare copies, by offset; `snapshots`
+        says, by log, up to which offset its newest snapshot reaches."""
         diverged: set[str] = set()
         for event in comparisons:
             log = event["log"]

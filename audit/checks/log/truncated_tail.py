@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.batches import DamageKind
 from audit.checks.base import Check, DamagePlace
-from audit.findings import Complaint, Severity
+from audit.decoding.batches import DamageKind
+from audit.findings.finding import Complaint, Severity
 
 
 class TruncatedTail(Check):

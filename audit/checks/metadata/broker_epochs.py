@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.base import BrokerChange, Check
-from audit.elections import BrokerEvent
-from audit.findings import Complaint
+from audit.findings.finding import Complaint
+from audit.state.elections import BrokerEvent
 
 
 class BrokerEpochs(Check):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.base import BatchEnd, Check
-from audit.findings import Complaint
-from audit.state import NO_LEADER, Partition, World, describe
+from audit.findings.finding import Complaint
+from audit.state.cluster import NO_LEADER, Partition, World, describe
 
 
 class FencedInIsr(Check):

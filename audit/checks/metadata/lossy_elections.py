@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.base import Check
-from audit.findings import LOSSY, Complaint, Election, Severity
+from audit.findings.finding import LOSSY, Complaint, Election, Severity
 
 
 class LossyElections(Check):

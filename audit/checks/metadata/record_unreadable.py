@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.base import Check
-from audit.findings import Complaint
+from audit.findings.finding import Complaint
 
 
 class UnreadableRecord(Check):

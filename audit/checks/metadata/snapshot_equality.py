@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from audit.checks.base import Check, Difference
-from audit.findings import Complaint
+from audit.findings.finding import Complaint
 
 
 class SnapshotEquality(Check):

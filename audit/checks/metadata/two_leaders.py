@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.base import Check, Replacement
-from audit.findings import Complaint
-from audit.state import NO_LEADER, describe
+from audit.findings.finding import Complaint
+from audit.state.cluster import NO_LEADER, describe
 
 
 class TwoLeaders(Check):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from audit.findings import Complaint, Severity
+from audit.findings.finding import Complaint, Severity
 
 
 class Lasting(NamedTuple):

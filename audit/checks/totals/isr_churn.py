@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.totals.base import Totals, TotalsCheck
-from audit.findings import Complaint
+from audit.findings.finding import Complaint
 
 
 class IsrChurn(TotalsCheck):

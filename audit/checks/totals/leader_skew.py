@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from audit.checks.totals.base import Totals, TotalsCheck
-from audit.findings import Complaint
+from audit.findings.finding import Complaint
 
 SKEW_PERCENT_MIN = 20
 PARTITIONS_MIN = 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.totals.base import Totals, TotalsCheck
-from audit.findings import Complaint, Severity
+from audit.findings.finding import Complaint, Severity
 
 
 class Leaderless(TotalsCheck):

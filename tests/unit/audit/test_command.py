@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from audit.at import BadMoment, cluster_at, parse_moment
-from audit.inputs import read_inputs
 from audit.job import run_here
-from audit.logs import UnreadableInput, find_logs
-from audit.package import shipped_files, write_package
+from audit.reading.inputs import read_inputs
+from audit.reading.logs import UnreadableInput, find_logs
 from audit.session import told
+from audit.spark.package import shipped_files, write_package
+from audit.time_travel import BadMoment, cluster_at, parse_moment
 from kraftbox.chaos.history import History, save
 from kraftbox.cli import audit as command
 from kraftbox.cli.main import main
@@ -115,7 +115,7 @@ def test_what_cannot_be_done_is_said_before_spark_starts(
         raise AssertionError("Spark starts")
 
     monkeypatch.setattr("audit.session.session", spark_starts)
-    monkeypatch.setattr("audit.delta._version", lambda name: None)
+    monkeypatch.setattr("audit.spark.delta._version", lambda name: None)
     (tmp_path / "empty.kbxh").touch()
     save(tmp_path / "whole.kbxh", History())
     log = log_of(tmp_path)
@@ -245,7 +245,7 @@ def test_the_package_is_enough_to_replay(tmp_path: Path) -> None:
     modules = [
         name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for name in shipped_files()
-        if not name.startswith("audit/datasource") and "/java" not in name
+        if name not in ("audit/spark/datasource.py", "audit/spark/java.py")
     ]
     program = (
         "import sys, importlib\n"
@@ -253,9 +253,10 @@ def test_the_package_is_enough_to_replay(tmp_path: Path) -> None:
         f"modules = {modules!r}\n"
         "spark = importlib.util.find_spec('pyarrow') is not None\n"
         "for name in modules:\n"
-        "    if spark or name != 'audit.rows':\n"
+        "    if spark or name != 'audit.spark.rows':\n"
         "        importlib.import_module(name)\n"
-        "import audit.interval as i, audit.logs as l, audit.sink as s, pathlib\n"
+        "import audit.tasks.interval as i, audit.reading.logs as l, audit.findings.sink as s\n"
+        "import pathlib\n"
         f"assert i.__file__.startswith({str(package)!r}), i.__file__\n"
         f"log = l.read_listing(pathlib.Path({str(log)!r}))\n"
         "sink = s.Sink()\n"

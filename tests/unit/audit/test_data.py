@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from audit.data import files
-from audit.data.client_history import acknowledged
-from audit.data.files import find_replicas
-from audit.data.partition import PartitionWork, audit_partition
-from audit.data.plan import plan_partitions
-from audit.logs import MetadataLog, UnreadableInput, read_listing
-from audit.sink import Sink
+from audit.findings.sink import Sink
+from audit.planning.partitions import plan_partitions
+from audit.reading import replicas as files
+from audit.reading.client_history import acknowledged
+from audit.reading.logs import MetadataLog, UnreadableInput, read_listing
+from audit.reading.replicas import find_replicas
+from audit.tasks.partition import PartitionWork, audit_partition
 from kraftbox.chaos.history import History, Outcome, Process, Send, Topic, save
 from protocol.batch.header import parse_header, write_crc
 from protocol.batch.records import Record, build_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit import delta
+from audit.spark import delta
 
 FOR_SPARK_4 = ["importlib_metadata<=8.7.1,>=1.0.0", "pyspark<=4.2.0,>=4.0.1"]
 

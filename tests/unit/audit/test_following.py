@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.batches import Batch, Damage, walk
-from audit.following import LogChanged, Place, between, end_of
-from audit.logs import read_listing
+from audit.decoding.batches import Batch, Damage, walk
+from audit.reading.following import LogChanged, Place, between, end_of
+from audit.reading.logs import read_listing
 from testkit.records.metadata_logs import LogBuilder
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit import java
+from audit.spark import java
 
 
 def fake_java(folder: Path, version: str) -> Path:

@@ -10,15 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from audit.batches import Batch, split, walk
-from audit.inputs import read_inputs
+from audit.decoding.batches import Batch, split, walk
+from audit.findings.sink import FINDINGS_PER_CHECK_MAX
 from audit.job import run_here
-from audit.merge import series
+from audit.reading.inputs import read_inputs
+from audit.replay.statistics import SERIES_POINTS_MAX, Series
+from audit.report.document import series
 from audit.report.html import as_html
 from audit.report.svg import TimeAxis
 from audit.report.text import as_text, moment
-from audit.sink import FINDINGS_PER_CHECK_MAX
-from audit.statistics import SERIES_POINTS_MAX, Series
 from bench.audit_log import Size, write_log
 from protocol.batch.records import read_batch
 from testkit.records.metadata_logs import LogBuilder, audited

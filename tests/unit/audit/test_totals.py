@@ -10,7 +10,7 @@ import pytest
 from audit.checks.totals.base import Totals
 from audit.checks.totals.isr_churn import IsrChurn
 from audit.checks.totals.leader_skew import LeaderSkew
-from audit.findings import Severity
+from audit.findings.finding import Severity
 
 RACKS = {1: "a", 2: "a", 3: "b"}
 

@@ -1,1 +1,0 @@
-"""The data audit: brokers' own logs against each other, the metadata, and what clients saw."""

@@ -1,0 +1,1 @@
+"""Batches and records of a log from their bytes."""

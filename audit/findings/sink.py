@@ -1,0 +1,165 @@
+"""The sink of a replay's findings, bounded.
+
+Counts are always whole; of findings, elections and changes of leadership only the first are kept,
+and who reads the result learns how many there were. History rows leave in columns, as Arrow wants
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from audit.decoding.records import dumps
+from audit.findings.finding import LOSSY, Election, ElectionKind, Finding
+from audit.state.cluster import Partition
+
+FINDINGS_PER_CHECK_MAX = 1_000
+ELECTION = "election"
+FINDINGS_LEFT_OUT = "findings-left-out"
+LEADERSHIP_MAX = 20_000
+EVENTS_MAX = 200_000
+HISTORY_ROWS = 8_192
+"""History rows per Arrow batch."""
+
+Event: TypeAlias = tuple[str, int, int, str]
+"""Kind, offset, timestamp in epoch ms, JSON."""
+
+
+class HistoryRow(NamedTuple):
+    """One row of the partition history: the partition after a record."""
+
+    offset: int
+    timestamp_ms: int
+    topic: str
+    topic_id: bytes
+    partition: int
+    record: str
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    recovering: bool
+    election_kind: str | None
+    election_cause: str | None
+
+
+class Sink:
+    """Collects in lists. `on_history` takes rows away before they become many."""
+
+    def __init__(
+        self,
+        elections_max: int = 100_000,
+        on_history: Callable[[list[HistoryRow]], None] | None = None,
+    ) -> None:
+        self.findings: list[Finding] = []
+        self.found: dict[str, int] = {}
+        self.elections: list[Election] = []
+        self.moves: list[list[Any]] = []
+        self.moves_dropped = 0
+        self.events: list[Event] = []
+        self._elections_max = elections_max
+        self._clean = 0
+        self._history: list[HistoryRow] = []
+        self._on_history = on_history
+
+    def finding(self, finding: Finding) -> None:
+        count = self.found[finding.check] = self.found.get(finding.check, 0) + 1
+        if count <= FINDINGS_PER_CHECK_MAX:
+            self.findings.append(finding)
+
+    def election(self, election: Election) -> None:
+        """Lossy ones are always kept."""
+        if election.kind not in LOSSY:
+            self._clean += 1
+            if self._clean > self._elections_max:
+                return
+        self.elections.append(election)
+
+    def leadership(
+        self, offset: int, timestamp_ms: int, partition: Partition, before: int | None, why: str
+    ) -> None:
+        """A partition begins, ends, or loses its leader; elections are told by `election`."""
+        if len(self.moves) >= LEADERSHIP_MAX:
+            self.moves_dropped += 1
+            return
+        leader = -1 if why == "deleted" else partition.shape.key.leader
+        self.moves.append(
+            [
+                offset,
+                timestamp_ms,
+                partition.topic.name,
+                partition.index,
+                before,
+                leader,
+                partition.leader_epoch,
+                why,
+            ]
+        )
+
+    def event(self, kind: str, offset: int, timestamp_ms: int, body: Any) -> None:
+        if len(self.events) < EVENTS_MAX:
+            self.events.append((kind, offset, timestamp_ms, dumps(body)))
+
+    def history(
+        self,
+        offset: int,
+        timestamp_ms: int,
+        partition: Partition,
+        record: str,
+        kind: ElectionKind | None,
+        cause: str | None,
+    ) -> None:
+        shape = partition.shape.key
+        self._history.append(
+            HistoryRow(
+                offset,
+                timestamp_ms,
+                partition.topic.name,
+                partition.topic.id,
+                partition.index,
+                record,
+                shape.leader,
+                partition.leader_epoch,
+                partition.partition_epoch,
+                shape.replicas,
+                shape.isr,
+                shape.elr,
+                shape.last_known,
+                shape.adding,
+                shape.removing,
+                shape.recovery == 1,
+                kind,
+                cause,
+            )
+        )
+        if len(self._history) >= HISTORY_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        rows, self._history = self._history, []
+        if rows and self._on_history is not None:
+            self._on_history(rows)
+
+    def rows(self) -> Iterator[Event]:
+        """Everything but the history, as events."""
+        yield from self.events
+        for finding in self.findings:
+            row = finding._asdict()
+            yield "finding", finding.offset, finding.timestamp_ms, dumps(row)
+        left_out = {
+            check: count - FINDINGS_PER_CHECK_MAX
+            for check, count in self.found.items()
+            if count > FINDINGS_PER_CHECK_MAX
+        }
+        if left_out:
+            yield FINDINGS_LEFT_OUT, -1, -1, dumps(left_out)
+        for election in self.elections:
+            yield ELECTION, election.offset, election.timestamp_ms, dumps(election)
+        for move in self.moves:
+            yield "leadership", move[0], move[1], dumps(move)

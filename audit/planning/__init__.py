@@ -1,0 +1,1 @@
+"""Plans: the pieces of an audit's work."""

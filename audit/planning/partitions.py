@@ -1,0 +1,62 @@
+"""Partitions of the data audit, with what metadata and clients say about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from audit.reading.client_history import Sent
+from audit.reading.replicas import ReplicaFiles
+from audit.tasks.partition import PartitionWork
+
+
+def plan_partitions(
+    found: Iterable[ReplicaFiles],
+    sent: Mapping[tuple[str, int], Sequence[Sent]],
+    result: Mapping[str, Any],
+) -> list[PartitionWork]:
+    """One piece of work per partition that has replicas. `result` is that of the metadata audit."""
+    replicas: dict[tuple[str, int], list[ReplicaFiles]] = {}
+    for replica in found:
+        replicas.setdefault((replica.topic, replica.partition), []).append(replica)
+    known = {(p["topic"], p["partition"]): p for p in result["partitions"]}
+    whole = not result["elections_left_out"] and not result["leadership_left_out"]
+    epochs = _leader_epochs(result) if whole else {}
+    work = []
+    for key in sorted(replicas):
+        now = known.get(key)
+        here = [r for r in replicas[key] if now is None or r.topic_id in (None, now["topic_id"])]
+        if not here:
+            continue  # all of an older topic of that name
+        work.append(
+            PartitionWork(
+                topic=key[0],
+                partition=key[1],
+                replicas=tuple(_members(here, now)),
+                leader=-1 if now is None else now["leader"],
+                leader_epoch=None if now is None else now["leader_epoch"],
+                leader_epochs=epochs.get(key) if now and now["leader_epoch"] is not None else None,
+                compacted=bool(now and now["compacted"]),
+                sent=tuple(sent.get(key, ())),
+            )
+        )
+    return [one for one in work if one.replicas]
+
+
+def _members(replicas: Sequence[ReplicaFiles], now: Mapping[str, Any] | None) -> list[ReplicaFiles]:
+    """Without copies that the assignment no longer names: nobody truncates those."""
+    if now is None:
+        return list(replicas)
+    return [replica for replica in replicas if replica.broker in now["replicas"]]
+
+
+def _leader_epochs(result: Mapping[str, Any]) -> dict[tuple[str, int], dict[int, int]]:
+    """Who led in which epoch, as far as leaders moved."""
+    found: dict[tuple[str, int], dict[int, int]] = {}
+    for _, _, topic, partition, _, leader, epoch, why in result["leadership"]:
+        if why != "deleted":
+            found.setdefault((topic, partition), {})[epoch] = leader
+    for one in result["elections"]:
+        key = (one["topic"], one["partition"])
+        found.setdefault(key, {})[one["leader_epoch"]] = one["to_leader"]
+    return found

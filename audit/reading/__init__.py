@@ -1,0 +1,1 @@
+"""Readers of files: logs, replicas, client histories."""

@@ -1,0 +1,59 @@
+"""The acknowledged sends of a history file (docs/chaos.md), by partition.
+
+The audit reads the file by itself: what it judges must not be read by the code that wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crc32c import crc32c
+
+from audit.reading.logs import UnreadableInput
+
+MAGIC = b"KBXH"
+VERSION = 1
+OK = 1
+_HEADER_BYTES, _CRC_BYTES = 5, 4
+
+
+class Sent(NamedTuple):
+    """One acknowledged send. `value` is unique in the history; the record's value in the log
+    begins with it in decimal and a bar."""
+
+    process: int
+    order: int
+    value: int
+    offset: int
+
+
+def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[Sent]]:
+    """(topic, partition) to its acknowledged sends with an offset. Raises UnreadableInput."""
+    found: dict[tuple[str, int], list[Sent]] = {}
+    for path in histories:
+        body = _body(path)
+        topics = [row[0] for row in body.get("topics", ())]
+        for row in body.get("sends", ()):
+            process, topic, partition, value, _, _, outcome, offset, order = row[:9]
+            if outcome == OK and offset >= 0:
+                key = (topics[topic], partition)
+                found.setdefault(key, []).append(Sent(process, order, value, offset))
+    return found
+
+
+def _body(path: Path) -> dict[str, Any]:
+    import msgpack  # on the driver only; executors import this module for `Sent`
+
+    data = path.read_bytes()
+    if data[:4] != MAGIC or len(data) < _HEADER_BYTES + _CRC_BYTES:
+        raise UnreadableInput(f"{path} is no history file: it does not begin with {MAGIC!r}")
+    if data[4] != VERSION:
+        raise UnreadableInput(f"{path} is a history of version {data[4]}, not {VERSION}")
+    if crc32c(data[:-_CRC_BYTES]) != int.from_bytes(data[-_CRC_BYTES:], "big"):
+        raise UnreadableInput(f"{path} is damaged: its CRC does not fit")
+    body = msgpack.unpackb(data[_HEADER_BYTES:-_CRC_BYTES], strict_map_key=False)
+    if not isinstance(body, dict):
+        raise UnreadableInput(f"{path} holds no tables")
+    return body

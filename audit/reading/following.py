@@ -1,0 +1,114 @@
+"""Position of a stream in a growing log, and whether the log still holds what was read.
+
+A log only grows at its end, but a copy of it may also lose its end (a follower truncates what was
+never committed), be begun anew from a snapshot, or lose old segments. A stream that went on over
+that would repeat records or miss them without a word, so it stops and says what happened; whoever
+reads decides, and begins with a new checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypedDict
+
+from audit.decoding.batches import Batch, walk
+from audit.reading.logs import FileRange, MetadataLog, Segment
+
+
+class Place(TypedDict):
+    """Where a stream has read to, as Spark keeps it in the checkpoint.
+
+    segment: base offset of the segment; position: in it, a batch's end; next_offset: of the next
+    record; last_position, last_crc: of the batch that ends here, -1 where none was read.
+    """
+
+    segment: int
+    position: int
+    next_offset: int
+    last_position: int
+    last_crc: int
+
+
+class LogChanged(Exception):
+    """What a stream had read, or was to read next, is not in the log any more."""
+
+
+def end_of(log: MetadataLog, before: Place | None) -> Place:
+    """The place after the last whole batch with a right CRC. A torn batch at the end is being
+    written; damage with whole batches behind it is passed, and its reader gives rows about it.
+
+    Raises LogChanged.
+    """
+    place = _at(log.segments[-1])
+    if before is not None:
+        on = resume(log, before)
+        if on["segment"] == place["segment"]:
+            place = on
+    for found in walk(log.segments[-1].path, place["position"]):
+        if isinstance(found, Batch) and found.crc_ok:
+            place = Place(
+                segment=place["segment"],
+                position=found.position + found.header.size_bytes,
+                next_offset=found.header.next_offset,
+                last_position=found.position,
+                last_crc=found.header.crc,
+            )
+    return place
+
+
+def resume(log: MetadataLog, place: Place) -> Place:
+    """Where reading goes on after `place`. Raises LogChanged."""
+    by_base = {segment.base_offset: segment for segment in log.segments}
+    segment = by_base.get(place["segment"])
+    if segment is not None:
+        if place["last_position"] >= 0 and not _still_there(segment, place):
+            raise LogChanged(
+                f"{segment.path} no longer has the batch that ends at offset "
+                f"{place['next_offset']}, up to which it was read: the log was truncated there, "
+                "and written anew"
+            )
+        return place
+    following = by_base.get(place["next_offset"])
+    if following is not None:
+        return _at(following)
+    first = min(by_base, default=0)
+    if first > place["next_offset"]:
+        raise LogChanged(
+            f"{log.path} begins at offset {first} now, and was read up to {place['next_offset']}: "
+            "what is between is only in a snapshot"
+        )
+    raise LogChanged(
+        f"{log.path} no longer has the segment {place['segment']:020d}.log, and was read up to "
+        f"offset {place['next_offset']}: the log was truncated, and written anew"
+    )
+
+
+def between(log: MetadataLog, start: Place | None, end: Place) -> Iterator[FileRange]:
+    """The parts of the files from `start` (None: all there is) to `end`. Raises LogChanged."""
+    resume(log, end)
+    begin = _at(log.segments[0]) if start is None else resume(log, start)
+    for segment in log.segments:
+        if not begin["segment"] <= segment.base_offset <= end["segment"]:
+            continue
+        first = begin["position"] if segment.base_offset == begin["segment"] else 0
+        stop = end["position"] if segment.base_offset == end["segment"] else None
+        if stop is None or stop > first:
+            yield FileRange(log.name, log.node_id, segment.path, None, first, stop)
+
+
+def _at(segment: Segment) -> Place:
+    """The begin of a segment."""
+    base = segment.base_offset
+    return Place(segment=base, position=0, next_offset=base, last_position=-1, last_crc=-1)
+
+
+def _still_there(segment: Segment, place: Place) -> bool:
+    if segment.size_bytes < place["position"]:
+        return False
+    found: Any = next(walk(segment.path, place["last_position"], place["position"]), None)
+    return (
+        isinstance(found, Batch)
+        and found.crc_ok
+        and found.header.crc == place["last_crc"]
+        and found.header.next_offset == place["next_offset"]
+    )

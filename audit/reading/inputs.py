@@ -1,0 +1,47 @@
+"""Inputs of an audit: found, checked and read once, before Spark is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from audit.reading.client_history import Sent, acknowledged
+from audit.reading.logs import MetadataLog, UnreadableInput, find_logs
+from audit.reading.replicas import ReplicaFiles, find_replicas
+
+
+class Inputs(NamedTuple):
+    """Copies of the metadata log, the brokers' replicas, and what clients were told by
+    (topic, partition)."""
+
+    logs: Sequence[MetadataLog]
+    replicas: Sequence[ReplicaFiles]
+    sent: Mapping[tuple[str, int], Sequence[Sent]]
+
+
+def read_inputs(
+    paths: Iterable[Path], *, history: Iterable[Path] = (), data: Iterable[Path] = ()
+) -> Inputs:
+    """The metadata logs at or below `paths`.
+
+    history: files of what clients saw (docs/chaos.md). data: log directories of brokers, to compare
+    replicas; brokers' directories among `paths` are found by themselves.
+
+    Raises UnreadableInput for what cannot be audited, OSError.
+    """
+    paths, history, data = list(paths), list(history), list(data)
+    logs = find_logs(paths)
+    for path in data:
+        if not find_replicas([path]):
+            raise UnreadableInput(
+                f"no replicas at or below {path}: --data takes log directories of brokers, which "
+                "hold meta.properties and a folder for each partition"
+            )
+    sent = acknowledged(history)
+    replicas = find_replicas([*data, *paths])
+    if history and not replicas:
+        raise UnreadableInput(
+            "a history is judged against the brokers' logs: name their log directories"
+        )
+    return Inputs(logs, replicas, sent)

@@ -1,0 +1,204 @@
+"""Metadata logs below some folders: segments, snapshots, node and cluster.
+
+A log is a `__cluster_metadata-0` directory, of a controller or a broker, of Kraftbox or of Apache
+Kafka. The folder above it holds `meta.properties`, which names node and cluster; a copy of the log
+alone is accepted, too, and then has the number of its place in the list as its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from audit.decoding.batches import Batch, split, walk
+from protocol.errors import ApiError, ProtocolError
+from protocol.metadata import decode_record
+
+METADATA_DIRECTORY = "__cluster_metadata-0"
+META_PROPERTIES = "meta.properties"
+
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class UnreadableInput(Exception):
+    """What was given cannot be audited; the message says what and why."""
+
+
+class Segment(NamedTuple):
+    """One segment file. `size_bytes` is what it had when the log was listed."""
+
+    path: str
+    base_offset: int
+    size_bytes: int
+
+
+class Snapshot(NamedTuple):
+    """One snapshot file: the cluster as of `end_offset` (exclusive)."""
+
+    path: str
+    end_offset: int
+    epoch: int
+
+
+class MetadataLog(NamedTuple):
+    """One copy of the metadata log. `node_id` is None when no meta.properties says it."""
+
+    path: str
+    node_id: int | None
+    cluster_id: str | None
+    directory_id: str | None
+    segments: tuple[Segment, ...]
+    snapshots: tuple[Snapshot, ...]
+
+    @property
+    def name(self) -> str:
+        """How findings call this log."""
+        return self.path if self.node_id is None else f"node {self.node_id}"
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that may be read from the log itself or is covered by a snapshot."""
+        starts = [s.base_offset for s in self.segments] or [s.end_offset for s in self.snapshots]
+        return min(starts, default=0)
+
+
+class FileRange(NamedTuple):
+    """Bytes of one file, both ends at a batch's begin (`end` None: to the file's end).
+
+    from_offset, below_offset: batches outside are left to other ranges.
+    """
+
+    log: str
+    node: int | None
+    path: str
+    snapshot_offset: int | None
+    start: int = 0
+    end: int | None = None
+    from_offset: int | None = None
+    below_offset: int | None = None
+
+
+def find_logs(paths: Iterable[Path]) -> list[MetadataLog]:
+    """Every metadata log at or below the given folders, each once, by path.
+
+    Raises UnreadableInput for a path that is missing, holds no metadata log or one without files,
+    for a file that cannot be opened, and for logs of more than one cluster.
+    """
+    found: dict[str, MetadataLog] = {}
+    for path in paths:
+        for directory in _metadata_directories(path):
+            resolved = directory.resolve()
+            found[str(resolved)] = read_listing(resolved)
+    logs = [found[path] for path in sorted(found)]
+    clusters = sorted({log.cluster_id for log in logs if log.cluster_id})
+    if len(clusters) > 1:
+        raise UnreadableInput(
+            f"the logs are of {len(clusters)} clusters ({', '.join(clusters)}): audit one at a time"
+        )
+    empty = [log.path for log in logs if not log.segments and not log.snapshots]
+    if empty:
+        raise UnreadableInput(
+            f"{empty[0]} holds neither segments (00000000000000000000.log) nor snapshots "
+            "(00000000000000000000-0000000000.checkpoint)"
+        )
+    for log in logs:
+        _try_to_open([s.path for s in log.segments] + [s.path for s in log.snapshots])
+    return logs
+
+
+def _metadata_directories(path: Path) -> list[Path]:
+    """At or below the path, at least one. Raises UnreadableInput."""
+    if not path.exists():
+        raise UnreadableInput(f"{path} does not exist")
+    if not path.is_dir():
+        raise UnreadableInput(
+            f"{path} is no directory: name a {METADATA_DIRECTORY} directory or one above"
+        )
+    here = list(_directories(path))
+    if not here:
+        raise UnreadableInput(f"no {METADATA_DIRECTORY} directory at or below {path}")
+    if here == [path] and path.name != METADATA_DIRECTORY and _holds_other_records(path):
+        raise UnreadableInput(
+            f"{path} holds records of a topic, not of the cluster's metadata: name a "
+            f"{METADATA_DIRECTORY} directory or one above (--data takes brokers' log directories)"
+        )
+    return here
+
+
+def _holds_other_records(directory: Path) -> bool:
+    """Whether the first record that its segments hold is none of the metadata log's."""
+    for segment in read_listing(directory).segments:
+        for found in walk(segment.path):
+            if isinstance(found, Batch) and found.crc_ok and not found.header.is_control:
+                try:
+                    for _, _, _, value in split(found)[:1]:
+                        decode_record(value or b"")
+                except (ProtocolError, ApiError):
+                    return True
+                return False
+    return False
+
+
+def _try_to_open(paths: Iterable[str]) -> None:
+    """Tasks read the files, and what a task dies of is told badly."""
+    for path in paths:
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            raise UnreadableInput(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_listing(directory: Path) -> MetadataLog:
+    """The files of one log directory; a running node may delete some while they are listed."""
+    segments = []
+    snapshots = []
+    for child in sorted(directory.iterdir()):
+        if match := _SEGMENT.fullmatch(child.name):
+            with suppress(FileNotFoundError):
+                segments.append(Segment(str(child), int(match[1]), child.stat().st_size))
+        elif match := _SNAPSHOT.fullmatch(child.name):
+            snapshots.append(Snapshot(str(child), int(match[1]), int(match[2])))
+    meta = _properties(directory.parent / META_PROPERTIES)
+    node = meta.get("node.id", "")
+    return MetadataLog(
+        path=str(directory),
+        node_id=int(node) if node.isdigit() else None,
+        cluster_id=meta.get("cluster.id"),
+        directory_id=meta.get("directory.id"),
+        segments=tuple(segments),
+        snapshots=tuple(snapshots),
+    )
+
+
+def overlapping(segments: Sequence[Segment], start: int, end: int | None) -> tuple[Segment, ...]:
+    """The segments that may hold offsets from `start` on, below `end` if there is one."""
+    chosen = []
+    for at, segment in enumerate(segments):
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
+        if (end is None or segment.base_offset < end) and (following is None or following > start):
+            chosen.append(segment)
+    return tuple(chosen)
+
+
+def _directories(path: Path) -> Iterator[Path]:
+    if path.is_dir() and (path.name == METADATA_DIRECTORY or _holds_a_log(path)):
+        yield path
+        return
+    yield from sorted(p for p in path.rglob(METADATA_DIRECTORY) if p.is_dir())
+
+
+def _holds_a_log(path: Path) -> bool:
+    """A renamed copy of a metadata log: segments and no partition folders above them."""
+    return any(_SEGMENT.fullmatch(p.name) or _SNAPSHOT.fullmatch(p.name) for p in path.iterdir())
+
+
+def _properties(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    pairs = (line.partition("=") for line in path.read_text(errors="replace").splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs if not key.startswith("#")}

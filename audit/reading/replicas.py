@@ -1,0 +1,120 @@
+"""Log directories of brokers: which partitions lie there, and how far each was committed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from audit.reading.logs import (
+    META_PROPERTIES,
+    METADATA_DIRECTORY,
+    Segment,
+    UnreadableInput,
+    read_listing,
+)
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
+_SUFFIXES = ("-delete", "-stray", "-future")
+
+
+class ReplicaFiles(NamedTuple):
+    """One replica on disk.
+
+    `high_watermark` and `log_start` are what its broker last wrote down, 0 if nothing; `epochs` are
+    the (epoch, first offset) pairs of its checkpoint, None without a file.
+
+    at_rest: the broker stopped cleanly, so all of this says what is true. While a broker runs, and
+    after a crash, each of these files may be behind, and in a copy the end of the log, too: files
+    are copied one after the other.
+    """
+
+    topic: str
+    partition: int
+    broker: int
+    path: str
+    topic_id: str | None
+    high_watermark: int
+    epochs: tuple[tuple[int, int], ...] | None
+    segments: tuple[Segment, ...]
+    log_start: int = 0
+    at_rest: bool = False
+
+
+def find_replicas(paths: Iterable[Path]) -> list[ReplicaFiles]:
+    """The replicas in every log directory at or below the paths, by topic, partition, broker."""
+    found: dict[str, ReplicaFiles] = {}
+    for path in paths:
+        if not path.exists():
+            raise UnreadableInput(f"{path} does not exist")
+        for directory in _log_directories(path):
+            for replica in _replicas(directory.resolve()):
+                found[replica.path] = replica
+    return sorted(found.values(), key=lambda r: (r.topic, r.partition, r.broker, r.path))
+
+
+def _log_directories(path: Path) -> Iterator[Path]:
+    if not path.is_dir() or path.name == METADATA_DIRECTORY:
+        return
+    for meta in sorted(path.rglob(META_PROPERTIES)):
+        yield meta.parent
+
+
+def _replicas(directory: Path) -> Iterator[ReplicaFiles]:
+    listing = (directory / META_PROPERTIES).read_text(errors="replace")
+    node = re.search(r"^node\.id=(\d+)", listing, re.MULTILINE)
+    if node is None:
+        return
+    watermarks = _checkpoint(directory / HIGH_WATERMARKS)
+    starts = _checkpoint(directory / LOG_STARTS)
+    at_rest = (directory / CLEAN_SHUTDOWN).is_file()
+    for folder in sorted(p for p in directory.iterdir() if p.is_dir()):
+        match = _FOLDER.fullmatch(folder.name)
+        if match is None or folder.name == METADATA_DIRECTORY or folder.name.endswith(_SUFFIXES):
+            continue
+        try:
+            segments = read_listing(folder).segments
+        except FileNotFoundError:
+            continue  # its topic was deleted this moment
+        if not segments:
+            continue
+        topic, partition = match["topic"], int(match["partition"])
+        yield ReplicaFiles(
+            topic=topic,
+            partition=partition,
+            broker=int(node[1]),
+            path=str(folder),
+            topic_id=_topic_id(folder / "partition.metadata"),
+            high_watermark=int(watermarks.get((topic, str(partition)), "0")),
+            epochs=_epochs(folder / LEADER_EPOCHS),
+            segments=segments,
+            log_start=int(starts.get((topic, str(partition)), "0")),
+            at_rest=at_rest,
+        )
+
+
+def _checkpoint(path: Path) -> dict[tuple[str, str], str]:
+    """(topic, partition) to value, of an offset checkpoint."""
+    if not path.is_file():
+        return {}
+    entries = (line.split(" ") for line in path.read_text().splitlines()[2:])
+    return {(e[0], e[1]): e[2] for e in entries if len(e) == 3}
+
+
+def _epochs(path: Path) -> tuple[tuple[int, int], ...] | None:
+    if not path.is_file():
+        return None
+    entries = (line.split(" ") for line in path.read_text().splitlines()[2:])
+    return tuple((int(e[0]), int(e[1])) for e in entries if len(e) == 2)
+
+
+def _topic_id(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    match = re.search(r"^topic_id: (\S+)", path.read_text(), re.MULTILINE)
+    return match[1] if match else None

@@ -1,0 +1,1 @@
+"""The replay of metadata records, with every check asked on the way."""

@@ -1,0 +1,82 @@
+"""Effects of a change on a shape, worked out once.
+
+A transition holds everything that follows from (shape before, change, effective min ISR, whether
+ELR is on) and from nothing else: the shape after, the kind of election, the rules that it breaks.
+The replay of a record is then a look-up and a few counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from audit.checks.base import Check, Facts
+from audit.decoding.records import LEADER_STAYS, Delta
+from audit.findings.finding import ElectionKind
+from audit.state.cluster import Shape, ShapeKey, World, merged
+from audit.state.elections import election_kind
+
+Broken: TypeAlias = tuple[tuple[Check, str], ...]
+
+
+class Transition:
+    """`quiet` transitions change the shape and nothing that anybody must be told of."""
+
+    __slots__ = (
+        "after",
+        "broken",
+        "elected",
+        "elr_growth",
+        "grown",
+        "isr_growth",
+        "names_leader",
+        "quiet",
+        "reassigns",
+        "shrunk",
+    )
+
+    def __init__(self, after: Shape) -> None:
+        self.after = after
+        self.elected: ElectionKind | None = None
+        self.broken: Broken = ()
+        self.names_leader = False
+        self.quiet = True
+        self.reassigns = False
+        self.grown = 0
+        self.shrunk = 0
+        self.isr_growth = 0
+        self.elr_growth = 0
+
+
+class Transitions:
+    """Makes transitions; `checks` are those that judge shapes."""
+
+    def __init__(self, world: World, checks: Sequence[Check]) -> None:
+        self._world = world
+        self._checks = [c for c in checks if type(c).on_shape is not Check.on_shape]
+
+    def judge(self, before: ShapeKey | None, after: Shape) -> Broken:
+        """The rules that the shape after breaks."""
+        facts = Facts(after.effective_min_isr, self._world.elr_enabled)
+        found = ((check, check.on_shape(before, after.key, facts)) for check in self._checks)
+        return tuple((check, message) for check, message in found if message is not None)
+
+    def make(self, before: Shape, delta: Delta) -> Transition:
+        """The transition, remembered on the shape before it."""
+        old = before.key
+        new = merged(old, delta)
+        after = self._world.shapes.get(new, before.min_isr)
+        made = Transition(after)
+        made.names_leader = delta.leader != LEADER_STAYS
+        made.elected = election_kind(old, new, delta)
+        made.broken = self.judge(old, after)
+        made.grown = len(set(new.isr) - set(old.isr))
+        made.shrunk = len(set(old.isr) - set(new.isr))
+        made.isr_growth = len(new.isr) - len(old.isr)
+        made.elr_growth = len(new.elr) - len(old.elr)
+        made.reassigns = (old.adding, old.removing) != (new.adding, new.removing)
+        made.quiet = not (
+            made.broken or made.reassigns or old.leader != new.leader or after.under != before.under
+        )
+        before.transitions[delta] = made
+        return made

@@ -1,0 +1,1 @@
+"""The audit on Spark: data sources, tables, Java, the package for executors."""

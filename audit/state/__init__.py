@@ -1,0 +1,1 @@
+"""The cluster as the audit sees it: state, partition shapes, elections."""

@@ -1,0 +1,124 @@
+"""Of which kind an election was, and why it was held: the rules of docs/audit.md.
+
+A metadata record does not say it. Kind and cause follow from the partition before and after, and
+from what happened to the old leader's broker. Where a Kraftbox controller noted kind and cause in
+the record, those win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from audit.decoding.records import LEADER_STAYS, Delta
+from audit.findings.finding import ElectionKind
+from audit.state.cluster import NO_LEADER, RECOVERING, UNCLEAN, Broker, ShapeKey, World
+
+NOTED_KINDS: Mapping[int, ElectionKind] = {
+    1: ElectionKind.ISR,
+    2: ElectionKind.PREFERRED,
+    3: ElectionKind.ELR,
+    4: ElectionKind.LAST_KNOWN_LEADER,
+    5: ElectionKind.UNCLEAN,
+}
+"""The private tagged field 10000 of a partition record."""
+
+UNKNOWN = "unknown"
+
+
+class BrokerEvent(StrEnum):
+    """What a record did to a broker."""
+
+    REGISTERED = "registered"
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled-shutdown"
+    DIRECTORY_FAILED = "log-directory-failed"
+    UNREGISTERED = "unregistered"
+
+
+_CAUSE: Mapping[BrokerEvent, str] = {
+    BrokerEvent.REGISTERED: "broker-registered",
+    BrokerEvent.FENCED: "broker-fenced",
+    BrokerEvent.CONTROLLED_SHUTDOWN: "controlled-shutdown",
+    BrokerEvent.DIRECTORY_FAILED: "log-directory-failed",
+    BrokerEvent.UNREGISTERED: "broker-unregistered",
+}
+
+
+def election_kind(before: ShapeKey, after: ShapeKey, delta: Delta) -> ElectionKind | None:
+    """The kind of election that the change is, None if it elects nobody.
+
+    A change that names the leader it had only begins a new leader epoch.
+    """
+    leader = after.leader
+    if delta.leader == LEADER_STAYS or leader in (NO_LEADER, before.leader):
+        return None
+    if delta.kind in NOTED_KINDS:
+        return NOTED_KINDS[delta.kind]
+    began_recovering = after.recovery == RECOVERING and delta.recovery == RECOVERING
+    if began_recovering:
+        if not before.isr and not before.elr and leader in before.last_known:
+            return ElectionKind.LAST_KNOWN_LEADER
+        return ElectionKind.UNCLEAN
+    if leader not in before.isr:
+        return _from_outside_the_isr(before, after)
+    if before.leader in after.isr and after.replicas[:1] == (leader,):
+        return ElectionKind.PREFERRED
+    return ElectionKind.ISR
+
+
+def _from_outside_the_isr(before: ShapeKey, after: ShapeKey) -> ElectionKind:
+    if after.leader in before.elr:
+        return ElectionKind.ELR
+    joined_with_others = set(before.isr) & set(after.isr)
+    return ElectionKind.ISR if joined_with_others else ElectionKind.UNCLEAN
+
+
+def election_cause(
+    world: World,
+    events: Mapping[int, BrokerEvent],
+    before: ShapeKey,
+    after: ShapeKey,
+    delta: Delta,
+    kind: ElectionKind,
+    topic: str,
+) -> str:
+    """Why; `events` are what the same batch did to brokers."""
+    if delta.kind in NOTED_KINDS:
+        return delta.cause or UNKNOWN
+    if kind is ElectionKind.PREFERRED:
+        return "preferred"
+    if before.leader == NO_LEADER:
+        return _why_out_of_nothing(world, events, after, kind, topic)
+    if before.leader not in after.replicas:
+        return "reassignment"
+    event = events.get(before.leader)
+    if event is not None and event in _CAUSE:
+        return _CAUSE[event]
+    return _by_state(world.brokers.get(before.leader))
+
+
+def _why_out_of_nothing(
+    world: World,
+    events: Mapping[int, BrokerEvent],
+    after: ShapeKey,
+    kind: ElectionKind,
+    topic: str,
+) -> str:
+    """The partition had no leader: either the new one came back, or rules were changed."""
+    if events.get(after.leader) in (BrokerEvent.UNFENCED, BrokerEvent.REGISTERED):
+        return "broker-unfenced"
+    if kind is ElectionKind.UNCLEAN and world.setting(topic, UNCLEAN) == "true":
+        return "unclean-config"
+    return UNKNOWN
+
+
+def _by_state(broker: Broker | None) -> str:
+    if broker is None:
+        return _CAUSE[BrokerEvent.UNREGISTERED]
+    if broker.fenced:
+        return _CAUSE[BrokerEvent.FENCED]
+    if broker.shutting_down:
+        return _CAUSE[BrokerEvent.CONTROLLED_SHUTDOWN]
+    return UNKNOWN

@@ -1,0 +1,149 @@
+"""Copies of one log beside each other: one task reads the same offsets of every copy.
+
+Batches are replicated byte for byte, so equal logs have equal batches: same offsets, same epoch,
+same CRC. What a task finds is judged, for the whole log, by `audit.checks.log.logs_agree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from audit.checks import REPLAY_CHECKS
+from audit.checks.base import BatchPlace, Check, DamagePlace
+from audit.decoding.batches import Batch, Mark, walk
+from audit.findings.sink import Sink
+from audit.reading.logs import MetadataLog, Segment, overlapping
+from audit.tasks.interval import floor_position
+
+CONFLICTS_MAX = 20
+
+
+class Copy(NamedTuple):
+    """One copy's segments that hold the offsets of a comparison. `last_path` is the last segment of
+    the whole copy: there, and nowhere else, an append may have been under way."""
+
+    log: str
+    segments: tuple[Segment, ...]
+    is_primary: bool
+    last_path: str | None
+
+
+class Comparison(NamedTuple):
+    """Offsets `start_offset` to `end_offset` (None: to the end) of all copies, primary first."""
+
+    start_offset: int
+    end_offset: int | None
+    copies: tuple[Copy, ...]
+
+
+def plan_comparisons(primary: MetadataLog, others: Sequence[MetadataLog]) -> list[Comparison]:
+    """One comparison per segment of the primary."""
+    if not others or not primary.segments:
+        return []
+    starts = [segment.base_offset for segment in primary.segments]
+    ends: list[int | None] = [*starts[1:], None]
+    lowest = min((log.segments[0].base_offset for log in others if log.segments), default=0)
+    if lowest < starts[0]:
+        starts, ends = [lowest, *starts], [starts[0], *ends]
+    return [
+        Comparison(
+            start,
+            end,
+            tuple(
+                Copy(
+                    log.name,
+                    overlapping(log.segments, start, end),
+                    log is primary,
+                    log.segments[-1].path if log.segments else None,
+                )
+                for log in (primary, *others)
+            ),
+        )
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def compare(comparison: Comparison, sink: Sink) -> None:
+    """Compare the copies; findings about single copies and one event with the differences."""
+    marks = [_marks(comparison, copy, sink) for copy in comparison.copies]
+    first = marks[0]
+    for copy, other in zip(comparison.copies[1:], marks[1:], strict=True):
+        sink.event("comparison", comparison.start_offset, -1, _differences(copy.log, first, other))
+
+
+def _differences(log: str, mine: dict[int, Mark], other: dict[int, Mark]) -> dict[str, Any]:
+    shared = sorted(mine.keys() & other.keys())
+    conflicts = []
+    diverged = None
+    for offset in shared:
+        left, right = mine[offset], other[offset]
+        if left == right:
+            continue
+        if left.epoch == right.epoch:
+            conflicts.append([offset, left.epoch, list(left), list(right)])
+        elif diverged is None:
+            diverged = [offset, left.epoch, right.epoch]
+    return {
+        "log": log,
+        "shared": len(shared),
+        "conflicts": conflicts[:CONFLICTS_MAX],
+        "diverged": diverged,
+    }
+
+
+def _marks(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Mark]:
+    """The copy's batches by base offset; other copies than the primary are judged by the way."""
+    checks: list[Check] = [] if copy.is_primary else [make() for make in REPLAY_CHECKS]
+    marks: dict[int, Mark] = {}
+    expected: int | None = None
+    epoch: int | None = None
+    damaged = False
+    for segment, found, after in _walk(comparison, copy):
+        if not isinstance(found, Batch):
+            at_end = segment.path == copy.last_path
+            place = DamagePlace(
+                found.kind,
+                segment.path,
+                found.position,
+                found.size_bytes,
+                at_end,
+                after - 1,
+            )
+            for check in checks:
+                _tell(sink, copy, check, check.on_damage(place), -1)
+            damaged = True
+            continue
+        header = found.header
+        here = BatchPlace(found, segment.path, None if damaged else expected, epoch, damaged)
+        for check in checks:
+            _tell(sink, copy, check, check.on_batch(here), header.max_timestamp)
+        damaged = not found.crc_ok
+        if found.crc_ok:
+            marks[header.base_offset] = found.mark
+            expected, epoch = header.next_offset, max(epoch or 0, header.leader_epoch)
+    return marks
+
+
+def _walk(comparison: Comparison, copy: Copy) -> Iterator[tuple[Segment, Any, int]]:
+    """What stands at the comparison's offsets, and the offset after the last whole batch before it.
+
+    Damage has no offset; it belongs to where the batch before it ends.
+    """
+    start, end = comparison.start_offset, comparison.end_offset
+    for segment in copy.segments:
+        after = segment.base_offset
+        for found in walk(segment.path, floor_position(segment, start)):
+            header = found.header if isinstance(found, Batch) and found.crc_ok else None
+            offset = after if header is None else header.base_offset
+            if end is not None and offset >= end:
+                break
+            if offset >= start:
+                yield segment, found, after
+            if header is not None:
+                after = header.next_offset
+
+
+def _tell(sink: Sink, copy: Copy, check: Check, complaints: Any, timestamp_ms: int) -> None:
+    for complaint in complaints:
+        sink.finding(complaint.finding(check.name, check.severity, -1, timestamp_ms, log=copy.log))

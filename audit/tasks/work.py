@@ -1,0 +1,39 @@
+"""One piece of an audit's work, wherever it is done: in a Spark task or in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from audit.findings.sink import Sink
+from audit.tasks.comparison import Comparison, compare
+from audit.tasks.interval import Interval, IntervalAudit
+from audit.tasks.partition import PartitionWork, audit_partition
+
+Work: TypeAlias = Interval | Comparison | PartitionWork
+
+
+class WorkOptions(NamedTuple):
+    """history: give a row per partition record. partitions: list the partitions at the end.
+    min_isr: where the log does not say it. elections_max: clean ones kept per piece."""
+
+    history: bool = False
+    partitions: bool = False
+    min_isr: int = 1
+    elections_max: int = 100_000
+
+
+def perform(work: Work, options: WorkOptions, sink: Sink) -> Iterator[None]:
+    """Do it, in steps, so that whoever asks can carry history rows away."""
+    if isinstance(work, Interval):
+        yield from IntervalAudit(
+            work,
+            sink,
+            default_min_isr=options.min_isr,
+            history=options.history,
+            partitions=options.partitions,
+        ).steps()
+    elif isinstance(work, Comparison):
+        compare(work, sink)
+    else:
+        audit_partition(work, sink)
