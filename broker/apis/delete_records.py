@@ -110,7 +110,7 @@ def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> tuple
     target = log.high_watermark if offset == HIGH_WATERMARK else offset
     if target < 0 or target > log.high_watermark:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, None)
-    if log.advance_log_start(target, "records deleted by a client"):
+    if log.advance_log_start(target):
         _log.info("records deleted", topic=topic, partition=index, log_start=target)
         partition.log_start_moved()
     return partition, target

@@ -253,7 +253,7 @@ class _Fetch:
             if budget <= 0 or partition is None or not self._is_cold(key, wanted):
                 continue
             try:
-                read = await partition.log.read_cold(
+                data = await partition.log.read_cold(
                     wanted.fetch_offset,
                     max(0, min(budget, wanted.partition_max_bytes)),
                     max_offset=self._visible_end(partition),
@@ -261,8 +261,8 @@ class _Fetch:
                 )
             except ApiError:
                 continue  # the read that follows finds out and says so
-            budget -= len(read.data)
-            self._prefetched[key] = (partition, read.data)
+            budget -= len(data)
+            self._prefetched[key] = (partition, data)
         reply = self._read_and_answer()
         return await reply if isinstance(reply, asyncio.Future) else reply
 
@@ -407,7 +407,7 @@ class _Fetch:
                 max(0, min(budget, wanted.partition_max_bytes)),
                 max_offset=end,
                 min_one_batch=min_one_batch,
-            ).data
+            )
         if records and self._context.api_version < ZSTD_SINCE:
             _refuse_zstd(records)
         if follower and self._arriving:

@@ -41,7 +41,7 @@ from protocol.transport.dispatch import (
 if TYPE_CHECKING:
     import asyncio
 
-    from storage.log.log import AppendInfo
+    from storage.log.append import AppendInfo
 
 MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13

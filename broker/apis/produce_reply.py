@@ -17,7 +17,7 @@ from protocol.messages.produce import ProduceResponse
 from protocol.transport.dispatch import FramedReply
 
 if TYPE_CHECKING:
-    from storage.log.log import AppendInfo
+    from storage.log.append import AppendInfo
 
 LOG_START_SINCE: Final = 5
 FORMS_MAX: Final = 4096

@@ -100,12 +100,12 @@ class ReplicatedCoordinatorLog:
         epoch, log = replica.leader_epoch, replica.log
         offset = log.log_start_offset
         while offset < log.log_end_offset:
-            read = await log.read_cold(offset, READ_BYTES, max_offset=log.log_end_offset)
+            data = await log.read_cold(offset, READ_BYTES, max_offset=log.log_end_offset)
             if not replica.is_leader or replica.leader_epoch != epoch:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
             following = offset
-            for header, pos in iter_batches(read.data):
-                payload = await _unpacked(log.files, read.data, pos, header)
+            for header, pos in iter_batches(data):
+                payload = await _unpacked(log.files, data, pos, header)
                 for entry in _entries(payload, header):
                     if entry.offset >= offset:
                         yield entry

@@ -53,7 +53,7 @@ def append_fetched(
     if high_watermark > log.high_watermark:
         partition.follow_high_watermark(high_watermark)
     moved = leader_log_start > log.log_start_offset and log.advance_log_start(
-        min(leader_log_start, log.high_watermark), "the leader's log begins there"
+        min(leader_log_start, log.high_watermark)
     )
     return Appended(size if log.log_end_offset > before else 0, log.log_end_offset - before, moved)
 

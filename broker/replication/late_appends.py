@@ -24,7 +24,7 @@ from protocol.errors import ApiError, ErrorCode
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from storage.files import Files
-from storage.log.log import AppendInfo
+from storage.log.append import AppendInfo
 
 WALKED_ON_LOOP_RECORDS_MAX: Final = 500
 """About a millisecond of walking."""

@@ -38,7 +38,8 @@ from protocol.errors import ApiError, ErrorCode
 from runtime.errors import InvariantViolated
 
 if TYPE_CHECKING:
-    from storage.log.log import AppendInfo, Log
+    from storage.log.append import AppendInfo
+    from storage.log.log import Log
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1

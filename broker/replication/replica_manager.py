@@ -43,7 +43,8 @@ from storage.log.errors import LogFailed
 from storage.log.producers import Origin
 
 if TYPE_CHECKING:
-    from storage.log.log import AppendInfo, Log
+    from storage.log.append import AppendInfo
+    from storage.log.log import Log
     from storage.log.manager import LogManager
 
 ALL_REPLICAS: Final = -1

@@ -21,7 +21,8 @@ from runtime.log import captured
 from storage.files import MemoryFiles
 from storage.log.config import LogConfig
 from storage.log.errors import CorruptLog
-from storage.log.log import Log, Origin
+from storage.log.log import Log
+from storage.log.producers import Origin
 
 FOLDER = "/data/t-0"
 NOW_MS = 1_700_000_000_000
@@ -41,7 +42,7 @@ class Logs:
         log = _open(files, clean=False)
         for n in range(30):
             producer = Producer(7, 0, n * 2) if n % 3 == 0 else None
-            log.append_as_leader(batch(2, producer), n // 10, NOW_MS, Origin.REPLICATION)
+            log.append_as_leader(batch(2, producer), n // 10, NOW_MS, Origin.RAFT_LEADER)
         log.close()
         self._tree = {name: files.read(f"{FOLDER}/{name}") for name in files.listdir(FOLDER)}
         self._names = sorted(self._tree)
@@ -94,13 +95,13 @@ def check(log: Log) -> None:
     end = log.log_end_offset
     try:
         epoch = min(max(log.latest_epoch, 9), 2**31 - 1)
-        log.append_as_leader(batch(3), epoch, NOW_MS, Origin.REPLICATION)
+        log.append_as_leader(batch(3), epoch, NOW_MS, Origin.RAFT_LEADER)
     except (ApiError, CorruptLog):
         # Nothing can follow the last offset that there is.
         log.close()
         return
     try:
-        data = log.read(end, 10_000, max_offset=log.log_end_offset).data
+        data = log.read(end, 10_000, max_offset=log.log_end_offset)
     except ApiError:
         # After a clean shutdown nothing was checked: reading finds out.
         if not log.recovery_report.clean:
@@ -118,7 +119,7 @@ def read_all(log: Log) -> None:
         if offset >= log.log_end_offset:
             return
         try:
-            data = log.read(offset, 4096, max_offset=log.log_end_offset).data
+            data = log.read(offset, 4096, max_offset=log.log_end_offset)
             headers = [header for header, _ in iter_batches(data)]
         except (ApiError, ProtocolError, CorruptLog):
             if log.recovery_report.clean:

@@ -52,9 +52,11 @@ from protocol.schema import Buffer, ControlRecord
 from runtime.clock import Clock
 from runtime.errors import StartupRefused
 from storage.files.port import Files
+from storage.log.append import AppendInfo
 from storage.log.config import UNLIMITED, LogConfig
 from storage.log.errors import CorruptLog
-from storage.log.log import AppendInfo, Log, Origin
+from storage.log.log import Log
+from storage.log.producers import Origin
 
 METADATA_TOPIC = "__cluster_metadata"
 DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
@@ -349,12 +351,12 @@ class MetadataLog:
 
         Raises OffsetOutOfRange, LogFailed.
         """
-        return self._log.read(offset, max_bytes, max_offset=self.end_offset).data
+        return self._log.read(offset, max_bytes, max_offset=self.end_offset)
 
     def read_committed(self, offset: int, max_bytes: int) -> Iterator[Batch]:
         """Decoded whole batches from `offset` up to the high watermark."""
         high_watermark = self._log.high_watermark
-        data = self._log.read(offset, max_bytes, max_offset=high_watermark).data
+        data = self._log.read(offset, max_bytes, max_offset=high_watermark)
         return read_batches(data)
 
     def update_high_watermark(self, offset: int) -> None:
@@ -425,7 +427,7 @@ class MetadataLog:
         removed: list[OffsetAndEpoch] = []
         while len(self._snapshots) > 1 and self._expired(now_ms):
             oldest, following = self._snapshots[:2]
-            self._log.advance_log_start(following.offset, "snapshot")
+            self._log.advance_log_start(following.offset)
             self._log.retention(now_ms)
             self._snapshots = self._snapshots[1:]
             self._snapshot_times.pop(oldest, None)

@@ -72,7 +72,7 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
     at, epoch = begin, -1
     where = f"{log.topic}-{log.partition}"
     while at < end:
-        data = bytes(log.read(at, READ_BYTES, max_offset=end).data)
+        data = bytes(log.read(at, READ_BYTES, max_offset=end))
         before = at
         for header, position in iter_batches(data):
             whole = data[position : position + header.size_bytes]

@@ -40,7 +40,6 @@ class LogConfig:
     max_compaction_lag_ms: int = MAX_INT64
     min_cleanable_dirty_ratio: float = 0.5
     cleanup_policy: str = "delete"
-    message_timestamp_type: str = "CreateTime"
     effective_segment_ms: int = field(init=False)
     """The age at which a segment is closed: early enough to be compacted in time (KIP-354)."""
 

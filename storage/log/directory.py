@@ -17,7 +17,7 @@ from protocol.ids import RESERVED_UUIDS, DirectoryId, uuid_from_text, uuid_to_te
 from protocol.topic_name import topic_name_problem
 from runtime.config.properties import PropertiesError, format_properties, parse_properties
 from storage.files import DirectoryLocked, Files
-from storage.log.errors import BadLogDirectory
+from storage.log.errors import BadLogDirectory, CorruptLog
 
 META_PROPERTIES: Final = "meta.properties"
 LOCK_FILE: Final = ".lock"
@@ -181,6 +181,14 @@ def parse_folder(name: str) -> Folder:
     if int(partition) > _PARTITION_MAX or (len(partition) > 1 and partition[0] == "0"):
         raise ValueError(f"{name!r}: {partition} is not a partition number")
     return Folder(topic, int(partition))
+
+
+def split_folder_path(directory: str) -> tuple[str, int]:
+    """(topic, partition) of `.../<topic>-<partition>`. Raises CorruptLog."""
+    topic, _, partition = posixpath.basename(directory).rpartition("-")
+    if not topic or not partition.isascii() or not partition.isdigit():
+        raise CorruptLog(f"{directory!r} is not named <topic>-<partition>")
+    return topic, int(partition)
 
 
 def folder_name(topic: str, partition: int) -> str:

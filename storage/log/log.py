@@ -18,6 +18,7 @@ remembered, so that the usual reads (a follower or consumer at the end) are one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from protocol.batch.header import (
@@ -33,25 +34,36 @@ from runtime.errors import InvariantViolated
 from storage.files import File, Files
 from storage.log import recovery, timestamps
 from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
-from storage.log.bootstrap import BootstrapMarker
 from storage.log.config import LogConfig
+from storage.log.directory import split_folder_path
 from storage.log.epoch_file import EpochFile, EpochWrite
-from storage.log.epochs import EpochEntry
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
-from storage.log.hooks import LogHooks
 from storage.log.indexes import AbortedTxn, CorruptIndex
-from storage.log.names import split_directory_name
-from storage.log.producers import CorruptSnapshot, EndMarker, Origin, decode_snapshot
+from storage.log.producers import EndMarker, Origin
 from storage.log.retention import expired
 from storage.log.rolling import must_roll
 from storage.log.segment import MAX_RELATIVE, Segment
-from storage.log.segments import ReadResult, Segments, Slice, complete_first
-from storage.log.timestamps import Search, TimestampOffset
+from storage.log.segments import Segments, Slice, complete_first
+from storage.log.timestamps import Search
 from storage.log.topic_id_file import load_topic_id, write_topic_id
 
 T = TypeVar("T")
 
 PRODUCER_ID_EXPIRATION_MS: Final = 24 * 3_600_000
+
+
+@dataclass(slots=True, kw_only=True)
+class LogHooks:
+    """What the owner of a log decides, or is told of."""
+
+    rolled: Callable[[Log], None] = lambda log: None
+    failed: Callable[[Log, BaseException], None] = lambda log, error: None
+    flushed: Callable[[float], None] = lambda took_ms: None
+    truncated: Callable[[Log], None] = lambda log: None
+    discard: Callable[[Log, Sequence[str]], None] | None = None
+    """Takes renamed files to remove after file.delete.delay.ms; None removes at once."""
+    roll_jitter_ms: Callable[[int], int] = lambda limit_ms: 0
+    """A random number below the limit, drawn for each segment."""
 
 
 class Log:
@@ -68,7 +80,7 @@ class Log:
     ) -> None:
         self.files = files
         self.directory = directory
-        self.topic, self.partition = split_directory_name(directory)
+        self.topic, self.partition = split_folder_path(directory)
         self.topic_id: TopicId | None = None
         self.config = config
         self.hooks = hooks
@@ -85,7 +97,6 @@ class Log:
         self.checkpointed_recovery_point = 0
         """What the checkpoint on disk says; whoever writes it sets this."""
         self.snapshots = loaded.snapshots
-        self.bootstrap = BootstrapMarker(files, directory)
         self._clock = clock
         self._failure: BaseException | None = None
         self._metadata_file: File | None = None
@@ -156,10 +167,6 @@ class Log:
         return f"Log({self.directory}, {self.log_start_offset}..{self.log_end_offset})"
 
     # Bounds ----------------------------------------------------------------------------------
-
-    @property
-    def active_segment(self) -> Segment:
-        return self.segments.active
 
     @property
     def size_bytes(self) -> int:
@@ -411,7 +418,7 @@ class Log:
         self.snapshots.take(base, self.producers)
         segment = self.segments.begin(base, self.config, self._clock.now_ms())
         self._jitter_ms = self._draw_jitter()
-        self.hooks.segment_closed(self, active)
+        self.hooks.rolled(self)
         return segment
 
     def _guard(self, action: Callable[[], object]) -> None:
@@ -433,7 +440,7 @@ class Log:
 
     def read(
         self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True
-    ) -> ReadResult:
+    ) -> bytes:
         """Batches from the one that holds `offset` (it may begin before) up to `max_offset`.
 
         Args:
@@ -446,23 +453,22 @@ class Log:
             OffsetOutOfRange, BelowLocalStart, LogFailed (the disk cannot be read).
         """
         where = self._locate(offset, max_bytes, max_offset)
-        data = b""
-        if where is not None:
-            try:
-                data = where.segment.log.pread(where.size_bytes, where.position)
-                data = complete_first(where, data, min_one_batch, where.segment.log.pread)
-            except OSError as error:
-                raise LogFailed(self.directory, error) from error
-        return self._result(data, offset)
+        if where is None:
+            return b""
+        try:
+            data = where.segment.log.pread(where.size_bytes, where.position)
+            return complete_first(where, data, min_one_batch, where.segment.log.pread)
+        except OSError as error:
+            raise LogFailed(self.directory, error) from error
 
     async def read_cold(
         self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True
-    ) -> ReadResult:
+    ) -> bytes:
         """`read` with the disk access in a worker thread, for data that is probably not cached."""
         while True:
             where = self._locate(offset, max_bytes, max_offset)
             if where is None:
-                return self._result(b"", offset)
+                return b""
             generation = self.segments.generation
             try:
                 file = where.segment.log
@@ -473,16 +479,11 @@ class Log:
                     continue  # the segment went while it was being read
                 raise LogFailed(self.directory, error) from error
             if generation == self.segments.generation:
-                return self._result(data, offset)
+                return data
 
     def is_recent(self, offset: int) -> bool:
         """Whether a read from here on probably finds its data in the page cache."""
         return self.segments.is_recent(offset)
-
-    def _result(self, data: bytes, offset: int) -> ReadResult:
-        return ReadResult(
-            data, offset, self.log_start_offset, self.log_end_offset, self.high_watermark
-        )
 
     def _locate(self, offset: int, max_bytes: int, max_offset: int) -> Slice | None:
         end = self.log_end_offset
@@ -493,17 +494,6 @@ class Log:
         if offset >= max_offset or offset == end:
             return None
         return self._look(lambda: self.segments.locate(offset, max_bytes, max_offset, end))
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record with this timestamp or a later one, None if there is none.
-
-        All at once, for tools: a broker uses `search_time`. Raises LogFailed.
-        """
-        return self._look(lambda: timestamps.at_once(self.search_time(timestamp_ms)))
-
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the highest timestamp, all at once. Raises LogFailed."""
-        return self._look(lambda: timestamps.at_once(self.search_time(None)))
 
     def search_time(self, timestamp_ms: int | None) -> Search:
         """Finds the first record with this timestamp or a later one, or, for None, with the highest
@@ -530,13 +520,9 @@ class Log:
 
     # Durability ------------------------------------------------------------------------------
 
-    @property
-    def unflushed_messages(self) -> int:
-        return self.log_end_offset - self.recovery_point
-
     def flush_due(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms asks for a flush now."""
-        unflushed = self.unflushed_messages
+        unflushed = self.log_end_offset - self.recovery_point
         return unflushed > 0 and (
             unflushed >= self.config.flush_messages
             or now_ms - self._last_flush_ms >= self.config.flush_ms
@@ -556,7 +542,9 @@ class Log:
             return self.recovery_point
         try:
             taken = list(self.snapshots.unflushed)
-            await self.hooks.flush(self.files, self._unflushed_files(), self._clock)
+            began_ms = self._clock.monotonic_ms()
+            await self.files.flush(self._unflushed_files())
+            self.hooks.flushed(self._clock.monotonic_ms() - began_ms)
             self._flushed(taken)
             if self.epochs.unsettled:
                 await self.epoch_file.settle(self.directory, self.topic_id, lambda: self._closed)
@@ -674,63 +662,29 @@ class Log:
         self.recovery_report.problems += problems
         self.producers.on_high_watermark(self.high_watermark)
 
-    def truncate_fully_and_start_at(
-        self,
-        offset: int,
-        epoch_entries: Sequence[EpochEntry] = (),
-        producer_snapshot: bytes | None = None,
-        *,
-        log_start_offset: int | None = None,
-    ) -> None:
-        """Empty the log and begin it at `offset` with a history that was learned elsewhere.
-
-        Args:
-            epoch_entries: the epochs up to `offset` (from the leader, or from remote storage).
-            producer_snapshot: the content of a `.snapshot` file at `offset`.
-            log_start_offset: where the log begins remotely; None: at `offset` too.
-
-        Raises CorruptSnapshot (before anything changed), LogFailed.
-        """
-        if producer_snapshot is not None:
-            decode_snapshot(producer_snapshot)
-        start = offset if log_start_offset is None else log_start_offset
-        self._guard(lambda: self._start_at(offset, epoch_entries, producer_snapshot, start))
-        self.log_start_offset = start
-        self.local_log_start_offset = offset
-        self.high_watermark = offset
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empty the log and begin it at `offset`. Raises LogFailed."""
+        self._guard(lambda: self._start_at(offset))
+        self.log_start_offset = self.local_log_start_offset = self.high_watermark = offset
         self.hooks.truncated(self)
 
-    def _start_at(
-        self,
-        offset: int,
-        epoch_entries: Sequence[EpochEntry],
-        producer_snapshot: bytes | None,
-        log_start_offset: int,
-    ) -> None:
+    def _start_at(self, offset: int) -> None:
         self._truncations += 1
         self.segments.drop_from(0)
         self.snapshots.remove_above(-1)
         self.files.fsync_dir(self.directory)
-        now_ms = self._clock.now_ms()
-        self.segments.begin(offset, self.config, now_ms)
+        self.segments.begin(offset, self.config, self._clock.now_ms())
         self.files.fsync_dir(self.directory)  # the new segment's name tells where the log starts
         self.log_end_offset = self.recovery_point = offset
         self.epochs.clear()
-        for epoch, start in epoch_entries:
-            self.epochs.assign(epoch, start)
-        self.epochs.truncate_from_end(offset + 1)
-        self.epochs.truncate_from_start(log_start_offset)
         self.write_epochs()
         self.producers.clear()
-        if producer_snapshot is not None:
-            self.producers.load_snapshot(producer_snapshot, now_ms)
-            self.snapshots.install(offset, producer_snapshot)
 
-    def advance_log_start(self, offset: int, reason: str) -> bool:
+    def advance_log_start(self, offset: int) -> bool:
         """Forget everything below `offset` (DeleteRecords, or the leader did so).
 
-        `reason` is for the owner's log line. Returns whether the start moved; segments go at the
-        next `retention`. Raises OffsetOutOfRange above the high watermark.
+        Returns whether the start moved; segments go at the next `retention`. Raises
+        OffsetOutOfRange above the high watermark.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
@@ -759,7 +713,6 @@ class Log:
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.log_end_offset,
                 high_watermark=self.high_watermark,
-                may_delete=lambda segment: self.hooks.may_delete_locally(self, segment),
             )
         )
         if limit is not None:
@@ -789,15 +742,3 @@ class Log:
         else:
             for path in retired:
                 self.files.unlink(path)
-
-
-__all__ = [
-    "AppendInfo",
-    "CorruptSnapshot",
-    "Log",
-    "LogHooks",
-    "Origin",
-    "ReadResult",
-    "TimestampOffset",
-    "split_directory_name",
-]

@@ -42,11 +42,9 @@ from storage.log.checkpoints import (
 )
 from storage.log.config import LogConfig
 from storage.log.epoch_file import TOGETHER, write_all
-from storage.log.errors import BadLogDirectory, CorruptLog, LogFailed
-from storage.log.hooks import LogHooks
-from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log
+from storage.log.errors import BadLogDirectory, LogFailed
+from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log, LogHooks
 from storage.log.offset_checkpoint import OffsetCheckpoint
-from storage.log.segment import Segment
 
 CLOSING_WORKERS: Final = 8
 REMOVING_WORKERS: Final = 2
@@ -104,7 +102,6 @@ class LogManager:
         config_for: the effective settings of a topic by name; asked while loading.
         rng: for the names of deleted folders and for roll jitter.
         on_failure: told of the first disk error of each log.
-        segment_closed, may_delete_locally: see `LogHooks` (tiering).
     """
 
     def __init__(
@@ -117,8 +114,6 @@ class LogManager:
         config_for: Callable[[str], LogConfig],
         settings: LogManagerSettings | None = None,
         on_failure: Callable[[Log, BaseException], None] = lambda log, error: None,
-        segment_closed: Callable[[Log, Segment], None] = lambda log, segment: None,
-        may_delete_locally: Callable[[Log, Segment], bool] = lambda log, segment: True,
     ) -> None:
         self.files = files
         self.directory = directory
@@ -133,14 +128,12 @@ class LogManager:
         self._rng = rng
         self._config_for = config_for
         self._on_failure = on_failure
-        self._segment_closed = segment_closed
         self._flush_times = RecentTimes()
         self._hooks = LogHooks(
-            segment_closed=self._closed_a_segment,
+            rolled=self._note_rolled,
             failed=self._failed,
             flushed=self._flush_times.add,
             truncated=self._truncated,
-            may_delete_locally=may_delete_locally,
             discard=self._discard,
             roll_jitter_ms=lambda limit_ms: rng.randrange(limit_ms),
         )
@@ -337,9 +330,8 @@ class LogManager:
 
     # What logs report ------------------------------------------------------------------------
 
-    def _closed_a_segment(self, log: Log, segment: Segment) -> None:
+    def _note_rolled(self, log: Log) -> None:
         self._rolled[log] = None
-        self._segment_closed(log, segment)
 
     def _failed(self, log: Log, error: BaseException) -> None:
         self._on_failure(log, error)
@@ -382,12 +374,6 @@ class LogManager:
             "retention": self.tidy_scheduled,
             "removal": self.remove_discarded,
         }
-
-    async def maintain(self) -> None:
-        """One round of the chores, in turn, but for the removal of what was deleted."""
-        await self.flush_scheduled()
-        await self.checkpoint_scheduled()
-        await self.tidy_scheduled()
 
     async def flush_scheduled(self) -> None:
         if self._is_due("flush", self.settings.flush_scheduler_interval_ms):
@@ -462,18 +448,10 @@ class LogManager:
         except LogFailed:
             return 0  # the owner has heard of it through on_failure
 
-    def retention(self) -> int:
-        """All of `retention_steps`; returns the number of segments removed."""
-        return sum(self.retention_steps())
-
     def expiry_steps(self) -> Iterator[int]:
         """Forget idle producers, some per step; yields how many."""
         for log in list(self.logs.values()):
             yield from log.producers.expiry_steps(self._clock.now_ms())
-
-    def expire_producers(self) -> int:
-        """All of `expiry_steps`; returns the number of producers forgotten."""
-        return sum(self.expiry_steps())
 
     async def flush_due(self) -> None:
         """Flush logs that rolled since the last call and those that flush.ms asks for."""
@@ -620,6 +598,3 @@ class LogManager:
 def _write_epochs(logs: Sequence[Log]) -> None:
     for log in logs:
         log.write_epochs()
-
-
-__all__ = ["CorruptLog", "LoadReport", "LogManager", "LogManagerSettings"]

@@ -54,7 +54,6 @@ class Origin(Enum):
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
-    REPLICATION = "replication"
     RAFT_LEADER = "raft leader"
 
 

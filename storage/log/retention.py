@@ -1,13 +1,12 @@
 """Segments past retention: a decision over sizes, times and offsets. Pure.
 
-Only a prefix of the segments can go, only what lies wholly below the high watermark, and only what
-the owner allows (with remote storage: what is there already, KIP-405). The rules are tried in
-Kafka's order, and each looks at what the one before left: time, size, log start.
+Only a prefix of the segments can go, and only what lies wholly below the high watermark. The rules
+are tried in Kafka's order, and each looks at what the one before left: time, size, log start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from storage.log.config import UNLIMITED, LogConfig
 from storage.log.segment import Segment
@@ -21,14 +20,13 @@ def expired(
     log_start_offset: int,
     log_end_offset: int,
     high_watermark: int,
-    may_delete: Callable[[Segment], bool],
 ) -> int:
     """How many of the oldest segments may be removed. An empty last segment never is."""
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     deletable = 0
     for segment, end in zip(segments, ends, strict=True):
         last = segment is segments[-1]
-        if end > high_watermark or (last and segment.size_bytes == 0) or not may_delete(segment):
+        if end > high_watermark or (last and segment.size_bytes == 0):
             break
         deletable += 1
     count = 0

@@ -33,16 +33,6 @@ class Slice(NamedTuple):
     limit_bytes: int
 
 
-class ReadResult(NamedTuple):
-    """Bytes of whole batches from the one that holds the asked offset; the last may be cut."""
-
-    data: bytes
-    start_offset: int
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-
-
 class Segments:
     """At least one segment, the last one writable."""
 

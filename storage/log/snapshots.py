@@ -40,11 +40,6 @@ class Snapshots:
         self.unflushed[offset] = file
         self.offsets.append(offset)
 
-    def install(self, offset: int, content: bytes) -> None:
-        """Keep a snapshot that was learned elsewhere; it is durable then."""
-        self._files.write_atomic(self.path(offset), content)
-        self.offsets.append(offset)
-
     def flushed(self, offsets: Iterable[int]) -> None:
         """These are durable now."""
         for offset in list(offsets):
@@ -67,10 +62,6 @@ class Snapshots:
                 problems.append(f"{self.path(offset)}: {error}")
                 self.remove(offset)
         return -1
-
-    def read(self, offset: int) -> bytes:
-        """The content of the snapshot at exactly this offset. Raises FileNotFoundError."""
-        return self._files.read(self.path(offset))
 
     def remove(self, offset: int) -> None:
         self.offsets.remove(offset)

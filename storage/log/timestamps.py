@@ -118,21 +118,6 @@ def highest(segments: Segments, start_offset: int) -> Search:
     return found or _as_header_says(header)
 
 
-def at_once(search: Search) -> TimestampOffset | None:
-    """Carries a search out here and now, however long it takes."""
-    try:
-        wanted = next(search)
-        while True:
-            found = None
-            if wanted is not None:
-                data = wanted.segment.log.pread(wanted.header.size_bytes, wanted.position)
-                found = look_into(data, wanted).found
-            wanted = search.send(found)
-    except StopIteration as done:
-        result: TimestampOffset | None = done.value
-        return result
-
-
 def look_into(data: bytes, wanted: Wanted) -> LookedInto:
     """Finds the record in the bytes of the batch. May be called in any thread."""
     header, timestamp_ms = wanted.header, wanted.timestamp_ms

@@ -85,7 +85,7 @@ class Cleaning:
             producer=producer,
             compression=codec,
         )
-        info = self.log.append_as_leader(batch, epoch, self.clock.now_ms(), Origin.REPLICATION)
+        info = self.log.append_as_leader(batch, epoch, self.clock.now_ms(), Origin.RAFT_LEADER)
         self.log.update_high_watermark(self.log.log_end_offset)
         return info.first_offset
 
@@ -140,7 +140,7 @@ def batches_of(log: Log, start: int | None = None) -> Iterator[tuple[BatchHeader
     """Every batch from `start` on, read as a consumer reads them: by offset."""
     offset = log.log_start_offset if start is None else start
     while offset < log.log_end_offset:
-        data = log.read(offset, 1 << 20, max_offset=log.log_end_offset).data
+        data = log.read(offset, 1 << 20, max_offset=log.log_end_offset)
         following = offset
         for header, pos in iter_batches(data):
             yield header, list(read_batch(data, pos, header))

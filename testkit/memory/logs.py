@@ -8,9 +8,11 @@ from protocol.batch.header import iter_batches
 from protocol.batch.records import NO_PRODUCER, Producer, Record, build_batch, read_records
 from runtime.clock import ManualClock
 from storage.files import Files, MemoryFiles
+from storage.log.append import AppendInfo
 from storage.log.config import LogConfig
-from storage.log.hooks import LogHooks
-from storage.log.log import AppendInfo, Log, Origin
+from storage.log.log import Log, LogHooks
+from storage.log.producers import Origin
+from storage.log.timestamps import Search, TimestampOffset, look_into
 
 DIRECTORY = "/data/topic-0"
 T0 = 1_700_000_000_000
@@ -73,7 +75,7 @@ def contents(log: Log, start: int | None = None, end: int | None = None) -> list
     end = log.log_end_offset if end is None else end
     found: list[tuple[int, bytes]] = []
     while offset < end:
-        data = log.read(offset, 4096, max_offset=end).data
+        data = log.read(offset, 4096, max_offset=end)
         last = None
         for header, _ in iter_batches(data):
             last = header.last_offset
@@ -88,6 +90,31 @@ def contents(log: Log, start: int | None = None, end: int | None = None) -> list
     return found
 
 
+def at_once(search: Search) -> TimestampOffset | None:
+    """Carries a search by time out, step after step."""
+    try:
+        wanted = next(search)
+        while True:
+            found = None
+            if wanted is not None:
+                data = wanted.segment.log.pread(wanted.header.size_bytes, wanted.position)
+                found = look_into(data, wanted).found
+            wanted = search.send(found)
+    except StopIteration as done:
+        result: TimestampOffset | None = done.value
+        return result
+
+
+def record_from(log: Log, timestamp_ms: int) -> TimestampOffset | None:
+    """The first record with this timestamp or a later one."""
+    return at_once(log.search_time(timestamp_ms))
+
+
+def newest_record(log: Log) -> TimestampOffset | None:
+    """The first record with the highest timestamp."""
+    return at_once(log.search_time(None))
+
+
 def facts(log: Log) -> dict[str, object]:
     """What must be equal before and after a restart."""
     return {
@@ -100,7 +127,7 @@ def facts(log: Log) -> dict[str, object]:
             state.producer_id: (state.epoch, state.last_sequence, state.last_offset)
             for state in log.producers
         },
-        "max timestamp": log.max_timestamp(),
+        "max timestamp": newest_record(log),
         "records": contents(log),
     }
 

@@ -56,7 +56,7 @@ class Broker(Harness):
         from protocol.batch.records import read_records
 
         log = self.log
-        data = log.read(log.log_start_offset, 1 << 20, max_offset=log.log_end_offset).data
+        data = log.read(log.log_start_offset, 1 << 20, max_offset=log.log_end_offset)
         return [record.value or b"" for record in read_records(data)]
 
     @property

@@ -126,7 +126,7 @@ class Author:
             batch = self.batch()
             self.epoch += self.rng.random() < 0.05
             for log in logs:
-                log.append_as_leader(batch, self.epoch, self.clock.now_ms(), Origin.REPLICATION)
+                log.append_as_leader(batch, self.epoch, self.clock.now_ms(), Origin.RAFT_LEADER)
                 log.update_high_watermark(log.log_end_offset)
             self.clock.advance(self.rng.randrange(1, 2000))
             if self.rng.random() < 0.1:

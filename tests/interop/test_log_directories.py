@@ -25,6 +25,7 @@ from storage.log.directory import check_meta
 from storage.log.log import Log
 from storage.log.manager import LogManager
 from testkit.kafka.jars import kafka_libs
+from testkit.memory.logs import record_from
 from testkit.processes.nodes import ApacheKafkaNode, run_kafka_tool
 from testkit.processes.ports import free_ports
 
@@ -100,7 +101,7 @@ def test_kafkas_tool_finds_nothing_wrong_after_a_recovery(tmp_path: Path) -> Non
     log = ours(directory, segment_bytes=20_000, index_interval_bytes=500)
     for at in range(100):
         log.append_as_leader(build_batch([Record(timestamp=T0 + at, value=b"v" * 500)]), 1, T0)
-    last = log.active_segment.prefix + ".log"
+    last = log.segments.active.prefix + ".log"
     log.close(clean=False)
     content = Path(last).read_bytes()
     Path(last).write_bytes(content[:-7])
@@ -216,7 +217,7 @@ def committed_values(log: Log) -> list[bytes]:
     offset, found = log.log_start_offset, []
     aborted = log.aborted_transactions(offset, log.log_end_offset)
     while offset < log.log_end_offset:
-        data = log.read(offset, 1 << 20, max_offset=log.log_end_offset).data
+        data = log.read(offset, 1 << 20, max_offset=log.log_end_offset)
         for header, position in iter_batches(data):
             offset = header.next_offset
             gone = any(
@@ -248,7 +249,7 @@ def test_kafka_and_we_take_turns_on_one_directory(kafka: Kafka) -> None:
     assert len(log.aborted_transactions(0, log.log_end_offset)) == 1
     assert log.high_watermark == log.log_end_offset == log.last_stable_offset
     for at in range(5):
-        found = log.offset_for_timestamp(T0 + at * 1000 + 17)
+        found = record_from(log, T0 + at * 1000 + 17)
         assert found is not None and found.offset == at * 600 + 17
     producers = {state.producer_id: state.last_offset for state in log.producers}
     assert len(producers) == 6

@@ -44,7 +44,7 @@ def append(log: Log, data: bytes, epoch: int, *, in_place: bool, short: bool) ->
 def everything(log: Log) -> dict[str, Any]:
     return {
         **facts(log),
-        "bytes": log.read(0, 1 << 20, max_offset=log.log_end_offset).data,
+        "bytes": log.read(0, 1 << 20, max_offset=log.log_end_offset),
         "indexes": [
             (segment.offset_index.entries(), segment.time_index.entries())
             for segment in log.segments

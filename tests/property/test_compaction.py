@@ -93,7 +93,7 @@ async def clean_all(log: Cleaning, model: Model) -> None:
     else:
         raise AssertionError("rounds that never end")
     clean_until = log.cleaner.checkpoints.get(("topic", 0), 0)
-    assert clean_until == log.log.active_segment.base_offset or clean_until == 0
+    assert clean_until == log.log.segments.active.base_offset or clean_until == 0
     seen: dict[str, int] = {}
     for offset, key, _ in log.records():
         if offset < clean_until:

@@ -80,7 +80,7 @@ def facts(h: Harness) -> list[Any]:
                 partition.index,
                 log.log_end_offset,
                 log.high_watermark,
-                log.read(0, 1 << 20, max_offset=log.log_end_offset).data,
+                log.read(0, 1 << 20, max_offset=log.log_end_offset),
                 [getattr(counters, name) for name in counters.__slots__],
                 log.segments.active.time_index.entries(),
                 log.segments.active.offset_index.entries(),

@@ -38,8 +38,6 @@ class LastBatch(NamedTuple):
 class RewriteStats:
     """What went through, for the log line and the metrics."""
 
-    batches_read: int = 0
-    batches_kept: int = 0
     records_read: int = 0
     records_kept: int = 0
 
@@ -67,13 +65,10 @@ class Rewriter:
         Raises ValueError or ProtocolError for records that cannot be read, ApiError for broken
         compression.
         """
-        self.stats.batches_read += 1
         self.stats.records_read += header.record_count
         kept = self._control(batch, header) if header.is_control else self._data(batch, header)
         if kept is None and self._frame_stays(header):
-            kept = _frame(header)
-        if kept is not None:
-            self.stats.batches_kept += 1
+            return _frame(header)
         return kept
 
     def _frame_stays(self, header: BatchHeader) -> bool:

@@ -359,7 +359,7 @@ async def test_a_moved_log_start_is_news() -> None:
     opening = fetch_request(1)
     opening.session_epoch = 0
     opened = h.call(opening, 12)
-    h.partition().log.advance_log_start(1, "test")
+    h.partition().log.advance_log_start(1)
     news = h.call(FetchRequest(session_id=opened.session_id, session_epoch=1), 12)
     assert news.responses[0].partitions[0].log_start_offset == 1
 
@@ -431,7 +431,7 @@ async def test_a_session_and_a_client_that_asks_for_all_know_the_same(seed: int)
         if action == "produce":
             h.produce(batch(b"a", b"b"), index=index, acks=1)
         elif action == "start" and log.high_watermark > log.log_start_offset:
-            log.advance_log_start(rng.randint(log.log_start_offset, log.high_watermark), "test")
+            log.advance_log_start(rng.randint(log.log_start_offset, log.high_watermark))
         elif action == "lead":
             h.change(index=index, leader=rng.choice([NODE, NODE, OTHER]))
         elif action == "isolation":

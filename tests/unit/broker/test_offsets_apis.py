@@ -57,7 +57,7 @@ async def test_both_ends_and_a_timestamp_in_every_version(version: int) -> None:
 
 async def test_the_other_special_timestamps() -> None:
     h = filled()
-    h.partition().log.advance_log_start(1, "test")
+    h.partition().log.advance_log_start(1)
     assert found(list_offset(h, Special.EARLIEST)) == (-1, 1, 0)
     assert found(list_offset(h, Special.EARLIEST_LOCAL)) == (-1, 1, 0)
     assert found(list_offset(h, Special.MAX_TIMESTAMP)) == (T0 + 201, 5, 0)

@@ -72,7 +72,7 @@ def keys_below(log: Log, end: int) -> Counter[bytes]:
     found: Counter[bytes] = Counter()
     offset = log.log_start_offset
     while offset < end:
-        records = list(read_records(log.read(offset, 1 << 20, max_offset=end).data))
+        records = list(read_records(log.read(offset, 1 << 20, max_offset=end)))
         found.update(record.key or b"" for record in records if record.offset < end)
         offset = records[-1].offset + 1
     return found
@@ -88,7 +88,7 @@ async def test_only_the_last_commits_are_left_and_a_restart_finds_them() -> None
         for number in range(ROUNDS):
             await commit(connection, 1_000 * number)
         log = offsets_log(node)
-        closed = log.active_segment.base_offset
+        closed = log.segments.active.base_offset
         assert closed > 2 * PARTITIONS
 
         def is_clean() -> bool:

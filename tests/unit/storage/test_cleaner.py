@@ -22,7 +22,7 @@ from storage.log.errors import LogFailed
 from storage.log.log import Log
 from storage.log.producers import Origin
 from testkit.memory.cleaning import DAY_MS, TOPIC_ID, Cleaning, pairs
-from testkit.memory.logs import T0, facts
+from testkit.memory.logs import T0, facts, newest_record, record_from
 from testkit.records.batches import with_payload
 
 KEY = ("topic", 0)
@@ -252,9 +252,9 @@ async def test_epochs_and_times_are_still_found():
     end_of_first = one.log.end_offset_for_epoch(0)
     await one.roll_and_clean()
     assert one.log.end_offset_for_epoch(0) == end_of_first == (0, 10)
-    found = one.log.offset_for_timestamp(T0)
+    found = record_from(one.log, T0)
     assert found is not None and found.offset == one.records()[0][0]
-    highest = one.log.max_timestamp()
+    highest = newest_record(one.log)
     assert highest is not None and highest.offset == 29
 
 
@@ -284,10 +284,10 @@ async def test_a_reader_off_the_loop_survives_the_swap(tmp_path):
     async def read_all() -> dict[str, int]:
         found, offset = {}, 0
         while offset < one.log.log_end_offset:
-            result = await one.log.read_cold(offset, 300, max_offset=one.log.log_end_offset)
-            for header, pos in iter_batches(result.data):
+            data = await one.log.read_cold(offset, 300, max_offset=one.log.log_end_offset)
+            for header, pos in iter_batches(data):
                 offset = header.next_offset
-                for record in read_batch(result.data, pos, header):
+                for record in read_batch(data, pos, header):
                     found[(record.key or b"").decode()] = record.offset
         return found
 
@@ -367,7 +367,7 @@ async def test_appends_during_the_swap_are_kept():
 async def test_retention_waits_for_the_round():
     one, pause, task = await paused_in_the_swap()
     assert one.cleaner.holds(one.log)
-    assert one.manager.retention() == 0
+    assert sum(one.manager.retention_steps()) == 0
     pause.go_on.set()
     await task
     assert list(one.manager.retention_steps()) == [0]
@@ -423,7 +423,7 @@ async def test_what_nobody_foresaw_in_a_log_sets_it_aside(monkeypatch: pytest.Mo
     monkeypatch.undo()
     other = one.manager.get_or_create("other", 0, b"o" * 16, one.config)
     monkeypatch.setattr(cleaner, "dirty_range", fail_unforeseen)
-    other.append_as_leader(build_batch([Record(key=b"k")]), 0, 0, Origin.REPLICATION)
+    other.append_as_leader(build_batch([Record(key=b"k")]), 0, 0, Origin.RAFT_LEADER)
     other.roll()
     assert not await one.cleaner.clean_one()
     assert one.cleaner.uncleanable == {KEY: one.log, ("other", 0): other}
@@ -446,7 +446,7 @@ async def test_records_whose_timestamps_leave_int64_are_cleaned(base: int, last:
     payload = b"".join(varint(len(body)) + body for body in bodies)
     hostile = with_payload(payload, 3, base_timestamp=base, max_timestamp=base)
     for count in range(2):
-        one.log.append_as_leader(hostile, 0, count, Origin.REPLICATION)
+        one.log.append_as_leader(hostile, 0, count, Origin.RAFT_LEADER)
         one.log.update_high_watermark(one.log.log_end_offset)
         assert await one.roll_and_clean()
     assert one.cleaner.uncleanable == {}

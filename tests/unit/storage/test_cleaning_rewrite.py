@@ -201,7 +201,7 @@ def test_a_batch_without_a_record_left_goes():
     new = at_offset(build_batch(records((b"a", b"2"))), 1)
     one = rewriter(map_of(old, new))
     assert remains(one, old) is None
-    assert (one.stats.batches_read, one.stats.batches_kept, one.stats.records_kept) == (1, 0, 0)
+    assert (one.stats.records_read, one.stats.records_kept) == (1, 0)
 
 
 @pytest.mark.parametrize(

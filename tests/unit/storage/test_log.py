@@ -16,12 +16,20 @@ from runtime.clock import ManualClock
 from runtime.errors import InvariantViolated
 from storage.files import LossyFiles, MemoryFiles
 from storage.log.epoch_file import NO_LIMIT
-from storage.log.epochs import EpochEntry
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
-from storage.log.hooks import LogHooks
-from storage.log.log import Origin
-from storage.log.producers import CorruptSnapshot
-from testkit.memory.logs import T0, append, batch, contents, facts, fill, make_log
+from storage.log.log import LogHooks
+from storage.log.producers import Origin
+from testkit.memory.logs import (
+    T0,
+    append,
+    batch,
+    contents,
+    facts,
+    fill,
+    make_log,
+    newest_record,
+    record_from,
+)
 
 
 def test_offsets_are_dense_and_the_epoch_is_written():
@@ -29,7 +37,7 @@ def test_offsets_are_dense_and_the_epoch_is_written():
     assert append(log, batch(3), 4)[:2] == (0, 2)
     assert append(log, batch(2), 4)[:2] == (3, 4)
     assert append(log, batch(1), 7)[:2] == (5, 5)
-    headers = [header for header, _ in iter_batches(log.read(0, 9999, max_offset=6).data)]
+    headers = [header for header, _ in iter_batches(log.read(0, 9999, max_offset=6))]
     assert [(h.base_offset, h.leader_epoch) for h in headers] == [(0, 4), (3, 4), (5, 7)]
     assert log.epochs.entries == [(4, 0), (7, 5)]
     assert log.log_end_offset == 6
@@ -40,8 +48,8 @@ def test_a_writable_buffer_is_patched_and_written_like_a_read_only_one():
     data = batch(2) + batch(3)
     append(one, data, 1)
     other.append_as_leader(memoryview(bytearray(data)), 1, T0)
-    whole = one.read(0, 9999, max_offset=5).data
-    assert whole == other.read(0, 9999, max_offset=5).data
+    whole = one.read(0, 9999, max_offset=5)
+    assert whole == other.read(0, 9999, max_offset=5)
     assert all(parse_header(whole, pos).leader_epoch == 1 for _, pos in iter_batches(whole))
     assert data == batch(2) + batch(3)
 
@@ -65,8 +73,8 @@ def test_reading_returns_the_batch_that_holds_the_offset():
     log = make_log()
     append(log, batch(5))
     append(log, batch(5))
-    assert [h.base_offset for h, _ in iter_batches(log.read(7, 9999, max_offset=10).data)] == [5]
-    assert [h.base_offset for h, _ in iter_batches(log.read(4, 9999, max_offset=10).data)] == [0, 5]
+    assert [h.base_offset for h, _ in iter_batches(log.read(7, 9999, max_offset=10))] == [5]
+    assert [h.base_offset for h, _ in iter_batches(log.read(4, 9999, max_offset=10))] == [0, 5]
 
 
 @pytest.mark.parametrize("remembered", [True, False])
@@ -78,7 +86,7 @@ def test_nothing_that_reaches_max_offset_is_read(remembered):
         log.close()
         log = make_log(files, clean=True)
     for max_offset in range(31):
-        data = log.read(0, 1 << 20, max_offset=max_offset).data
+        data = log.read(0, 1 << 20, max_offset=max_offset)
         ends = [header.next_offset for header, _ in iter_batches(data)]
         assert ends == [end for end in range(3, 31, 3) if end <= max_offset]
 
@@ -87,13 +95,13 @@ def test_max_bytes_cuts_and_the_first_batch_is_whole():
     log = make_log()
     fill(log, 4, size=100)
     size = len(batch(size=100, tag="0-"))
-    assert len(log.read(0, size + 10, max_offset=4).data) == size + 10
-    assert len(log.read(0, 10, max_offset=4).data) == size
-    assert len(log.read(0, 70, max_offset=4).data) == size
-    assert len(log.read(0, 0, max_offset=4).data) == size
-    assert log.read(0, 10, max_offset=4, min_one_batch=False).data == b""
-    assert log.read(0, 10, max_offset=0).data == b""
-    assert log.read(4, 10, max_offset=9).data == b""
+    assert len(log.read(0, size + 10, max_offset=4)) == size + 10
+    assert len(log.read(0, 10, max_offset=4)) == size
+    assert len(log.read(0, 70, max_offset=4)) == size
+    assert len(log.read(0, 0, max_offset=4)) == size
+    assert log.read(0, 10, max_offset=4, min_one_batch=False) == b""
+    assert log.read(0, 10, max_offset=0) == b""
+    assert log.read(4, 10, max_offset=9) == b""
 
 
 def test_reads_outside_the_log_are_refused():
@@ -106,12 +114,16 @@ def test_reads_outside_the_log_are_refused():
 
 
 def test_below_the_local_start_is_another_answer():
-    log = make_log(remote_storage_enable=True)
-    log.truncate_fully_and_start_at(50, [EpochEntry(2, 0)], log_start_offset=10)
+    log = make_log(segment_bytes=200, remote_storage_enable=True, local_retention_bytes=0)
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    log.advance_log_start(1)
+    assert log.retention(T0) > 0
+    assert log.local_log_start_offset > 1
     with pytest.raises(BelowLocalStart):
-        log.read(20, 100, max_offset=50)
+        log.read(1, 100, max_offset=10)
     with pytest.raises(OffsetOutOfRange):
-        log.read(9, 100, max_offset=50)
+        log.read(0, 100, max_offset=10)
 
 
 def test_rolls_by_size_and_reads_across_segments():
@@ -164,7 +176,7 @@ def test_rolls_when_offsets_do_not_fit_the_index():
     far = batch(base_offset=2**31, epoch=0)
     log.append_as_follower(far)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
-    assert log.read(5, 999, max_offset=2**62).data == far
+    assert log.read(5, 999, max_offset=2**62) == far
 
 
 def test_rolls_when_an_index_is_full():
@@ -177,7 +189,7 @@ def test_rolls_when_an_index_is_full():
 
 def test_closed_segments_are_announced_once():
     closed = []
-    hooks = LogHooks(segment_closed=lambda log, segment: closed.append(segment.base_offset))
+    hooks = LogHooks(rolled=lambda log: closed.append(log.segments[-2].base_offset))
     log = make_log(hooks=hooks, segment_bytes=200)
     fill(log, 6, size=50)
     assert closed == [segment.base_offset for segment in log.segments][:-1]
@@ -188,7 +200,7 @@ def test_the_high_watermark_stays_inside_the_log():
     fill(log, 5)
     assert log.update_high_watermark(99) == 5
     assert log.update_high_watermark(3) == 3
-    log.advance_log_start(2, "test")
+    log.advance_log_start(2)
     assert log.update_high_watermark(0) == 2
     assert log.last_stable_offset == 2
 
@@ -209,10 +221,10 @@ def test_a_follower_keeps_offsets_and_epochs_and_drops_a_cut_batch():
     leader, follower = make_log(), make_log()
     fill(leader, 3, epoch=1)
     fill(leader, 3, epoch=2)
-    data = leader.read(0, 1 << 20, max_offset=6).data
+    data = leader.read(0, 1 << 20, max_offset=6)
     info = follower.append_as_follower(memoryview(data)[:-5])
     assert info is not None and (info.first_offset, info.last_offset) == (0, 4)
-    rest = leader.read(5, 1 << 20, max_offset=6).data
+    rest = leader.read(5, 1 << 20, max_offset=6)
     follower.append_as_follower(rest)
     assert facts(follower) == facts(leader)
     assert follower.append_as_follower(b"") is None
@@ -222,7 +234,7 @@ def test_a_follower_keeps_offsets_and_epochs_and_drops_a_cut_batch():
 def test_a_follower_splits_what_does_not_fit_its_segments():
     leader, follower = make_log(), make_log(segment_bytes=300)
     fill(leader, 10, size=50)
-    follower.append_as_follower(leader.read(0, 1 << 20, max_offset=10).data)
+    follower.append_as_follower(leader.read(0, 1 << 20, max_offset=10))
     assert len(follower.segments) > 2
     assert contents(follower) == contents(leader)
 
@@ -346,8 +358,8 @@ def test_unreadable_files_fail_the_reader_not_the_log():
     files.broken = True
     for attempt in (
         lambda: log.read(0, 100, max_offset=12),
-        lambda: log.offset_for_timestamp(T0),
-        log.max_timestamp,
+        lambda: record_from(log, T0),
+        lambda: newest_record(log),
     ):
         with pytest.raises(LogFailed):
             attempt()
@@ -374,7 +386,7 @@ async def test_flush_moves_the_recovery_point_and_writes_epochs():
     files = MemoryFiles()
     log = make_log(files, segment_bytes=200)
     fill(log, 6, epoch=3, size=50)
-    assert log.unflushed_messages == 6
+    assert log.recovery_point == 0
     assert await log.flush() == 6
     assert log.recovery_point == 6
     assert files.read("/data/topic-0/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
@@ -476,10 +488,10 @@ def test_offset_for_timestamp_walks_into_the_batch():
         append(log, batch(3, timestamp=T0 + at * 100, step_ms=10))
     expected = [T0 + at * 100 + k * 10 for at in range(20) for k in range(3)]
     for offset, timestamp in enumerate(expected):
-        assert log.offset_for_timestamp(timestamp) == (timestamp, offset, 0)
-        assert log.offset_for_timestamp(timestamp - 1) == (timestamp, offset, 0)
-    assert log.offset_for_timestamp(expected[-1] + 1) is None
-    assert log.offset_for_timestamp(0) == (T0, 0, 0)
+        assert record_from(log, timestamp) == (timestamp, offset, 0)
+        assert record_from(log, timestamp - 1) == (timestamp, offset, 0)
+    assert record_from(log, expected[-1] + 1) is None
+    assert record_from(log, 0) == (T0, 0, 0)
 
 
 def test_offset_for_timestamp_with_times_out_of_order_and_compression():
@@ -490,34 +502,34 @@ def test_offset_for_timestamp_with_times_out_of_order_and_compression():
         append(log, build_batch([record], compression=Codec.GZIP))
     for wanted in range(0, 105, 5):
         first = next((i for i, at in enumerate(times) if at >= wanted), None)
-        found = log.offset_for_timestamp(T0 + wanted)
+        found = record_from(log, T0 + wanted)
         assert (found.offset if found else None) == first
-    assert log.max_timestamp() == (T0 + 100, 6, 0)
+    assert newest_record(log) == (T0 + 100, 6, 0)
 
 
 def test_offset_for_timestamp_begins_at_the_log_start():
     log = make_log()
     fill(log, 5)
     log.update_high_watermark(5)
-    log.advance_log_start(3, "test")
-    found = log.offset_for_timestamp(0)
+    log.advance_log_start(3)
+    found = record_from(log, 0)
     assert found is not None and found.offset == 3
 
 
 def test_max_timestamp_is_the_first_record_that_has_it():
     log = make_log(segment_bytes=300)
-    assert log.max_timestamp() is None
+    assert newest_record(log) is None
     append(log, batch(timestamp=T0 + 5))
     append(log, batch(3, timestamp=T0 + 3, step_ms=2))
     append(log, batch(timestamp=T0 + 7))
     append(log, batch(timestamp=T0))
-    assert log.max_timestamp() == (T0 + 7, 3, 0)
+    assert newest_record(log) == (T0 + 7, 3, 0)
 
 
 def test_records_without_time_have_no_max_timestamp():
     log = make_log()
     append(log, batch(timestamp=-1))
-    assert log.max_timestamp() is None
+    assert newest_record(log) is None
 
 
 # Truncation ----------------------------------------------------------------------------------
@@ -573,33 +585,20 @@ def test_truncation_below_the_first_segment_begins_anew():
     assert append(log, batch())[0] == 40
 
 
-def test_start_at_takes_epochs_and_producers_from_elsewhere():
-    source = make_log()
-    append(source, batch(3, producer=Producer(5, 2, 0)), 1)
-    append(source, batch(3), 4)
-    snapshot = source.producers.encode_snapshot()
-
+def test_a_log_that_begins_anew_forgets_its_epochs_and_producers():
     files = MemoryFiles()
     log = make_log(files, segment_bytes=200)
-    fill(log, 8, size=50)
-    log.truncate_fully_and_start_at(6, source.epochs.entries, snapshot, log_start_offset=2)
-    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (2, 6, 6)
+    append(log, batch(3, producer=Producer(5, 2, 0)), 4)
+    fill(log, 8, size=50, epoch=4)
+    log.truncate_fully_and_start_at(6)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (6, 6, 6)
     assert (log.high_watermark, log.recovery_point) == (6, 6)
-    assert log.epochs.entries == [(1, 2), (4, 3)]
-    assert append(log, batch(producer=Producer(5, 2, 0, False)._replace(sequence=3)), 4)[0] == 6
+    assert log.epochs.entries == []
+    assert list(log.producers) == []
     assert [segment.base_offset for segment in log.segments] == [6]
+    assert append(log, batch(producer=Producer(5, 0, 9)), 1)[0] == 6
     log.close()
-    again = make_log(files, clean=True, log_start_offset=2, remote_storage_enable=True)
-    assert facts(again) == facts(log)
-
-
-def test_start_at_with_a_broken_snapshot_changes_nothing():
-    log = make_log()
-    fill(log, 3)
-    before = facts(log)
-    with pytest.raises(CorruptSnapshot):
-        log.truncate_fully_and_start_at(9, (), b"\x00\x01nonsense")
-    assert facts(log) == before
+    assert facts(make_log(files, clean=True, log_start_offset=6)) == facts(log)
 
 
 # Log start and retention ---------------------------------------------------------------------
@@ -610,9 +609,9 @@ def test_log_start_moves_up_to_the_high_watermark_only():
     fill(log, 5, epoch=2)
     log.update_high_watermark(3)
     with pytest.raises(OffsetOutOfRange):
-        log.advance_log_start(4, "test")
-    assert log.advance_log_start(3, "test")
-    assert not log.advance_log_start(2, "test")
+        log.advance_log_start(4)
+    assert log.advance_log_start(3)
+    assert not log.advance_log_start(2)
     assert (log.log_start_offset, log.local_log_start_offset) == (3, 3)
     assert log.epochs.entries == [(2, 3)]
     with pytest.raises(OffsetOutOfRange):
@@ -624,7 +623,7 @@ def test_retention_by_log_start_spares_the_segment_that_holds_it():
     fill(log, 10, size=50)
     log.update_high_watermark(10)
     starts = [segment.base_offset for segment in log.segments]
-    log.advance_log_start(starts[2] + 1, "test")
+    log.advance_log_start(starts[2] + 1)
     assert log.retention(T0) == 2
     assert [segment.base_offset for segment in log.segments] == starts[2:]
     assert contents(log, starts[2] + 1)[0][0] == starts[2] + 1
@@ -665,15 +664,6 @@ def test_retention_keeps_what_is_not_below_the_high_watermark():
     log.update_high_watermark(bound)
     assert log.retention(T0 + 10) == 2
     assert log.log_start_offset == bound
-
-
-def test_retention_asks_before_it_deletes():
-    allowed = {0}
-    hooks = LogHooks(may_delete_locally=lambda log, segment: segment.base_offset in allowed)
-    log = make_log(hooks=hooks, segment_bytes=200, retention_ms=0)
-    fill(log, 10, size=50)
-    log.update_high_watermark(10)
-    assert log.retention(T0 + 10) == 1
 
 
 def test_a_compacted_topic_has_no_retention_by_time():
@@ -732,10 +722,10 @@ def test_a_retry_gets_its_first_offsets_and_is_not_written_again():
     assert log.log_end_offset == 12
 
 
-def test_replicated_batches_are_not_held_to_sequences():
+def test_batches_of_the_quorum_are_not_held_to_sequences():
     log = make_log()
     append(log, batch(producer=Producer(5, 0, 9)))
-    append(log, batch(producer=Producer(5, 0, 3)), 0, Origin.REPLICATION)
+    append(log, batch(producer=Producer(5, 0, 3)), 0, Origin.RAFT_LEADER)
     assert log.log_end_offset == 2
 
 
@@ -773,4 +763,4 @@ async def test_a_cold_read_notices_a_truncation():
 
     files.hook = cut
     result = await log.read_cold(0, 9999, max_offset=6)
-    assert [r.value[:3] for r in read_records(result.data)] == [b"0-0", b"1-0", b"new"]
+    assert [r.value[:3] for r in read_records(result)] == [b"0-0", b"1-0", b"new"]

@@ -177,7 +177,7 @@ def test_several_batches_of_one_append_are_judged_together(log):
 
 def test_only_clients_are_held_to_sequences(log):
     log.send(0)
-    assert log.send(7, origin=Origin.REPLICATION) == 1
+    assert log.send(7, origin=Origin.RAFT_LEADER) == 1
     assert log.send(3, epoch=-1, pid=-1) == 2
     assert len(log.states) == 1
 

@@ -10,10 +10,20 @@ from protocol.batch.control import build_end_txn_marker
 from protocol.batch.header import HEADER_BYTES
 from protocol.batch.records import Producer
 from storage.files import LossyFiles, MemoryFiles
-from storage.log.epochs import EpochEntry
 from storage.log.errors import CorruptLog
-from storage.log.log import Origin
-from testkit.memory.logs import DIRECTORY, T0, append, batch, contents, facts, fill, make_log
+from storage.log.producers import Origin
+from testkit.memory.logs import (
+    DIRECTORY,
+    T0,
+    append,
+    batch,
+    contents,
+    facts,
+    fill,
+    make_log,
+    newest_record,
+    record_from,
+)
 
 FIRST = f"{DIRECTORY}/{0:020d}"
 EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
@@ -230,7 +240,7 @@ def test_a_damaged_index_is_rebuilt_when_it_is_needed(suffix, damage):
     again = make_log(files, clean=True, segment_bytes=1200, index_interval_bytes=100)
     assert facts(again) == before
     for offset in range(20):
-        assert again.offset_for_timestamp(T0 + offset) == (T0 + offset, offset, offset // 4)
+        assert record_from(again, T0 + offset) == (T0 + offset, offset, offset // 4)
 
 
 TIMES = [T0 + at + 5 * (at % 7 == 0) for at in range(24)]
@@ -249,10 +259,10 @@ def a_log_of_one_segment(files):
 
 def read_everything(log):
     """What readers get, from every offset and every time on."""
-    highest = log.max_timestamp()
+    highest = newest_record(log)
     first = {at: contents(log, at)[:1] for at in range(log.log_end_offset)}
     bounded = {at: contents(log, end=at) for at in range(log.log_end_offset)}
-    by_time = {time: log.offset_for_timestamp(time) for time in range(T0 - 1, T0 + 30)}
+    by_time = {time: record_from(log, time) for time in range(T0 - 1, T0 + 30)}
     return first, bounded, by_time, highest
 
 
@@ -423,7 +433,8 @@ def test_after_a_crash_the_batches_overrule_the_checkpoint(content):
 def test_an_epoch_without_a_batch_survives_a_restart_only_in_an_empty_log():
     files = MemoryFiles()
     log = make_log(files)
-    log.truncate_fully_and_start_at(7, [EpochEntry(3, 7)])
+    log.truncate_fully_and_start_at(7)
+    log.note_leader_epoch(3)
     log.close()
     again = make_log(files, clean=True)
     assert (again.log_end_offset, again.latest_epoch) == (7, 3)

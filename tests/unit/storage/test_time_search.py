@@ -25,7 +25,7 @@ from storage.log.timestamps import (
     Wanted,
     look_into,
 )
-from testkit.memory.logs import T0, append, batch, make_log
+from testkit.memory.logs import T0, append, batch, make_log, record_from
 
 
 def steps(log: Log, timestamp_ms: int | None) -> tuple[int, int, TimestampOffset | None]:
@@ -62,7 +62,7 @@ def test_walking_over_many_batches_takes_many_steps() -> None:
         append(log, batch())
     append(log, batch(timestamp=T0 + 900))
     log.update_high_watermark(log.log_end_offset)
-    log.advance_log_start(1, "test")
+    log.advance_log_start(1)
     end = 4 * BATCHES_PER_STEP + 1
     assert steps(log, T0 + 900) == (4, 1, TimestampOffset(T0 + 900, end, 0))
 
@@ -104,7 +104,7 @@ def test_a_batch_too_big_to_unpack_is_taken_by_its_header(monkeypatch: pytest.Mo
     log = make_log()
     records = [Record(timestamp=T0 + n, value=b"x" * 100) for n in range(100)]
     append(log, build_batch(records, compression=Codec.ZSTD))
-    assert log.offset_for_timestamp(T0 + 50) == (T0 + 99, 0, 0)
+    assert record_from(log, T0 + 50) == (T0 + 99, 0, 0)
 
 
 def test_times_are_those_of_the_records() -> None:

@@ -204,7 +204,7 @@ async def test_the_log_start_follows_the_leader() -> None:
     c.create(1, 2)
     c[1].append(b"a", b"b", b"c")
     c.fetch(2, times=3)
-    c[1].log.advance_log_start(2, "test")
+    c[1].log.advance_log_start(2)
     c[1].partition().log_start_moved()
     c.fetch(2)
     assert c[2].log.log_start_offset == 2
@@ -365,7 +365,7 @@ async def test_an_offset_that_the_leader_does_not_have_asks_for_a_reset() -> Non
         c[1].append(value)
     c[1].partition().maybe_advance_high_watermark()
     c.change(isr=[1])
-    c[1].log.advance_log_start(2, "test")
+    c[1].log.advance_log_start(2)
     (effect,) = c.fetch(2)
     assert isinstance(effect, Reset)
     assert effect.error is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -32,7 +32,7 @@ def far_behind() -> Cluster:
     c.create(1, 2, isr=[1])
     for value in (b"a", b"b", b"c"):
         c[1].append(value)
-    c[1].log.advance_log_start(2, "test")
+    c[1].log.advance_log_start(2)
     return c
 
 

@@ -13,7 +13,7 @@ from protocol.batch.records import Producer
 from protocol.errors import ErrorCode
 from protocol.metadata import ConfigRecord, PartitionRecord
 from runtime.metrics import Metrics, rendered
-from storage.log.log import Origin
+from storage.log.producers import Origin
 from testkit.memory.broker import batch
 from testkit.memory.replicas import SETTINGS, TOPIC, Broker, Cluster
 
@@ -259,5 +259,5 @@ async def test_an_open_transaction_keeps_the_last_stable_offset_behind() -> None
     told = shown(c[1])
     assert told[PARTITION + "laststableoffsetlag" + T0] == 4
     c[1].partition().log.update_high_watermark(4)
-    log.advance_log_start(1, "test")
+    log.advance_log_start(1)
     assert shown(c[1])["kafka_log_log_logstartoffset" + T0] == 1
