@@ -1,8 +1,6 @@
 """One AlterPartition request in flight per broker, for all partitions that want one.
 
-An item is (ISR proposal or none, stats or none). Items gather while a request is on its way and go
-out together in the next. An item without a proposal never blocks, delays or rolls back an ISR
-change: it merges into the next proposal of its partition and is dropped when refused.
+Proposals gather while a request is on its way and go out together in the next.
 
 A proposal is sent again until the controller has judged it or the partition has moved on; it goes
 nowhere once the partition does not stand by it any more. Nothing here does I/O or reads a clock.
@@ -13,7 +11,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 from broker.replication.isr import IsrProposal, PartitionStateNow
-from broker.replication.remote_replica import LocalLogStats
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -26,7 +23,7 @@ PartitionId = tuple[bytes, int]
 
 
 class Proposer(Protocol):
-    """The partition behind an item."""
+    """The partition behind a proposal."""
 
     @property
     def topic_id(self) -> bytes: ...
@@ -44,11 +41,10 @@ class Proposer(Protocol):
 
 
 class Item(NamedTuple):
-    """What one partition wants the controller to know."""
+    """One partition's part of a request."""
 
     partition: Proposer
-    proposal: IsrProposal | None
-    stats: LocalLogStats | None
+    proposal: IsrProposal
 
 
 class AlterPartitionManager:
@@ -65,15 +61,7 @@ class AlterPartitionManager:
 
     def propose(self, partition: Proposer, proposal: IsrProposal) -> None:
         """The newest proposal of a partition replaces an older one that was not sent."""
-        key = (partition.topic_id, partition.index)
-        known = self._waiting.get(key)
-        self._waiting[key] = Item(partition, proposal, known.stats if known else None)
-
-    def report(self, partition: Proposer, stats: LocalLogStats) -> None:
-        """Stats alone: they go with the partition's proposal, if there is one."""
-        key = (partition.topic_id, partition.index)
-        known = self._waiting.get(key)
-        self._waiting[key] = Item(partition, known.proposal if known else None, stats)
+        self._waiting[(partition.topic_id, partition.index)] = Item(partition, proposal)
 
     def due_ms(self) -> float | None:
         """When `next_request` may have one; None until an answer or a proposal comes."""
@@ -90,8 +78,8 @@ class AlterPartitionManager:
         for key in list(self._waiting):
             item = self._waiting.pop(key)
             proposal = item.proposal
-            if proposal is None or not item.partition.stands_by(proposal):
-                continue  # stats alone wait for a version that can carry them
+            if not item.partition.stands_by(proposal):
+                continue
             sent[key] = item
             topic = topics.get(key[0])
             if topic is None:
@@ -127,7 +115,7 @@ class AlterPartitionManager:
         for topic in response.topics:
             for data in topic.partitions:
                 item = sent.pop((topic.topic_id, data.partition_index), None)
-                if item is None or item.proposal is None:
+                if item is None:
                     continue
                 again = item.partition.isr_answered(
                     item.proposal,

@@ -15,7 +15,7 @@ requests to name thousands of partitions, and an append may come before that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 UNKNOWN: Final = -1
 NEVER_MS: Final = float("-inf")
@@ -26,13 +26,6 @@ class FetchTimes(Protocol):
 
     fetch_ms: float
     """When the newest of them came (monotonic)."""
-
-
-class LocalLogStats(NamedTuple):
-    """How much of its log a replica holds itself (KIP-1303); part of one life of its broker."""
-
-    local_log_start_timestamp_ms: int
-    local_log_size_bytes: int
 
 
 class RemoteReplica:
@@ -46,7 +39,6 @@ class RemoteReplica:
         "log_end",
         "log_start",
         "resting",
-        "stats",
     )
 
     def __init__(self, now_ms: float = NEVER_MS) -> None:
@@ -58,7 +50,6 @@ class RemoteReplica:
         self.leader_end_at_fetch = UNKNOWN
         self.caught_up_ms = now_ms
         self.resting: FetchTimes | None = None
-        self.stats: LocalLogStats | None = None
 
     def fetched(
         self,
@@ -79,9 +70,7 @@ class RemoteReplica:
             self.resting = times
         elif offset >= self.leader_end_at_fetch >= 0:
             self.caught_up_ms = max(self.caught_up_ms, self.fetch_ms)
-        if broker_epoch != self.broker_epoch:
-            self.broker_epoch = broker_epoch
-            self.stats = None
+        self.broker_epoch = broker_epoch
         self.log_end = offset
         self.log_start = log_start
         self.leader_end_at_fetch = leader_end

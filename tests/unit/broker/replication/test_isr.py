@@ -8,7 +8,7 @@ import pytest
 from broker.replication.alter_partition import AlterPartitionManager
 from broker.replication.fetcher import NAMED_MAX, Fetcher
 from broker.replication.isr import IsrProposal, Member, PartitionStateNow
-from broker.replication.remote_replica import LocalLogStats, RemoteReplica, laggards
+from broker.replication.remote_replica import RemoteReplica, laggards
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -469,29 +469,6 @@ def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
     assert manager.next_request(1, 10, 1030.0) is not None
     manager.answered(accepted(0, error=ErrorCode.NOT_CONTROLLER), 1030.0)
     assert manager.next_request(1, 10, 1040.0) is not None
-
-
-def test_stats_never_block_or_delay_a_proposal() -> None:
-    manager = AlterPartitionManager()
-    partition = Waiting()
-    manager.report(partition, LocalLogStats(1, 2))
-    assert manager.next_request(1, 9, 0.0) is None
-    manager.report(partition, LocalLogStats(1, 3))
-    manager.propose(partition, partition.want(1))
-    manager.report(partition, LocalLogStats(1, 4))
-    request = manager.next_request(1, 9, 0.0)
-    assert request is not None
-    assert len(request.topics[0].partitions) == 1
-
-
-def test_stats_are_of_one_life_of_a_broker() -> None:
-    remote = RemoteReplica()
-    remote.fetched(0, 0, 7, 0, 0.0)
-    remote.stats = LocalLogStats(1, 2)
-    remote.fetched(0, 0, 7, 0, 1.0)
-    assert remote.stats is not None
-    remote.fetched(0, 0, 8, 0, 2.0)
-    assert remote.stats is None
 
 
 # --- a leader that nobody follows any more ------------------------------------------------------
