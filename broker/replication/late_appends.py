@@ -1,9 +1,8 @@
 """Shell: Appends whose batch must be walked and is too big to be walked on the loop.
 
 Most batches are judged by their header (`protocol.batch.validate`) and appended at once. One whose
-records must be read, because the topic is compacted, has timestamp limits or another codec, costs
-microseconds per record and a decompression that its header says nothing about. Above a size that
-is some milliseconds of work it is judged in a worker thread, and appended when it comes back.
+records must be read, because the topic is compacted, has timestamp limits or another codec, is
+judged in a worker thread if it is heavy (`walk_limits`), and appended when it comes back.
 
 A partition's batches are appended in the order in which they came: while one is away, those that
 follow it queue up behind, however small. What was true of the partition when the batch came is
@@ -18,7 +17,8 @@ from typing import Final, NamedTuple
 
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
-from protocol.batch.header import CODEC_MASK, BatchHeader, Buffer
+from broker.replication.walk_limits import is_heavy
+from protocol.batch.header import BatchHeader, Buffer
 from protocol.batch.validate import finish, needs_walk
 from protocol.errors import ApiError, ErrorCode
 from runtime.clock import Clock
@@ -26,14 +26,9 @@ from runtime.tasks import Supervisor
 from storage.files import Files
 from storage.log.append import AppendInfo
 
-WALKED_ON_LOOP_RECORDS_MAX: Final = 500
-"""About a millisecond of walking."""
-WALKED_ON_LOOP_BYTES_MAX: Final = 32 * 1024
 LATE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Of all copies that wait. A connection has few of them (`kraftbox.connection.max.inflight`), and
 leaves them behind when it goes: whoever comes again for each batch is bounded by this."""
-UNPACKED_ON_LOOP_BYTES_MAX: Final = 4 * 1024
-"""Of a compressed batch as it came: it may hold a thousand times as much."""
 
 
 class _Job(NamedTuple):
@@ -60,11 +55,9 @@ class LateAppends:
         """Whether this batch is appended late: it is heavy, or another one is before it."""
         if self._queues and partition in self._queues:
             return True
-        compressed = header.attributes & CODEC_MASK
-        return (
-            header.record_count > WALKED_ON_LOOP_RECORDS_MAX
-            or size_bytes > (UNPACKED_ON_LOOP_BYTES_MAX if compressed else WALKED_ON_LOOP_BYTES_MAX)
-        ) and needs_walk(header, partition.rules, self._clock.now_ms())
+        return is_heavy(header, size_bytes) and needs_walk(
+            header, partition.rules, self._clock.now_ms()
+        )
 
     def submit(
         self, partition: Partition, records: Buffer, header: BatchHeader, required_acks: int

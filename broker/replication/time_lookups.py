@@ -13,17 +13,11 @@ import asyncio
 from enum import Enum
 from typing import Final
 
-from protocol.batch.header import CODEC_MASK
+from broker.replication.walk_limits import is_heavy
 from storage.files import Files
 from storage.log.errors import LogFailed
 from storage.log.log import Log
 from storage.log.timestamps import Search, TimestampOffset, Wanted, look_into
-
-WALKED_ON_LOOP_RECORDS_MAX: Final = 500
-"""About half a millisecond of walking."""
-READ_ON_LOOP_BYTES_MAX: Final = 32 * 1024
-UNPACKED_ON_LOOP_BYTES_MAX: Final = 4 * 1024
-"""Of a compressed batch as it is stored: it may hold a thousand times as much."""
 
 
 class _Later(Enum):
@@ -51,7 +45,7 @@ class TimeLookups:
         search = log.search_time(timestamp_ms)
         try:
             wanted = next(search)
-            if wanted is None or _is_big(wanted):
+            if wanted is None or _is_heavy(wanted):
                 return LATER
             wanted = search.send(self._look(log, wanted))
         except StopIteration as done:
@@ -82,7 +76,7 @@ class TimeLookups:
                 found = None
                 if wanted is None:
                     await asyncio.sleep(0)
-                elif _is_big(wanted):
+                elif _is_heavy(wanted):
                     found = await self._look_in_worker(log, wanted)
                 else:
                     found = self._look(log, wanted)
@@ -113,8 +107,5 @@ class TimeLookups:
             return (await self._files.run(look_into, data, wanted)).found
 
 
-def _is_big(wanted: Wanted) -> bool:
-    header = wanted.header
-    packed = header.attributes & CODEC_MASK
-    limit = UNPACKED_ON_LOOP_BYTES_MAX if packed else READ_ON_LOOP_BYTES_MAX
-    return header.record_count > WALKED_ON_LOOP_RECORDS_MAX or header.size_bytes > limit
+def _is_heavy(wanted: Wanted) -> bool:
+    return is_heavy(wanted.header, wanted.header.size_bytes)

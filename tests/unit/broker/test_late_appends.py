@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.replication import late_appends, replica_manager
-from broker.replication.late_appends import WALKED_ON_LOOP_RECORDS_MAX
+from broker.replication.walk_limits import RECORDS_MAX
 from protocol.batch.header import BatchHeader, iter_batches
 from protocol.batch.records import Producer, Record, build_batch, varint
 from protocol.batch.validate import ValidBatch
@@ -28,7 +28,7 @@ from testkit.memory.broker import (
 )
 from testkit.records.batches import with_payload
 
-COUNT = WALKED_ON_LOOP_RECORDS_MAX + 1
+COUNT = RECORDS_MAX + 1
 
 
 def heavy(*, key: bytes | None = b"k", producer: Producer | None = None) -> bytes:

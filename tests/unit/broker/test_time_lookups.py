@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.apis.list_offsets import LOOKED_UP_AT_ONCE_MAX, Special
-from broker.replication.time_lookups import WALKED_ON_LOOP_RECORDS_MAX
+from broker.replication.walk_limits import RECORDS_MAX
 from protocol.batch.records import Record, build_batch
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
@@ -17,7 +17,7 @@ from storage.files import MemoryFiles
 from testkit.memory.broker import OTHER, Harness, batch
 
 T0 = 1_700_000_000_000
-BIG = 2 * WALKED_ON_LOOP_RECORDS_MAX
+BIG = 2 * RECORDS_MAX
 
 
 class GatedFiles(MemoryFiles):
@@ -93,7 +93,7 @@ async def test_the_highest_timestamp_of_a_big_batch() -> None:
 async def test_a_small_batch_is_walked_on_the_loop_up_to_the_record() -> None:
     h = Harness(files=GatedFiles())
     h.create_topic()
-    records = [Record(n, T0 + n, b"k", b"v") for n in range(WALKED_ON_LOOP_RECORDS_MAX)]
+    records = [Record(n, T0 + n, b"k", b"v") for n in range(RECORDS_MAX)]
     h.produce(build_batch(records), acks=1)
     assert results(ask(h, T0 + 7, 1)) == [(0, T0 + 7, 7)]
     assert h.context.time_lookups.records_walked == 8
