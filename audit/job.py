@@ -7,28 +7,22 @@ long as the log, and each task writes its own part of it.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from audit.decoding.batches import Batch, walk
 from audit.findings.sink import ELECTION, Event, Sink
+from audit.inputs.metadata_log import MetadataLog
+from audit.planning.copies import choose_primary, plan_comparisons
+from audit.planning.intervals import Interval, plan_intervals, with_shards
 from audit.planning.partitions import plan_partitions
 from audit.reading.inputs import Inputs
-from audit.reading.logs import MetadataLog
-from audit.report.document import Ends, Merged
-from audit.tasks.comparison import plan_comparisons
-from audit.tasks.interval import Interval, plan_intervals, with_shards
-from audit.tasks.work import Work, WorkOptions, perform
+from audit.reading.segments import log_end
+from audit.report.document import Merged
+from audit.tasks.work import Progress, Work, WorkOptions, perform
 
 DEFAULT_ELECTIONS_MAX = 100_000
-_POLL_S = 0.2
 
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with tasks done and tasks in all."""
 Execute: TypeAlias = Callable[[Sequence[Work], WorkOptions], Iterator[Event]]
 """Does the work, somewhere, and gives what was found, in any order."""
 
@@ -52,31 +46,6 @@ class Result:
         return list(self.data["elections"])
 
 
-def log_end(log: MetadataLog) -> Ends:
-    """The end of a copy's last whole batch; that of its newest snapshot if there is none."""
-    newest = max(log.snapshots, key=lambda s: s.end_offset, default=None)
-    end = Ends(newest.end_offset, newest.epoch) if newest else Ends(0, -1)
-    for segment in reversed(log.segments):
-        for found in walk(segment.path):
-            if isinstance(found, Batch) and found.crc_ok:
-                header = found.header
-                end = max(end, Ends(header.next_offset, header.leader_epoch))
-        if end.end_offset > segment.base_offset:
-            break
-    return end
-
-
-def choose_primary(logs: Sequence[MetadataLog], ends: dict[str, Ends]) -> MetadataLog:
-    """The copy to audit: the one of the newest leader, as elections of the quorum judge it; of
-    equals the one that reaches back farthest."""
-
-    def rank(log: MetadataLog) -> tuple[int, int, int]:
-        end = ends[log.name]
-        return end.epoch, end.end_offset, -log.start_offset
-
-    return max(sorted(logs, key=lambda log: log.path, reverse=True), key=rank)
-
-
 def run(
     inputs: Inputs,
     spark: Any,
@@ -91,10 +60,10 @@ def run(
     tables: where the tables are written. min_isr: `min.insync.replicas` where the metadata log does
     not say it. Raises UnreadableInput for what cannot be read.
     """
+    from audit.spark.execution import on_spark  # Spark need not be installed for `run_here`
 
     def execute(plan: Sequence[Work], options: WorkOptions) -> Iterator[Event]:
-        with _watched(spark, len(plan), progress):
-            yield from _on_spark(spark, plan, tables if options.history else None, options)
+        return on_spark(spark, plan, options, tables if options.history else None, progress)
 
     width = spark.sparkContext.defaultParallelism
     options = WorkOptions(history=tables is not None, min_isr=min_isr, elections_max=elections_max)
@@ -170,59 +139,3 @@ def _named(logs: Sequence[MetadataLog]) -> list[MetadataLog]:
     """Logs with one name each: two copies of one node are told apart by their paths."""
     names = [log.name for log in logs]
     return [log._replace(node_id=None) if names.count(log.name) > 1 else log for log in logs]
-
-
-def _on_spark(
-    spark: Any, plan: Sequence[Work], tables: Path | None, options: WorkOptions
-) -> Iterator[Event]:
-    from audit.spark.datasource import HISTORY, encode_plan
-
-    frame = (
-        spark.read.format("kraftaudit")
-        .option("plan", encode_plan(plan))
-        .option("history", str(options.history).lower())
-        .option("partitions", str(options.partitions).lower())
-        .option("min.isr", str(options.min_isr))
-        .option("elections.max", str(options.elections_max))
-        .load()
-    )
-    if tables is not None:
-        raw = str(tables / "_all")
-        frame.write.mode("overwrite").partitionBy("kind").parquet(raw)
-        frame = spark.read.schema(frame.schema).parquet(raw)
-    events = frame.where(frame.kind != HISTORY).select("kind", "offset", "timestamp_ms", "body")
-    for batch in events.toArrow().to_batches():
-        columns = [column.to_pylist() for column in batch.columns]
-        yield from zip(*columns, strict=True)
-
-
-@contextmanager
-def _watched(spark: Any, tasks: int, progress: Progress | None) -> Iterator[None]:
-    """Tell `progress` how many tasks are done while the block runs."""
-    if progress is None:
-        yield
-        return
-    tracker = spark.sparkContext.statusTracker()
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_POLL_S):
-            stages = [tracker.getStageInfo(s) for s in tracker.getActiveStageIds()]
-            done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-            progress(done, tasks)
-
-    watcher = threading.Thread(target=watch, name="audit-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-        progress(tasks, tasks)
-    finally:
-        ended.set()
-        watcher.join()
-
-
-def timed(spark: Any, inputs: Inputs, **more: Any) -> tuple[Result, float]:
-    """`run` and the seconds it took."""
-    begun = time.monotonic()
-    result = run(inputs, spark, **more)
-    return result, time.monotonic() - begun

@@ -137,7 +137,8 @@ def start(master: str, folder: Path, settings: Mapping[str, str]) -> Any:
 
 def prepare(spark: Any, folder: Path) -> None:
     """Ship our code to the workers and register the data sources."""
-    from audit.spark.datasource import KraftAudit, KraftLog
+    from audit.spark.kraftaudit import KraftAudit
+    from audit.spark.kraftlog import KraftLog
 
     spark.sparkContext.addPyFile(str(write_package(folder / "kraftbox-audit.zip")))
     spark.dataSource.register(KraftLog)

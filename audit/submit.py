@@ -30,7 +30,8 @@ def submitted(options: argparse.Namespace) -> int:
 
     from audit.reading.inputs import read_inputs
     from audit.reading.logs import UnreadableInput
-    from audit.spark.datasource import KraftAudit, KraftLog
+    from audit.spark.kraftaudit import KraftAudit
+    from audit.spark.kraftlog import KraftLog
 
     spark = SparkSession.builder.appName("kraftbox audit").getOrCreate()
     spark.dataSource.register(KraftLog)

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from audit.decoding.batches import Batch, split, walk
-from audit.job import choose_primary, log_end
-from audit.reading.logs import MetadataLog, Snapshot, UnreadableInput, find_logs
+from audit.decoding.batches import Batch, split
+from audit.inputs.metadata_log import MetadataLog, Snapshot
+from audit.planning.copies import choose_primary
+from audit.reading.logs import UnreadableInput, find_logs
+from audit.reading.segments import floor_position, log_end, walk
 from audit.report.text import moment
-from audit.tasks.interval import floor_position
 from metalog.image.replay import Replayer, ReplayError
 from metalog.image.values import MetadataImage
 from protocol.errors import ApiError, ProtocolError

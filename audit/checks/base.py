@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 from audit.decoding.batches import Batch
-from audit.findings.finding import Complaint, Election, Severity
-from audit.state.cluster import Broker, Partition, ShapeKey, World
-from audit.state.elections import BrokerEvent
+from audit.findings.finding import Complaint, Severity
+from audit.state.cluster import Broker, Partition, World
+from audit.state.elections import BrokerEvent, Election
+from audit.state.shapes import ShapeKey
 
 
 class Facts(NamedTuple):

@@ -29,7 +29,6 @@ from protocol.batch.header import (
 )
 from protocol.batch.records import read_batch, read_varint, read_varlong
 
-WINDOW_BYTES = 16 << 20
 BATCH_BYTES_MAX = 1 << 30
 """A longer length is taken for damage; metadata batches have 8 MiB at most."""
 _NULL_KEY = 1
@@ -59,6 +58,10 @@ class Batch(NamedTuple):
     crc_ok: bool
 
     @property
+    def size_bytes(self) -> int:
+        return self.header.size_bytes
+
+    @property
     def mark(self) -> Mark:
         return Mark(self.header.next_offset, self.header.leader_epoch, self.header.crc)
 
@@ -75,32 +78,11 @@ Row: TypeAlias = tuple[int, int, bytes | None, bytes | None]
 """Offset, timestamp in epoch ms, key, value."""
 
 
-def walk(
-    path: str, start: int = 0, end: int | None = None, window_bytes: int = WINDOW_BYTES
-) -> Iterator[Batch | Damage]:
-    """The batches of a file between two positions, the first of which is a batch's begin."""
-    with open(path, "rb") as file:
-        file.seek(start)
-        left = float("inf") if end is None else end - start
-        data, base = b"", start
-        while True:
-            more = file.read(int(min(window_bytes, left)))
-            left -= len(more)
-            data += more
-            used = 0
-            for found in _walk_window(data, base, last=not more):
-                used = found.position - base + _size_bytes(found)
-                yield found
-            if not more:
-                return
-            data, base = data[used:], base + used
+def batches_in(data: bytes, base: int, *, last: bool) -> Iterator[Batch | Damage]:
+    """The whole batches of a window, which begins at position `base` of its file with a batch.
 
-
-def _size_bytes(found: Batch | Damage) -> int:
-    return found.size_bytes if isinstance(found, Damage) else found.header.size_bytes
-
-
-def _walk_window(data: bytes, base: int, *, last: bool) -> Iterator[Batch | Damage]:
+    Bytes at its end that are no whole batch are left to the next window, unless it is the last.
+    """
     at, size = 0, len(data)
     while at < size:
         if size - at < HEADER_BYTES:

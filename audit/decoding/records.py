@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from protocol.errors import ProtocolError
 from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
 from protocol.metadata import PartitionChangeRecord, decode_record
@@ -146,22 +145,3 @@ class JsonCache:
 
 def dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def kafka_type_name(name: str) -> str:
-    """PartitionChangeRecord as Kafka's tools name it: PARTITION_CHANGE_RECORD."""
-    out = "".join("_" + c if c.isupper() else c for c in name)
-    return out.lstrip("_").upper()
-
-
-__all__ = [
-    "Decoded",
-    "Delta",
-    "DeltaCache",
-    "JsonCache",
-    "ProtocolError",
-    "delta_of",
-    "dumps",
-    "is_change",
-    "kafka_type_name",
-]

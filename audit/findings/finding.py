@@ -15,33 +15,6 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class ElectionKind(StrEnum):
-    ISR = "isr"
-    PREFERRED = "preferred"
-    ELR = "elr"
-    LAST_KNOWN_LEADER = "last-known-leader"
-    UNCLEAN = "unclean"
-
-
-LOSSY = frozenset((ElectionKind.LAST_KNOWN_LEADER, ElectionKind.UNCLEAN))
-"""Elections whose leader may lack committed records."""
-
-
-class Election(NamedTuple):
-    """A partition got another leader. -1 as `from_leader`: it had none; None: a hole in the log
-    hides who led."""
-
-    offset: int
-    timestamp_ms: int
-    topic: str
-    partition: int
-    kind: str
-    from_leader: int | None
-    to_leader: int
-    leader_epoch: int
-    cause: str
-
-
 class Finding(NamedTuple):
     """One sentence about one place of a log, and what stood before and after it.
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from audit.decoding.records import dumps
-from audit.findings.finding import LOSSY, Election, ElectionKind, Finding
+from audit.findings.finding import Finding
 from audit.state.cluster import Partition
+from audit.state.elections import LOSSY, Election, ElectionKind
 
 FINDINGS_PER_CHECK_MAX = 1_000
 ELECTION = "election"

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from audit.reading.client_history import Sent
-from audit.reading.replicas import ReplicaFiles
-from audit.tasks.partition import PartitionWork
+from audit.inputs.replicas import ReplicaFiles, Sent
+
+
+class PartitionWork(NamedTuple):
+    """What a task needs of a partition.
+
+    leader: by the metadata, -1 if there is none or it is not known; leader_epochs: epoch to leader
+    as far as the metadata says it, None where that is not known; compacted: cleaning rewrites
+    batches, so they are not compared.
+    """
+
+    topic: str
+    partition: int
+    replicas: tuple[ReplicaFiles, ...]
+    leader: int
+    leader_epoch: int | None
+    leader_epochs: dict[int, int] | None
+    compacted: bool
+    sent: tuple[Sent, ...]
 
 
 def plan_partitions(

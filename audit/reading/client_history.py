@@ -7,26 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crc32c import crc32c
 
+from audit.inputs.replicas import Sent
 from audit.reading.logs import UnreadableInput
 
 MAGIC = b"KBXH"
 VERSION = 1
 OK = 1
 _HEADER_BYTES, _CRC_BYTES = 5, 4
-
-
-class Sent(NamedTuple):
-    """One acknowledged send. `value` is unique in the history; the record's value in the log
-    begins with it in decimal and a bar."""
-
-    process: int
-    order: int
-    value: int
-    offset: int
 
 
 def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[Sent]]:

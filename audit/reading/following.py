@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypedDict
 
-from audit.decoding.batches import Batch, walk
-from audit.reading.logs import FileRange, MetadataLog, Segment
+from audit.decoding.batches import Batch
+from audit.inputs.metadata_log import FileRange, MetadataLog, Segment
+from audit.reading.segments import walk
 
 
 class Place(TypedDict):

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from audit.reading.client_history import Sent, acknowledged
-from audit.reading.logs import MetadataLog, UnreadableInput, find_logs
-from audit.reading.replicas import ReplicaFiles, find_replicas
+from audit.inputs.metadata_log import MetadataLog
+from audit.inputs.replicas import ReplicaFiles, Sent
+from audit.reading.client_history import acknowledged
+from audit.reading.logs import UnreadableInput, find_logs
+from audit.reading.replicas import find_replicas
 
 
 class Inputs(NamedTuple):

@@ -8,12 +8,13 @@ alone is accepted, too, and then has the number of its place in the list as its 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from audit.decoding.batches import Batch, split, walk
+from audit.decoding.batches import Batch, split
+from audit.inputs.metadata_log import MetadataLog, Segment, Snapshot
+from audit.reading.segments import walk
 from protocol.errors import ApiError, ProtocolError
 from protocol.metadata import decode_record
 
@@ -26,60 +27,6 @@ _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 class UnreadableInput(Exception):
     """What was given cannot be audited; the message says what and why."""
-
-
-class Segment(NamedTuple):
-    """One segment file. `size_bytes` is what it had when the log was listed."""
-
-    path: str
-    base_offset: int
-    size_bytes: int
-
-
-class Snapshot(NamedTuple):
-    """One snapshot file: the cluster as of `end_offset` (exclusive)."""
-
-    path: str
-    end_offset: int
-    epoch: int
-
-
-class MetadataLog(NamedTuple):
-    """One copy of the metadata log. `node_id` is None when no meta.properties says it."""
-
-    path: str
-    node_id: int | None
-    cluster_id: str | None
-    directory_id: str | None
-    segments: tuple[Segment, ...]
-    snapshots: tuple[Snapshot, ...]
-
-    @property
-    def name(self) -> str:
-        """How findings call this log."""
-        return self.path if self.node_id is None else f"node {self.node_id}"
-
-    @property
-    def start_offset(self) -> int:
-        """The first offset that may be read from the log itself or is covered by a snapshot."""
-        starts = [s.base_offset for s in self.segments] or [s.end_offset for s in self.snapshots]
-        return min(starts, default=0)
-
-
-class FileRange(NamedTuple):
-    """Bytes of one file, both ends at a batch's begin (`end` None: to the file's end).
-
-    from_offset, below_offset: batches outside are left to other ranges.
-    """
-
-    log: str
-    node: int | None
-    path: str
-    snapshot_offset: int | None
-    start: int = 0
-    end: int | None = None
-    from_offset: int | None = None
-    below_offset: int | None = None
 
 
 def find_logs(paths: Iterable[Path]) -> list[MetadataLog]:
@@ -173,16 +120,6 @@ def read_listing(directory: Path) -> MetadataLog:
         segments=tuple(segments),
         snapshots=tuple(snapshots),
     )
-
-
-def overlapping(segments: Sequence[Segment], start: int, end: int | None) -> tuple[Segment, ...]:
-    """The segments that may hold offsets from `start` on, below `end` if there is one."""
-    chosen = []
-    for at, segment in enumerate(segments):
-        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
-        if (end is None or segment.base_offset < end) and (following is None or following > start):
-            chosen.append(segment)
-    return tuple(chosen)
 
 
 def _directories(path: Path) -> Iterator[Path]:

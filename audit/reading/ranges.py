@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from audit.reading.logs import FileRange, MetadataLog, Segment
-from audit.tasks.interval import Interval, floor_position, plan_intervals
+from audit.inputs.metadata_log import FileRange, MetadataLog, Segment
+from audit.planning.intervals import Interval, plan_intervals
+from audit.reading.segments import floor_position
 from protocol.batch.header import HEADER_BYTES, LENGTH_MIN, LENGTH_OVERHEAD_BYTES
 
 SPLIT_BYTES = 64 << 20

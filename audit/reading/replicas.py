@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from audit.inputs.replicas import ReplicaFiles
 from audit.reading.logs import (
     META_PROPERTIES,
     METADATA_DIRECTORY,
-    Segment,
     UnreadableInput,
     read_listing,
 )
@@ -21,29 +20,6 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 _FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SUFFIXES = ("-delete", "-stray", "-future")
-
-
-class ReplicaFiles(NamedTuple):
-    """One replica on disk.
-
-    `high_watermark` and `log_start` are what its broker last wrote down, 0 if nothing; `epochs` are
-    the (epoch, first offset) pairs of its checkpoint, None without a file.
-
-    at_rest: the broker stopped cleanly, so all of this says what is true. While a broker runs, and
-    after a crash, each of these files may be behind, and in a copy the end of the log, too: files
-    are copied one after the other.
-    """
-
-    topic: str
-    partition: int
-    broker: int
-    path: str
-    topic_id: str | None
-    high_watermark: int
-    epochs: tuple[tuple[int, int], ...] | None
-    segments: tuple[Segment, ...]
-    log_start: int = 0
-    at_rest: bool = False
 
 
 def find_replicas(paths: Iterable[Path]) -> list[ReplicaFiles]:

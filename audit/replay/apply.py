@@ -16,12 +16,12 @@ from audit.state.cluster import (
     MIN_ISR,
     TOPIC_RESOURCE,
     Broker,
-    ShapeKey,
     Topic,
     World,
     partition_key,
 )
 from audit.state.elections import BrokerEvent
+from audit.state.shapes import ShapeKey
 from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
 from protocol.metadata import (

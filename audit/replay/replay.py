@@ -21,25 +21,16 @@ from audit.checks.base import (
     Difference,
     Replacement,
 )
-from audit.checks.totals.base import LeaderChange
 from audit.decoding.batches import Batch, Row
 from audit.decoding.records import CHANGE_TYPE, KEY_AT, KEY_END, Delta, DeltaCache
-from audit.findings.finding import Complaint, Election, ElectionKind
+from audit.findings.finding import Complaint
 from audit.findings.sink import Sink
 from audit.replay import apply
 from audit.replay.statistics import Statistics
 from audit.replay.transitions import Transition, Transitions
-from audit.state.cluster import (
-    NO_LEADER,
-    Partition,
-    Shape,
-    ShapeKey,
-    World,
-    describe,
-    merged,
-    partition_key,
-)
-from audit.state.elections import BrokerEvent, election_cause
+from audit.state.cluster import Partition, World, partition_key
+from audit.state.elections import BrokerEvent, Election, ElectionKind, LeaderChange, election_cause
+from audit.state.shapes import NO_LEADER, Shape, ShapeKey, describe, merged
 from protocol.errors import ApiError, ProtocolError
 from protocol.metadata import PartitionRecord, decode_record
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from audit.checks.base import Difference
-from audit.decoding.batches import Batch, split, walk
-from audit.reading.logs import Snapshot
+from audit.decoding.batches import Batch, Damage, split
+from audit.inputs.metadata_log import Snapshot
 from audit.replay.replay import Replay
-from audit.state.cluster import Partition, World, describe
+from audit.state.cluster import Partition, World
+from audit.state.shapes import describe
 from protocol.batch.control import read_control_type
 from protocol.control import SnapshotFooterRecord, SnapshotHeaderRecord, decode_control_value
 from protocol.errors import ApiError, ProtocolError
@@ -17,7 +18,9 @@ from protocol.errors import ApiError, ProtocolError
 DIFFERENCES_MAX = 100
 
 
-def load_snapshot(replay: Replay, snapshot: Snapshot) -> str | None:
+def load_snapshot(
+    replay: Replay, snapshot: Snapshot, batches: Iterable[Batch | Damage]
+) -> str | None:
     """Make the replay's world that of the snapshot, asking no check.
 
     The replay's time becomes that of the last record that the snapshot contains. Returns what is
@@ -27,7 +30,7 @@ def load_snapshot(replay: Replay, snapshot: Snapshot) -> str | None:
     footer = False
     contained_ms = -1
     try:
-        for found in walk(snapshot.path):
+        for found in batches:
             if not isinstance(found, Batch) or not found.crc_ok:
                 return f"the snapshot {snapshot.path} is damaged at position {found.position}"
             rows = split(found)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.state.cluster import NO_LEADER, Partition, ShapeKey, World
+from audit.state.cluster import Partition, World
+from audit.state.shapes import NO_LEADER, ShapeKey
 
 SERIES_POINTS_MAX = 400
 

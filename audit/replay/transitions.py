@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from audit.checks.base import Check, Facts
 from audit.decoding.records import LEADER_STAYS, Delta
-from audit.findings.finding import ElectionKind
-from audit.state.cluster import Shape, ShapeKey, World, merged
-from audit.state.elections import election_kind
+from audit.state.cluster import World
+from audit.state.elections import ElectionKind, election_kind
+from audit.state.shapes import Shape, ShapeKey, merged
 
 Broken: TypeAlias = tuple[tuple[Check, str], ...]
 

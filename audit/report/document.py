@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from audit.checks import TOTALS_CHECKS
 from audit.checks.log.logs_agree import LogsAgree
-from audit.checks.totals.base import Lasting, LeaderChange, Totals
-from audit.findings.finding import Complaint, Election, Finding, Severity
+from audit.checks.totals.base import Lasting, Totals
+from audit.findings.finding import Complaint, Finding, Severity
 from audit.findings.sink import ELECTION, FINDINGS_LEFT_OUT, FINDINGS_PER_CHECK_MAX
-from audit.reading.logs import MetadataLog
+from audit.inputs.metadata_log import Ends, MetadataLog
+from audit.state.elections import Election, LeaderChange
 
 SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
-
-
-class Ends(NamedTuple):
-    """Where one copy of the log ends: the offset after its last batch, and that batch's epoch."""
-
-    end_offset: int
-    epoch: int
 
 
 class Merged:

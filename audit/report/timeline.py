@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from audit.findings.finding import LOSSY
 from audit.report.svg import Lane, Mark, Span, TimeAxis, leader_style
+from audit.state.elections import LOSSY
 
 LANES_MAX = 40
 NO_LEADER = -1

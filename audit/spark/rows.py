@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from audit.decoding.batches import Batch, Damage, split, walk
+from audit.decoding.batches import Batch, Damage, split
 from audit.decoding.records import JsonCache, dumps
-from audit.reading.logs import FileRange
+from audit.inputs.metadata_log import FileRange
+from audit.reading.segments import walk
 from protocol.batch.control import read_control_type
 from protocol.control import decode_control_value
 from protocol.errors import ApiError, ProtocolError

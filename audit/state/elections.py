@@ -9,10 +9,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 from audit.decoding.records import LEADER_STAYS, Delta
-from audit.findings.finding import ElectionKind
-from audit.state.cluster import NO_LEADER, RECOVERING, UNCLEAN, Broker, ShapeKey, World
+from audit.state.cluster import UNCLEAN, Broker, World
+from audit.state.shapes import NO_LEADER, RECOVERING, ShapeKey
+
+
+class ElectionKind(StrEnum):
+    ISR = "isr"
+    PREFERRED = "preferred"
+    ELR = "elr"
+    LAST_KNOWN_LEADER = "last-known-leader"
+    UNCLEAN = "unclean"
+
+
+LOSSY = frozenset((ElectionKind.LAST_KNOWN_LEADER, ElectionKind.UNCLEAN))
+"""Elections whose leader may lack committed records."""
+
+
+class Election(NamedTuple):
+    """A partition got another leader. -1 as `from_leader`: it had none; None: a hole in the log
+    hides who led."""
+
+    offset: int
+    timestamp_ms: int
+    topic: str
+    partition: int
+    kind: str
+    from_leader: int | None
+    to_leader: int
+    leader_epoch: int
+    cause: str
+
+
+class LeaderChange(NamedTuple):
+    """A quorum leader's first record in its epoch."""
+
+    leader: int
+    epoch: int
+    offset: int
+
 
 NOTED_KINDS: Mapping[int, ElectionKind] = {
     1: ElectionKind.ISR,

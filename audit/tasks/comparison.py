@@ -6,62 +6,18 @@ same CRC. What a task finds is judged, for the whole log, by `audit.checks.log.l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from audit.checks import REPLAY_CHECKS
 from audit.checks.base import BatchPlace, Check, DamagePlace
-from audit.decoding.batches import Batch, Mark, walk
+from audit.decoding.batches import Batch, Mark
 from audit.findings.sink import Sink
-from audit.reading.logs import MetadataLog, Segment, overlapping
-from audit.tasks.interval import floor_position
+from audit.inputs.metadata_log import Segment
+from audit.planning.copies import Comparison, Copy
+from audit.reading.segments import floor_position, walk
 
 CONFLICTS_MAX = 20
-
-
-class Copy(NamedTuple):
-    """One copy's segments that hold the offsets of a comparison. `last_path` is the last segment of
-    the whole copy: there, and nowhere else, an append may have been under way."""
-
-    log: str
-    segments: tuple[Segment, ...]
-    is_primary: bool
-    last_path: str | None
-
-
-class Comparison(NamedTuple):
-    """Offsets `start_offset` to `end_offset` (None: to the end) of all copies, primary first."""
-
-    start_offset: int
-    end_offset: int | None
-    copies: tuple[Copy, ...]
-
-
-def plan_comparisons(primary: MetadataLog, others: Sequence[MetadataLog]) -> list[Comparison]:
-    """One comparison per segment of the primary."""
-    if not others or not primary.segments:
-        return []
-    starts = [segment.base_offset for segment in primary.segments]
-    ends: list[int | None] = [*starts[1:], None]
-    lowest = min((log.segments[0].base_offset for log in others if log.segments), default=0)
-    if lowest < starts[0]:
-        starts, ends = [lowest, *starts], [starts[0], *ends]
-    return [
-        Comparison(
-            start,
-            end,
-            tuple(
-                Copy(
-                    log.name,
-                    overlapping(log.segments, start, end),
-                    log is primary,
-                    log.segments[-1].path if log.segments else None,
-                )
-                for log in (primary, *others)
-            ),
-        )
-        for start, end in zip(starts, ends, strict=True)
-    ]
 
 
 def compare(comparison: Comparison, sink: Sink) -> None:

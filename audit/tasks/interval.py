@@ -1,30 +1,24 @@
-"""Intervals: the parts of a log that can be audited apart from each other.
-
-A snapshot is the whole state of the cluster. So the log from one snapshot to the next can be
-replayed by itself, in any order and on any machine, and its result judged by the next snapshot. A
-log with k snapshots gives k + 1 intervals. Where that is too few for the machines there are, an
-interval is read by several shards, each of which replays a share of the partitions; reading is
-cheap beside replaying.
-"""
+"""The audit of one interval: reads its batches, replays them, compares with snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from audit.checks import REPLAY_CHECKS
 from audit.checks.base import BatchPlace, Check, DamagePlace, Difference
-from audit.checks.totals.base import LeaderChange
-from audit.decoding.batches import Batch, Damage, DamageKind, split, walk
+from audit.decoding.batches import Batch, Damage, DamageKind, split
 from audit.findings.finding import Complaint
 from audit.findings.sink import Sink
-from audit.reading.logs import MetadataLog, Segment, Snapshot, overlapping
+from audit.inputs.metadata_log import Snapshot
+from audit.planning.intervals import Interval
+from audit.reading.segments import floor_position, walk
 from audit.replay.replay import Replay
 from audit.replay.snapshots import load_snapshot, world_differences
-from audit.state.cluster import NO_LEADER, World
+from audit.state.cluster import World
+from audit.state.elections import LeaderChange
+from audit.state.shapes import NO_LEADER
 from protocol.batch.control import read_control_type
-from protocol.batch.header import HEADER_BYTES, crc_ok, parse_header
 from protocol.control import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -34,126 +28,6 @@ from protocol.control import (
 from protocol.errors import ApiError, ProtocolError
 from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
-
-_INDEX_ENTRY_BYTES = 8
-
-
-class Interval(NamedTuple):
-    """Offsets `start_offset` (inclusive) to `end_offset` (exclusive, None: the log's end).
-
-    base: the snapshot it begins with, None for an empty cluster. milestones: snapshots, of any copy
-    of the log, that the replay must agree with where it comes by; the last may stand at its end.
-    knows_start: whether base (or offset 0) says all that was before.
-    """
-
-    number: int
-    log: str
-    start_offset: int
-    end_offset: int | None
-    base: Snapshot | None
-    milestones: tuple[Snapshot, ...]
-    segments: tuple[Segment, ...]
-    knows_start: bool
-    shard: int = 0
-    shards: int = 1
-
-    @property
-    def is_first(self) -> bool:
-        return self.number == 0
-
-    @property
-    def is_last(self) -> bool:
-        return self.end_offset is None
-
-
-def plan_intervals(log: MetadataLog, others: Sequence[MetadataLog] = ()) -> list[Interval]:
-    """The intervals of a log, in order, each with one shard. `others` are copies of it, whose
-    snapshots are compared, too."""
-    start = log.segments[0].base_offset if log.segments else log.snapshots[-1].end_offset
-    older = [s for s in log.snapshots if s.end_offset <= start]
-    base = older[-1] if older else None
-    cuts: list[Snapshot | None] = [s for s in log.snapshots if s.end_offset > start]
-    every = sorted(s for copy in (log, *others) for s in copy.snapshots)
-    planned = []
-    for number, following in enumerate([*cuts, None]):
-        end = None if following is None else following.end_offset
-        planned.append(
-            Interval(
-                number=number,
-                log=log.name,
-                start_offset=start,
-                end_offset=end,
-                base=base,
-                milestones=tuple(
-                    sorted(
-                        (s for s in every if start < s.end_offset and not _beyond(s, end)),
-                        key=lambda s: s.end_offset,
-                    )
-                ),
-                segments=overlapping(log.segments, start, end),
-                knows_start=start == 0 or (base is not None and base.end_offset == start),
-            )
-        )
-        if following is not None:
-            start, base = following.end_offset, following
-    return planned
-
-
-def _beyond(snapshot: Snapshot, end: int | None) -> bool:
-    return end is not None and snapshot.end_offset > end
-
-
-def with_shards(intervals: Sequence[Interval], tasks: int) -> list[Interval]:
-    """The same intervals in at least `tasks` pieces where they are fewer.
-
-    Long ones are cut first; the longest interval is what a cluster would wait for.
-    """
-    total = sum(_size_bytes(i) for i in intervals) or 1
-    planned = []
-    for interval in intervals:
-        share = _size_bytes(interval) * tasks / total
-        shards = max(1, min(tasks, round(share))) if len(intervals) < tasks else 1
-        if shards * SHARD_BYTES_MIN > _size_bytes(interval):
-            shards = 1
-        planned += [interval._replace(shard=n, shards=shards) for n in range(shards)]
-    return planned
-
-
-SHARD_BYTES_MIN = 4 << 20
-"""An interval below this is not worth reading twice."""
-
-
-def _size_bytes(interval: Interval) -> int:
-    return sum(segment.size_bytes for segment in interval.segments)
-
-
-def floor_position(segment: Segment, offset: int) -> int:
-    """A position at or before the batch of `offset`, from the segment's index if it can be
-    trusted: the batch there must be whole and not beyond the offset."""
-    index = Path(segment.path).with_suffix(".index")
-    if offset <= segment.base_offset or not index.is_file():
-        return 0
-    data = index.read_bytes()
-    best = 0
-    for at in range(0, len(data) - _INDEX_ENTRY_BYTES + 1, _INDEX_ENTRY_BYTES):
-        relative = int.from_bytes(data[at : at + 4], "big")
-        if segment.base_offset + relative >= offset or (at and not relative):
-            break
-        best = int.from_bytes(data[at + 4 : at + 8], "big")
-    return best if best and _is_batch(segment.path, best, offset) else 0
-
-
-def _is_batch(path: str, position: int, below: int) -> bool:
-    with open(path, "rb") as file:
-        file.seek(position)
-        head = file.read(HEADER_BYTES)
-        if len(head) < HEADER_BYTES:
-            return False
-        header = parse_header(head)
-        if header.base_offset >= below or not HEADER_BYTES <= header.size_bytes < 1 << 30:
-            return False
-        data = head + file.read(header.size_bytes - HEADER_BYTES)
-    return len(data) == header.size_bytes and crc_ok(data, 0, len(data))
 
 
 class IntervalAudit:
@@ -219,7 +93,7 @@ class IntervalAudit:
         interval, replay = self.interval, self.replay
         if interval.base is not None:
             replay.timestamp_ms = -1
-            problem = load_snapshot(replay, interval.base)
+            problem = load_snapshot(replay, interval.base, walk(interval.base.path))
             if problem is not None:
                 self._ask("on_bad_snapshot", interval.start_offset, problem)
                 replay.doubt()
@@ -353,7 +227,7 @@ class IntervalAudit:
         other = Replay(
             World(self._default_min_isr), (), Sink(), shard=interval.shard, shards=interval.shards
         )
-        problem = load_snapshot(other, snapshot)
+        problem = load_snapshot(other, snapshot, walk(snapshot.path))
         if problem is not None:
             self._ask("on_bad_snapshot", snapshot.end_offset, problem)
             return

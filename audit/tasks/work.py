@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from audit.findings.sink import Sink
-from audit.tasks.comparison import Comparison, compare
-from audit.tasks.interval import Interval, IntervalAudit
-from audit.tasks.partition import PartitionWork, audit_partition
+from audit.planning.copies import Comparison
+from audit.planning.intervals import Interval
+from audit.planning.partitions import PartitionWork
+from audit.tasks.comparison import compare
+from audit.tasks.interval import IntervalAudit
+from audit.tasks.partition import audit_partition
 
 Work: TypeAlias = Interval | Comparison | PartitionWork
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with tasks done and tasks in all."""
 
 
 class WorkOptions(NamedTuple):

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from audit.findings.sink import Sink
-from audit.reading.logs import METADATA_DIRECTORY, MetadataLog, read_listing
-from audit.report.document import Ends, Merged
-from audit.tasks.interval import IntervalAudit, plan_intervals
+from audit.inputs.metadata_log import Ends, MetadataLog
+from audit.planning.intervals import plan_intervals
+from audit.reading.logs import METADATA_DIRECTORY, read_listing
+from audit.report.document import Merged
+from audit.tasks.interval import IntervalAudit
 from metalog.image.features import record_version
 from metalog.image.replay import replay
 from metalog.image.snapshot import image_to_records
@@ -177,7 +179,8 @@ class LogBuilder:
 
 def audited(log: Path, shards: int = 1, others: Sequence[Path] = ()) -> dict[str, Any]:
     """The audit's result for one log, in this process, without Spark; `others` are copies."""
-    from audit.tasks.comparison import compare, plan_comparisons
+    from audit.planning.copies import plan_comparisons
+    from audit.tasks.comparison import compare
 
     listing: MetadataLog = read_listing(log)
     copies = [read_listing(path) for path in others]

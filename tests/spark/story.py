@@ -56,10 +56,13 @@ def check_findings(result: Mapping[str, Any], truth: Mapping[str, Any]) -> None:
     assert len(lossy) == sum(one["kind"] in LOSSY for one in truth["script"])
 
 
+def kafka_type_name(name: str) -> str:
+    """PartitionChangeRecord as Kafka's tools name it: PARTITION_CHANGE_RECORD."""
+    return "".join("_" + c if c.isupper() else c for c in name).lstrip("_").upper()
+
+
 def check_rows(rows: Sequence[Any], truth: Mapping[str, Any]) -> int:
     """Each metadata record as kafka-dump-log prints it; returns how many were compared."""
-    from audit.decoding.records import kafka_type_name
-
     seen: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         assert row["error"] is None and row["crc_ok"]

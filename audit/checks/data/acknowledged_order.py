@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.data.base import DataCheck
+from audit.checks.data.base import DataCheck, PartitionView
 from audit.findings.finding import Complaint
-from audit.reading.client_history import Sent
-from audit.tasks.partition import PartitionView
+from audit.inputs.replicas import Sent
 
 
 class AcknowledgedOrder(DataCheck):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.data.base import DataCheck
+from audit.checks.data.base import DataCheck, PartitionView
 from audit.findings.finding import Complaint
-from audit.tasks.partition import PartitionView
 
 
 class AcknowledgedTwice(DataCheck):

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.data.base import DataCheck
+from audit.checks.data.base import DataCheck, PartitionView, Replica
 from audit.findings.finding import Complaint
-from audit.state.cluster import NO_LEADER
-from audit.tasks.partition import PartitionView, Replica
+from audit.state.shapes import NO_LEADER
 
 
 class LeaderEpochs(DataCheck):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.data.base import DataCheck
+from audit.checks.data.base import DataCheck, PartitionView, Replica
 from audit.findings.finding import Complaint
-from audit.tasks.partition import PartitionView, Replica
 
 DIFFERENCES_MAX = 10
 

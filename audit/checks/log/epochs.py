@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from audit.checks.base import BatchPlace, Check, Replacement
 from audit.findings.finding import Complaint
-from audit.state.cluster import describe
+from audit.state.shapes import describe
 
 
 class Epochs(Check):

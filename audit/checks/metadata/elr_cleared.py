@@ -8,7 +8,7 @@ changes the partition.
 from __future__ import annotations
 
 from audit.checks.base import Check, Facts
-from audit.state.cluster import ShapeKey
+from audit.state.shapes import ShapeKey
 
 
 class ElrCleared(Check):

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from audit.checks.base import BatchEnd, Check
 from audit.findings.finding import Complaint
-from audit.state.cluster import NO_LEADER, Partition, World, describe
+from audit.state.cluster import Partition, World
+from audit.state.shapes import NO_LEADER, describe
 
 
 class FencedInIsr(Check):

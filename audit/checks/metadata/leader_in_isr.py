@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from audit.checks.base import Check, Facts
-from audit.state.cluster import NO_LEADER, RECOVERING, ShapeKey
+from audit.state.shapes import NO_LEADER, RECOVERING, ShapeKey
 
 
 class LeaderInIsr(Check):

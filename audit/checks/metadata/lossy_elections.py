@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from audit.checks.base import Check
-from audit.findings.finding import LOSSY, Complaint, Election, Severity
+from audit.findings.finding import Complaint, Severity
+from audit.state.elections import LOSSY, Election
 
 
 class LossyElections(Check):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from audit.checks.base import Check, Facts
-from audit.state.cluster import ShapeKey
+from audit.state.shapes import ShapeKey
 
 
 class Members(Check):

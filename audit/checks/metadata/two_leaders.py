@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from audit.checks.base import Check, Replacement
 from audit.findings.finding import Complaint
-from audit.state.cluster import NO_LEADER, describe
+from audit.state.shapes import NO_LEADER, describe
 
 
 class TwoLeaders(Check):

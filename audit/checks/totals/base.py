@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from audit.findings.finding import Complaint, Severity
+from audit.state.elections import LeaderChange
 
 
 class Lasting(NamedTuple):
@@ -25,14 +26,6 @@ class Lasting(NamedTuple):
             topic=self.topic,
             partition=self.partition,
         )
-
-
-class LeaderChange(NamedTuple):
-    """A quorum leader's first record in its epoch."""
-
-    leader: int
-    epoch: int
-    offset: int
 
 
 class Totals(NamedTuple):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.totals.base import LeaderChange, Totals, TotalsCheck
+from audit.checks.totals.base import Totals, TotalsCheck
 from audit.findings.finding import Complaint, Severity
+from audit.state.elections import LeaderChange
 
 
 class QuorumEpochs(TotalsCheck):

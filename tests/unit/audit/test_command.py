@@ -238,6 +238,13 @@ def test_executors_get_the_audit_protocol_and_the_image_only() -> None:
     assert {name.split("/")[0] for name in shipped_files()} == {"audit", "metalog", "protocol"}
 
 
+NEEDS_PYSPARK = {
+    "audit/spark/execution.py",
+    "audit/spark/kraftaudit.py",
+    "audit/spark/kraftlog.py",
+}
+
+
 def test_the_package_is_enough_to_replay(tmp_path: Path) -> None:
     """Nothing of ours but the zip is on the path, and every module in it can be imported."""
     package = write_package(tmp_path / "package.zip")
@@ -245,7 +252,7 @@ def test_the_package_is_enough_to_replay(tmp_path: Path) -> None:
     modules = [
         name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for name in shipped_files()
-        if name not in ("audit/spark/datasource.py", "audit/spark/java.py")
+        if name not in NEEDS_PYSPARK
     ]
     program = (
         "import sys, importlib\n"
@@ -255,12 +262,13 @@ def test_the_package_is_enough_to_replay(tmp_path: Path) -> None:
         "for name in modules:\n"
         "    if spark or name != 'audit.spark.rows':\n"
         "        importlib.import_module(name)\n"
-        "import audit.tasks.interval as i, audit.reading.logs as l, audit.findings.sink as s\n"
+        "import audit.tasks.interval as i, audit.planning.intervals as p\n"
+        "import audit.reading.logs as l, audit.findings.sink as s\n"
         "import pathlib\n"
         f"assert i.__file__.startswith({str(package)!r}), i.__file__\n"
         f"log = l.read_listing(pathlib.Path({str(log)!r}))\n"
         "sink = s.Sink()\n"
-        "for interval in i.plan_intervals(log): i.IntervalAudit(interval, sink).run()\n"
+        "for interval in p.plan_intervals(log): i.IntervalAudit(interval, sink).run()\n"
         "print(len(sink.findings))\n"
     )
     done = subprocess.run(

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from audit.findings.sink import Sink
-from audit.planning.partitions import plan_partitions
+from audit.inputs.metadata_log import MetadataLog
+from audit.planning.partitions import PartitionWork, plan_partitions
 from audit.reading import replicas as files
 from audit.reading.client_history import acknowledged
-from audit.reading.logs import MetadataLog, UnreadableInput, read_listing
+from audit.reading.logs import UnreadableInput, read_listing
 from audit.reading.replicas import find_replicas
-from audit.tasks.partition import PartitionWork, audit_partition
+from audit.tasks.partition import audit_partition
 from kraftbox.chaos.history import History, Outcome, Process, Send, Topic, save
 from protocol.batch.header import parse_header, write_crc
 from protocol.batch.records import Record, build_batch

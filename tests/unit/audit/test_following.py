@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from audit.decoding.batches import Batch, Damage, walk
+from audit.decoding.batches import Batch, Damage
 from audit.reading.following import LogChanged, Place, between, end_of
 from audit.reading.logs import read_listing
+from audit.reading.segments import walk
 from testkit.records.metadata_logs import LogBuilder
 
 

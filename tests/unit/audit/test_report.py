@@ -10,10 +10,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from audit.decoding.batches import Batch, split, walk
+from audit.decoding.batches import Batch, split
 from audit.findings.sink import FINDINGS_PER_CHECK_MAX
 from audit.job import run_here
 from audit.reading.inputs import read_inputs
+from audit.reading.segments import walk
 from audit.replay.statistics import SERIES_POINTS_MAX, Series
 from audit.report.document import series
 from audit.report.html import as_html

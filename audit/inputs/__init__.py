@@ -1,0 +1,1 @@
+"""Inputs of an audit as values: metadata logs, replicas, acknowledged sends."""

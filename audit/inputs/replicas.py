@@ -1,0 +1,40 @@
+"""Replicas of the brokers, and what clients were told of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from audit.inputs.metadata_log import Segment
+
+
+class ReplicaFiles(NamedTuple):
+    """One replica on disk.
+
+    `high_watermark` and `log_start` are what its broker last wrote down, 0 if nothing; `epochs` are
+    the (epoch, first offset) pairs of its checkpoint, None without a file.
+
+    at_rest: the broker stopped cleanly, so all of this says what is true. While a broker runs, and
+    after a crash, each of these files may be behind, and in a copy the end of the log, too: files
+    are copied one after the other.
+    """
+
+    topic: str
+    partition: int
+    broker: int
+    path: str
+    topic_id: str | None
+    high_watermark: int
+    epochs: tuple[tuple[int, int], ...] | None
+    segments: tuple[Segment, ...]
+    log_start: int = 0
+    at_rest: bool = False
+
+
+class Sent(NamedTuple):
+    """One acknowledged send. `value` is unique in the history; the record's value in the log
+    begins with it in decimal and a bar."""
+
+    process: int
+    order: int
+    value: int
+    offset: int

@@ -1,0 +1,97 @@
+"""Shapes of partitions: everything about them but their epochs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from audit.decoding.records import LEADER_STAYS, RECOVERY_STAYS, Delta
+
+NO_LEADER = -1
+RECOVERING = 1
+
+
+class ShapeKey(NamedTuple):
+    """Everything about a partition but its epochs."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known: tuple[int, ...]
+    leader: int
+    recovery: int
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    directories: tuple[bytes, ...]
+
+
+class Shape:
+    """A shared value of `ShapeKey` under one min ISR. `transitions` caches what changes do to it.
+
+    min_isr: the configured one; effective_min_isr: never more than there are replicas.
+    """
+
+    __slots__ = ("effective_min_isr", "key", "leaderless", "min_isr", "transitions", "under")
+
+    def __init__(self, key: ShapeKey, min_isr: int) -> None:
+        self.key = key
+        self.min_isr = min_isr
+        self.effective_min_isr = min(min_isr, len(key.replicas))
+        self.under = len(key.isr) < self.effective_min_isr
+        self.leaderless = key.leader == NO_LEADER
+        self.transitions: dict[Delta, Any] = {}
+
+
+class Shapes:
+    """All shapes in use, each once."""
+
+    ENTRIES_MAX = 500_000
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[ShapeKey, int], Shape] = {}
+
+    def get(self, key: ShapeKey, min_isr: int) -> Shape:
+        shape = self._known.get((key, min_isr))
+        if shape is None:
+            if len(self._known) >= self.ENTRIES_MAX:
+                self._known.clear()  # shapes in use live on; the others are made again
+            shape = self._known[key, min_isr] = Shape(key, min_isr)
+        return shape
+
+    def forget_transitions(self) -> None:
+        """What was worked out under other rules is worked out again."""
+        for shape in self._known.values():
+            shape.transitions.clear()
+
+
+def merged(before: ShapeKey, delta: Delta) -> ShapeKey:
+    """The partition after a change."""
+    return ShapeKey(
+        replicas=before.replicas if delta.replicas is None else delta.replicas,
+        isr=before.isr if delta.isr is None else delta.isr,
+        elr=before.elr if delta.elr is None else delta.elr,
+        last_known=before.last_known if delta.last_known is None else delta.last_known,
+        leader=before.leader if delta.leader == LEADER_STAYS else delta.leader,
+        recovery=before.recovery if delta.recovery == RECOVERY_STAYS else delta.recovery,
+        adding=before.adding if delta.adding is None else delta.adding,
+        removing=before.removing if delta.removing is None else delta.removing,
+        directories=before.directories if delta.directories is None else delta.directories,
+    )
+
+
+def describe(shape: ShapeKey, leader_epoch: int, partition_epoch: int) -> dict[str, Any]:
+    """A partition as findings show it."""
+    shown: dict[str, Any] = {
+        "leader": shape.leader,
+        "leader_epoch": leader_epoch,
+        "partition_epoch": partition_epoch,
+        "replicas": list(shape.replicas),
+        "isr": list(shape.isr),
+        "elr": list(shape.elr),
+        "last_known_elr": list(shape.last_known),
+        "recovering": shape.recovery == RECOVERING,
+    }
+    if shape.adding:
+        shown["adding"] = list(shape.adding)
+    if shape.removing:
+        shown["removing"] = list(shape.removing)
+    return shown
