@@ -17,9 +17,10 @@ from unittest import mock
 
 from metalog.quorum.core import messages as m
 from metalog.quorum.core import quorum
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
-from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 
 LEADER_CHANGE = "leader change"
@@ -39,6 +40,10 @@ def with_part(bug: type[Any]) -> Callable[..., QuorumCore]:
             return QuorumCore(**facts)
 
     return make_core
+
+
+def endpoints_of(node_id: int) -> Endpoints:
+    return (("CONTROLLER", Endpoint(f"n{node_id}", 9093)),)
 
 
 class Entry(NamedTuple):
@@ -147,6 +152,7 @@ class Node:
             voters_in_log=True,
             timing=world.timing,
             jitter=lambda bound: world.rng.randrange(bound),
+            addresses=Addresses(),
         )
         self.step(m.Start())
 
@@ -227,7 +233,9 @@ class Node:
             case m.ReplyVote() | m.ReplyEpoch() | m.ReplyFetch():
                 self.answers.pop(effect.token)(effect)
             case m.SendVote() | m.SendBeginEpoch() | m.SendEndEpoch() | m.SendFetch():
-                world.send(self, effect)
+                world.send(self, effect, effect.to)
+            case m.FindLeader():
+                world.send(self, effect, int(effect.endpoint.host.removeprefix("n")))
 
     def perhaps_crash(self) -> None:
         """At the moments that matter most to a vote, and back soon enough to vote again."""
@@ -273,15 +281,12 @@ class Node:
 class Call:
     """One request on its way to another node, and its answer on the way back."""
 
-    def __init__(self, world: World, sender: Node, effect: Any) -> None:
-        to = effect.to
-        if to is None:
-            to = world.rng.choice([n for n in world.nodes if n != sender.key.id])
+    def __init__(self, world: World, sender: Node, effect: Any, to: int) -> None:
         self.world = world
         self.sender = sender
         self.life = sender.life
         self.effect = effect
-        self.asked = -1 if effect.to is None else effect.to
+        self.asked = m.NO_LEADER if isinstance(effect, m.FindLeader) else to
         self.receiver = world.nodes[to]
         self.over = False
 
@@ -386,7 +391,7 @@ class World:
         self.order = itertools.count()
         self.tokens = itertools.count(1)
         keys = [ReplicaKey(i, bytes([10 * i]) * 16) for i in range(1, voters + observers + 1)]
-        self.voters = VoterSet(Voter(key) for key in keys[:voters])
+        self.voters = VoterSet(Voter(key, endpoints_of(key.id)) for key in keys[:voters])
         self.nodes = {key.id: Node(self, key) for key in keys}
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, ReplicaKey], ReplicaKey] = {}
@@ -480,10 +485,10 @@ class World:
     def reaches(self, a: int, b: int) -> bool:
         return frozenset((a, b)) not in self.cut and self.rng.random() >= self.loss
 
-    def send(self, sender: Node, effect: Any) -> None:
-        call = Call(self, sender, effect)
+    def send(self, sender: Node, effect: Any, to: int) -> None:
+        call = Call(self, sender, effect, to)
         self.votes_asked[call.receiver.key.id] += isinstance(effect, m.SendVote)
-        sender.later(CALL_TIMEOUT_MS, call.fail)
+        sender.later(getattr(effect, "timeout_ms", CALL_TIMEOUT_MS), call.fail)
         if frozenset((sender.key.id, call.receiver.key.id)) in self.closed:
             self.later(1, call.refuse)
         elif self.reaches(sender.key.id, call.receiver.key.id):
@@ -501,7 +506,7 @@ class World:
                 return m.BeginEpochAsked(token, sender.key.id, effect.epoch, voter=key)
             case m.SendEndEpoch():
                 return m.EndEpochAsked(token, sender.key.id, effect.epoch, effect.preferred)
-            case m.SendFetch():
+            case m.SendFetch() | m.FindLeader():
                 return m.FetchAsked(
                     token, sender.key, effect.epoch, effect.fetch_offset, effect.last_epoch
                 )
@@ -604,4 +609,5 @@ _KINDS = {
     m.SendBeginEpoch: m.RequestKind.BEGIN_EPOCH,
     m.SendEndEpoch: m.RequestKind.END_EPOCH,
     m.SendFetch: m.RequestKind.FETCH,
+    m.FindLeader: m.RequestKind.FETCH,
 }

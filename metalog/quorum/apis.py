@@ -23,7 +23,7 @@ from metalog.quorum.core.messages import (
     ReplyVote,
 )
 from metalog.quorum.core.roles import Progress
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter
+from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter
 from metalog.quorum.log import METADATA_TOPIC
 from metalog.quorum.node import QuorumNode
 from protocol.api_keys import ApiKey
@@ -385,7 +385,7 @@ class QuorumApis:
             for voter in self._node.voters
         ]
 
-    def _endpoints(self, voter: Voter) -> wire.Endpoints:
+    def _endpoints(self, voter: Voter) -> Endpoints:
         """This node knows its own ports best: they may have come from the kernel."""
         own = voter.id == self._node.node_id
         return self._node.endpoints if own and self._node.endpoints else voter.endpoints
@@ -415,7 +415,7 @@ class _WaitingUpdate:
         self._node, self._offset, self._epoch, self._response = node, offset, epoch, response
         loop = asyncio.get_running_loop()
         self.future: asyncio.Future[UpdateRaftVoterResponse] = loop.create_future()
-        wait_s = node.config.request_timeout_ms / 1000.0
+        wait_s = node.config.timing.request_timeout_ms / 1000.0
         self._timer = loop.call_later(wait_s, self._answer, ErrorCode.REQUEST_TIMED_OUT)
         self._forget = node.watch(self._look)
         self.future.add_done_callback(self._done)

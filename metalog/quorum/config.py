@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import MetadataLogConfig
@@ -13,21 +14,15 @@ KRAFT_VERSION_MAX = 1
 
 
 class QuorumConfig(NamedTuple):
-    """`voters` are the static ones; with a voter set in the log there are none.
-
-    `endpoints` are this node's controller listeners as others reach them, empty for a broker.
-    """
+    """`voters` are the static ones; with a voter set in the log there are none."""
 
     node: ReplicaKey
     cluster_id: str
     log_dir: str
     voters: VoterSet = VoterSet()
-    bootstrap_servers: tuple[Endpoint, ...] = ()
-    listener_names: tuple[str, ...] = ("CONTROLLER",)
-    endpoints: tuple[tuple[str, Endpoint], ...] = ()
+    addresses: Addresses = Addresses()
     timing: Timing = Timing()
     log: MetadataLogConfig = MetadataLogConfig()
-    request_timeout_ms: int = 2000
     fetch_max_bytes: int = 1 << 20
     fetch_wait_ms_max: int = 500
     fetch_snapshot_max_bytes: int = 1 << 20
@@ -46,21 +41,24 @@ class QuorumConfig(NamedTuple):
                 Voter(ReplicaKey(v.node_id), ((listener, Endpoint(v.host, v.port)),))
                 for v in config.quorum_voters
             ),
-            bootstrap_servers=tuple(
-                Endpoint(server.host, server.port) for server in config.quorum_bootstrap_servers
-            ),
-            listener_names=config.controller_listener_names,
-            endpoints=tuple(
-                (e.name, Endpoint(e.host, e.port)) for e in config.advertised_controller_listeners
+            addresses=Addresses(
+                endpoints=tuple(
+                    (listener.name, Endpoint(listener.host, listener.port))
+                    for listener in config.advertised_controller_listeners
+                ),
+                listener_names=config.controller_listener_names,
+                bootstrap_servers=tuple(
+                    Endpoint(server.host, server.port) for server in config.quorum_bootstrap_servers
+                ),
             ),
             timing=Timing(
                 election_timeout_ms=config["controller.quorum.election.timeout.ms"],
                 fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
                 election_backoff_max_ms=config["controller.quorum.election.backoff.max.ms"],
                 retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
+                request_timeout_ms=config["controller.quorum.request.timeout.ms"],
             ),
             log=_log_config(config),
-            request_timeout_ms=config["controller.quorum.request.timeout.ms"],
             fetch_max_bytes=config["controller.quorum.fetch.max.bytes"],
             fetch_snapshot_max_bytes=config["controller.quorum.fetch.snapshot.max.bytes"],
         )

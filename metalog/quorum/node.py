@@ -31,10 +31,13 @@ from metalog.quorum.batches import (
 )
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.messages import (
+    NO_LEADER,
     AppendFetched,
     AppendLeaderChange,
     Effect,
+    EndpointsBound,
     Event,
+    FindLeader,
     Flushed,
     HighWatermarkAdvanced,
     InstallSnapshot,
@@ -62,7 +65,7 @@ from metalog.quorum.core.messages import (
     VotersChanged,
 )
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.voters import Endpoint, Voter, VoterSet
+from metalog.quorum.core.voters import Endpoint, Endpoints, Voter, VoterSet
 from metalog.quorum.delivery import Delivery, QuorumListener
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers import Peers
@@ -81,8 +84,6 @@ _log = get_logger("metalog.quorum")
 R = TypeVar("R", bound=Response)
 
 CLEAN_INTERVAL_MS = 60_000.0
-LOOK_AROUND_MS = 250.0
-"""How long a node that looks for the leader waits for the first ones it asks."""
 DELIVERY_SLICE_MS = 5.0
 """How long listeners are fed before the loop gets a turn."""
 
@@ -114,12 +115,12 @@ class QuorumNode:
         self.config = config
         self.node_id = config.node.id
         self.cluster_id = config.cluster_id
-        self.endpoints = config.endpoints
+        self._addresses = config.addresses
         self._files = files
         self._clock = clock
         self._rng = rng
         self._supervisor = supervisor
-        self.peers = Peers(f"raft-client-{config.node.id}", config.request_timeout_ms)
+        self.peers = Peers(f"raft-client-{config.node.id}", config.timing.request_timeout_ms)
         self._queue: deque[Effect] = deque()
         self._draining = False
         self._persisting = False
@@ -130,8 +131,6 @@ class QuorumNode:
         self._answers: dict[int, Callable[[Any], None]] = {}
         self._fetched: Buffer = b""
         self._fetching: asyncio.Task[Any] | None = None
-        self._known_endpoints: dict[int, Endpoint] = {}
-        self._asked_next = self._in_vain = 0
         self._not_stored = 0
         # A dictionary as an ordered set: called in the order of registration.
         self._fetch_watchers: dict[Callable[[], None], None] = {}
@@ -171,6 +170,7 @@ class QuorumNode:
             voters_in_log=self.log.voters_in_log,
             timing=config.timing,
             jitter=self._jitter,
+            addresses=self._addresses,
         )
         self._observe()
         self._spawn("flush the metadata log", self._flush_forever())
@@ -186,7 +186,8 @@ class QuorumNode:
             return
         self._step(Resign())
         if self._farewells:
-            await asyncio.wait(self._farewells, timeout=self.config.request_timeout_ms / 1000.0)
+            wait_s = self.config.timing.request_timeout_ms / 1000.0
+            await asyncio.wait(self._farewells, timeout=wait_s)
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -248,30 +249,22 @@ class QuorumNode:
     def kraft_version(self) -> int:
         return self.log.kraft_version
 
-    def advertise(self, endpoints: tuple[tuple[str, Endpoint], ...]) -> None:
+    @property
+    def endpoints(self) -> Endpoints:
+        """This node's own controller listeners; empty for a broker."""
+        return self.core.endpoints
+
+    def advertise(self, endpoints: Endpoints) -> None:
         """The controller listeners as bound, once ports are known."""
-        self.endpoints = endpoints
+        if self._started:
+            self._step(EndpointsBound(endpoints))
+        else:
+            self._addresses = self._addresses._replace(endpoints=endpoints)
 
     def leader_endpoint(self) -> Endpoint | None:
         """Where the leader's controller listener is; None while nobody leads or it is unknown."""
         leader_id = self.core.active_leader_id
-        return None if leader_id is None else self.endpoint_of(leader_id)
-
-    def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """A controller's endpoint on our controller listener, as far as this node knows it."""
-        candidates: tuple[tuple[str, Endpoint], ...] = ()
-        voter = self.core.voters.get(node_id)
-        if node_id == self.node_id and self.endpoints:
-            candidates = self.endpoints
-        elif node_id == self.core.leader_id:
-            candidates = self.core.leader_endpoints()
-        elif voter is not None:
-            candidates = voter.endpoints
-        by_name = dict(candidates)
-        for name in self.config.listener_names:
-            if name in by_name:
-                return by_name[name]
-        return self._known_endpoints.get(node_id)
+        return None if leader_id is None else self.core.endpoint_of(leader_id)
 
     def watch_leader(self, callback: Callable[[], None]) -> None:
         """Call back at once whenever `leader()` changes, for as long as this node runs."""
@@ -337,7 +330,7 @@ class QuorumNode:
         if known is None or known.key != voter.key:
             raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter")
         version_fits = voter.kraft_version_min <= log.kraft_version <= voter.kraft_version_max
-        if voter.endpoint(self.config.listener_names[0]) is None or not version_fits:
+        if voter.endpoint(self.config.addresses.listener_names[0]) is None or not version_fits:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         committed = self.high_watermark or 0
         if committed <= max(self._epoch_start_offset, log.voters_offset):
@@ -564,17 +557,22 @@ class QuorumNode:
 
     def _on_send_fetch(self, effect: SendFetch) -> None:
         self._stop_fetching()
-        node_id = -1 if effect.to is None else effect.to
         self._fetching = self._ask_peer(
-            RequestKind.FETCH, node_id, lambda: self._fetch_from(effect), effect.fetch_id
+            RequestKind.FETCH, effect.to, lambda: self._fetch_from_leader(effect), effect.fetch_id
         )
 
-    async def _fetch_from(self, effect: SendFetch) -> None:
-        if effect.to is None:
-            await self._look_around(effect)
-        else:
-            wait_ms = self.config.fetch_wait_ms_max if effect.patient else 0
-            await self._fetch(effect, self._address(effect.to), wait_ms=wait_ms)
+    def _on_find_leader(self, effect: FindLeader) -> None:
+        self._stop_fetching()
+        self._fetching = self._ask_peer(
+            RequestKind.FETCH, NO_LEADER, lambda: self._find_leader(effect), effect.fetch_id
+        )
+
+    async def _fetch_from_leader(self, effect: SendFetch) -> None:
+        wait_ms = self.config.fetch_wait_ms_max if effect.patient else 0
+        await self._fetch(effect, effect.to, self._address(effect.to), wait_ms=wait_ms)
+
+    async def _find_leader(self, effect: FindLeader) -> None:
+        await self._fetch(effect, NO_LEADER, effect.endpoint, timeout_ms=effect.timeout_ms)
 
     def _stop_fetching(self) -> None:
         """The core has given up the fetch or snapshot under way."""
@@ -609,7 +607,7 @@ class QuorumNode:
                     callback(failed.node_id)
 
     def _address(self, node_id: int) -> Endpoint:
-        endpoint = self.endpoint_of(node_id)
+        endpoint = self.core.endpoint_of(node_id)
         if endpoint is None:
             raise ConnectionError(f"no endpoint of node {node_id} is known")
         return endpoint
@@ -643,33 +641,14 @@ class QuorumNode:
         if answered is not None:
             self._step(answered)
 
-    def _everybody(self) -> list[Endpoint]:
-        """Those who may know the leader: bootstrap servers and voters."""
-        known = list(self.config.bootstrap_servers)
-        for voter in self.core.voters.others(self.config.node):
-            endpoint = self.endpoint_of(voter.id)
-            if endpoint is not None and endpoint not in known:
-                known.append(endpoint)
-        return known
-
-    async def _look_around(self, effect: SendFetch) -> None:
-        """Ask one node after the other for the leader; one that hangs must not hold this up.
-
-        Patience grows from round to round, for those who are far away.
-        """
-        known = self._everybody()
-        if not known:
-            raise ConnectionError("no controller is known to ask for the leader")
-        self._asked_next = (self._asked_next + 1) % len(known)
-        longest_ms = self.config.request_timeout_ms
-        rounds = min(self._in_vain // len(known), 10)
-        self._in_vain += 1
-        patience_ms = min(longest_ms, LOOK_AROUND_MS * 2**rounds)
-        await self._fetch(effect, known[self._asked_next], wait_ms=0, timeout_ms=patience_ms)
-        self._in_vain = 0
-
     async def _fetch(
-        self, effect: SendFetch, to: Endpoint, *, wait_ms: int, timeout_ms: float | None = None
+        self,
+        effect: SendFetch | FindLeader,
+        node_id: int,
+        to: Endpoint,
+        *,
+        wait_ms: int = 0,
+        timeout_ms: float | None = None,
     ) -> None:
         config = self.config
         request = wire.fetch_request(
@@ -681,9 +660,6 @@ class QuorumNode:
             high_watermark=-1 if self.high_watermark is None else self.high_watermark,
         )
         response = await self.peers.request(to, request, wait_ms=wait_ms, timeout_ms=timeout_ms)
-        for node in response.node_endpoints:
-            self._known_endpoints[node.node_id] = Endpoint(node.host, node.port)
-        node_id = -1 if effect.to is None else effect.to
         answered = wire.fetch_answered(effect.fetch_id, node_id, response)
         if answered is None:
             raise ApiError(ErrorCode(response.error_code), "a Fetch response without our partition")
@@ -734,6 +710,7 @@ _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
     SendBeginEpoch: QuorumNode._on_send_begin_epoch,
     SendEndEpoch: QuorumNode._on_send_end_epoch,
     SendFetch: QuorumNode._on_send_fetch,
+    FindLeader: QuorumNode._on_find_leader,
     ReplyVote: QuorumNode._on_reply,
     ReplyEpoch: QuorumNode._on_reply,
     ReplyFetch: QuorumNode._on_reply,

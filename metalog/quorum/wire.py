@@ -12,6 +12,7 @@ from metalog.quorum.core.messages import (
     EpochAnswered,
     FetchAnswered,
     FetchAsked,
+    FindLeader,
     OffsetAndEpoch,
     ReplyEpoch,
     ReplyFetch,
@@ -22,7 +23,7 @@ from metalog.quorum.core.messages import (
     VoteAnswered,
     VoteAsked,
 )
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter
+from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter
 from metalog.quorum.log import METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.ids import METADATA_TOPIC_ID, ZERO_UUID
@@ -38,7 +39,6 @@ from protocol.messages.vote import VoteRequest, VoteResponse
 from protocol.schema import Records
 
 NOBODY = -1
-Endpoints = tuple[tuple[str, Endpoint], ...]
 
 
 def _leader(leader_id: int | None) -> int:
@@ -249,7 +249,7 @@ def epoch_answered(
 
 
 def fetch_request(
-    send: SendFetch,
+    send: SendFetch | FindLeader,
     cluster_id: str,
     node: ReplicaKey,
     *,
@@ -358,6 +358,7 @@ def fetch_answered(
         OffsetAndEpoch(diverging.end_offset, diverging.epoch) if diverging.epoch >= 0 else None,
         OffsetAndEpoch(snapshot.end_offset, snapshot.epoch) if snapshot.epoch >= 0 else None,
         size_bytes,
+        tuple((node.node_id, Endpoint(node.host, node.port)) for node in response.node_endpoints),
     )
     return answered, records
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import MetadataLogConfig
 from metalog.quorum.node import QuorumNode
@@ -32,7 +33,7 @@ def make_config(log_dir: str, **changes: Any) -> QuorumConfig:
         cluster_id=CLUSTER_ID,
         log_dir=log_dir,
         voters=sole_voter(),
-        endpoints=ENDPOINTS,
+        addresses=Addresses(ENDPOINTS),
     )
     return config._replace(**changes)
 

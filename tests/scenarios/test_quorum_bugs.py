@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from metalog.quorum.core import messages as m
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.messages import NO_LEADER, OffsetAndEpoch, QuorumState
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
@@ -17,7 +18,7 @@ from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
-from simulation.quorum_world import Entry, ModelLog
+from simulation.quorum_world import Entry, ModelLog, endpoints_of
 
 KEYS = [ReplicaKey(i, bytes([i]) * 16) for i in range(5)]
 
@@ -32,10 +33,11 @@ def core_of(
         node=KEYS[node],
         log=log,
         state=state or QuorumState(log.last_epoch),
-        voters=VoterSet(Voter(KEYS[i]) for i in voter_ids),
+        voters=VoterSet(Voter(KEYS[i], endpoints_of(i)) for i in voter_ids),
         voters_in_log=True,
         timing=Timing(election_timeout_ms=1000, fetch_timeout_ms=2000),
         jitter=lambda bound: 0,
+        addresses=Addresses(),
     )
     core.step(m.Start(), 0)
     return core

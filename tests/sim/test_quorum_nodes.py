@@ -17,6 +17,7 @@ import pytest
 from metalog.loader import MetadataLoader
 from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import MetadataLogConfig
@@ -35,7 +36,12 @@ pytestmark = pytest.mark.sim
 
 PORT = 9093
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-TIMING = Timing(election_timeout_ms=200, fetch_timeout_ms=400, election_backoff_max_ms=100)
+TIMING = Timing(
+    election_timeout_ms=200,
+    fetch_timeout_ms=400,
+    election_backoff_max_ms=100,
+    request_timeout_ms=300,
+)
 LIMITS = MetadataLogConfig(
     segment_bytes=2000, max_bytes_between_snapshots=1500, retention_bytes=4000
 )
@@ -70,11 +76,12 @@ class Host:
             cluster_id=CLUSTER_ID,
             log_dir="/data",
             voters=world.static_voters,
-            bootstrap_servers=tuple(Endpoint(f"c{i}", PORT) for i in world.ids),
-            endpoints=endpoints(self.id),
+            addresses=Addresses(
+                endpoints(self.id),
+                bootstrap_servers=tuple(Endpoint(f"c{i}", PORT) for i in world.ids),
+            ),
             timing=TIMING,
             log=LIMITS,
-            request_timeout_ms=300,
             fetch_wait_ms_max=100,
         )
         rng = random.Random(world.rng.random())

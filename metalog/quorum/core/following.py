@@ -7,11 +7,13 @@ role or leader gives up the fetch under way; its answer, should it come, says on
 
 from __future__ import annotations
 
+from metalog.quorum.core.discovery import Discovery
 from metalog.quorum.core.messages import (
     AppendFetched,
     BeginEpochAsked,
     EndEpochAsked,
     FetchAnswered,
+    FindLeader,
     InstallSnapshot,
     LogTruncated,
     OffsetAndEpoch,
@@ -31,7 +33,7 @@ from metalog.quorum.core.roles import (
     Role,
     UnattachedState,
 )
-from metalog.quorum.core.voters import Endpoint, ReplicaKey
+from metalog.quorum.core.voters import Endpoints, ReplicaKey
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
 
@@ -43,8 +45,9 @@ twice as long each time, up to the fetch timeout. They may be about to find out.
 class Following:
     """The part of a replica that follows."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, discovery: Discovery) -> None:
         self._replica = replica
+        self._discovery = discovery
         self._leader_high_watermark = -1
         self._fetches = 0
         self._fetch_after_flush = False
@@ -73,9 +76,7 @@ class Following:
         replica.persist()
         self.look_for_leader()
 
-    def follow(
-        self, leader_id: int, epoch: int, endpoints: tuple[tuple[str, Endpoint], ...] = ()
-    ) -> None:
+    def follow(self, leader_id: int, epoch: int, endpoints: Endpoints = ()) -> None:
         replica = self._replica
         if leader_id == replica.node.id:
             raise InvariantViolated(f"{leader_id} follows itself")
@@ -205,10 +206,13 @@ class Following:
 
     def on_fetch_answered(self, event: FetchAnswered) -> None:
         replica, pending = self._replica, self._pending()
+        self._discovery.learn(event.endpoints)
         wanted = pending is not None and pending.id == event.fetch_id
         if wanted:
             assert pending is not None
             pending.id = None
+            if isinstance(replica.state, UnattachedState):
+                self._discovery.answered()
         if self.observe(event.epoch, event.leader_id) or not wanted:
             return
         state = replica.state
@@ -321,27 +325,45 @@ class Following:
 
     def _fetch(self) -> None:
         """Ask the leader for what follows our log, one request at a time."""
-        state = self._replica.state
-        if isinstance(state, FollowerState):
-            self._send_fetch(state.fetch, state.leader_id)
+        replica, log, state = self._replica, self._replica.log, self._replica.state
+        if isinstance(state, FollowerState) and self._may_send(state.fetch):
+            patient = self._lost is None
+            fetch_id = self._sent(state.fetch)
+            replica.effects.append(
+                SendFetch(
+                    fetch_id,
+                    state.leader_id,
+                    replica.epoch,
+                    log.end_offset,
+                    log.last_epoch,
+                    patient,
+                )
+            )
 
     def look_for_leader(self) -> None:
-        """Ask anybody: the answer says who leads."""
-        state = self._replica.state
-        if isinstance(state, UnattachedState):
-            self._send_fetch(state.fetch, None)
+        """Ask one of those who may know: the answer says who leads."""
+        replica, log, state = self._replica, self._replica.log, self._replica.state
+        if not isinstance(state, UnattachedState) or not self._may_send(state.fetch):
+            return
+        asked = self._discovery.next_to_ask()
+        if asked is None:
+            self._retry_fetch()
+            return
+        fetch_id = self._sent(state.fetch)
+        replica.effects.append(
+            FindLeader(fetch_id, *asked, replica.epoch, log.end_offset, log.last_epoch)
+        )
 
-    def _send_fetch(self, pending: PendingFetch, to: int | None) -> None:
+    def _may_send(self, pending: PendingFetch) -> bool:
+        """Not while a fetch is under way, nor before the log is flushed."""
         if pending.id is not None:
-            return
-        replica, log = self._replica, self._replica.log
-        end_offset = log.end_offset
-        if replica.flushed_end < end_offset:
+            return False
+        if self._replica.flushed_end < self._replica.log.end_offset:
             self._fetch_after_flush = True
-            return
+            return False
+        return True
+
+    def _sent(self, pending: PendingFetch) -> int:
         self._fetches += 1
         pending.id = self._fetches
-        patient = self._lost is None
-        replica.effects.append(
-            SendFetch(pending.id, to, replica.epoch, end_offset, log.last_epoch, patient)
-        )
+        return self._fetches

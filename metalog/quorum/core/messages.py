@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
+from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, VoterSet
 from protocol.errors import ErrorCode
 
 NO_LEADER = -1
@@ -78,6 +78,12 @@ class Flushed(NamedTuple):
     end_offset: int
 
 
+class EndpointsBound(NamedTuple):
+    """This node's controller listeners have their ports."""
+
+    endpoints: Endpoints
+
+
 class VotersChanged(NamedTuple):
     """The log (its uncommitted tail included) now says another voter set."""
 
@@ -113,7 +119,7 @@ class BeginEpochAsked(NamedTuple):
     token: int
     leader_id: int
     epoch: int
-    endpoints: tuple[tuple[str, Endpoint], ...] = ()
+    endpoints: Endpoints = ()
     voter: ReplicaKey | None = None
 
 
@@ -147,10 +153,11 @@ class FetchAsked(NamedTuple):
 
 
 class FetchAnswered(NamedTuple):
-    """A leader's answer to the SendFetch with that `fetch_id`.
+    """An answer to the SendFetch or FindLeader (`node_id` is NO_LEADER) with that `fetch_id`.
 
     One of `diverging`, `snapshot`, `size_bytes` says what it holds: where the logs part, which
     snapshot to load first, or how many bytes of whole batches (the driver keeps the bytes).
+    `endpoints` say where the nodes listen that the answer names.
     """
 
     fetch_id: int
@@ -162,6 +169,7 @@ class FetchAnswered(NamedTuple):
     diverging: OffsetAndEpoch | None = None
     snapshot: OffsetAndEpoch | None = None
     size_bytes: int = 0
+    endpoints: tuple[tuple[int, Endpoint], ...] = ()
 
 
 class LogTruncated(NamedTuple):
@@ -212,6 +220,7 @@ Event: TypeAlias = (
     Start
     | Tick
     | Flushed
+    | EndpointsBound
     | VotersChanged
     | Resign
     | VoteAsked
@@ -308,18 +317,29 @@ class SendEndEpoch(NamedTuple):
 
 
 class SendFetch(NamedTuple):
-    """Fetch from a node; `to` is None when nobody is known: ask any bootstrap server.
+    """Fetch from the leader.
 
     Whatever was asked with an earlier `fetch_id` is not waited for any more. Without `patient` the
     answer is wanted at once, news or not.
     """
 
     fetch_id: int
-    to: int | None
+    to: int
     epoch: int
     fetch_offset: int
     last_epoch: int
     patient: bool = True
+
+
+class FindLeader(NamedTuple):
+    """Send a fetch to a node that may know the leader, and wait so long for the answer."""
+
+    fetch_id: int
+    endpoint: Endpoint
+    timeout_ms: float
+    epoch: int
+    fetch_offset: int
+    last_epoch: int
 
 
 class ReplyVote(NamedTuple):
@@ -364,6 +384,7 @@ Effect: TypeAlias = (
     | SendBeginEpoch
     | SendEndEpoch
     | SendFetch
+    | FindLeader
     | ReplyVote
     | ReplyEpoch
     | ReplyFetch

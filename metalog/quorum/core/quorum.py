@@ -4,8 +4,8 @@
 log and no socket: it reads the log's ends through `LogView` and says what to append, truncate,
 persist and send. Time and the jitter of timeouts are arguments.
 
-`QuorumCore` routes events to its parts: `Following`, `Leading`, `Electing`. They share one
-`Replica`, their common state, and each uses only the parts that it is given.
+`QuorumCore` routes events to its parts: `Discovery`, `Following`, `Leading`, `Electing`. They share
+one `Replica`, their common state, and each uses only the parts that it is given.
 
 Rules that the parts keep (numbers: reliability notes)
 - A vote or a new epoch is persisted by an effect that stands before the effect that tells (M3).
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from metalog.quorum.core.discovery import Addresses, Discovery
 from metalog.quorum.core.electing import Electing
 from metalog.quorum.core.following import Following
 from metalog.quorum.core.leading import Leading
@@ -29,6 +30,7 @@ from metalog.quorum.core.messages import (
     BeginEpochAsked,
     Effect,
     EndEpochAsked,
+    EndpointsBound,
     EpochAnswered,
     Event,
     FetchAnswered,
@@ -60,7 +62,7 @@ from metalog.quorum.core.roles import (
     Role,
     UnattachedState,
 )
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
+from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, VoterSet
 from runtime.errors import invariant
 
 
@@ -77,6 +79,7 @@ class QuorumCore:
         voters_in_log: bool,
         timing: Timing,
         jitter: Jitter,
+        addresses: Addresses,
     ) -> None:
         replica = self._replica = Replica(
             node=node,
@@ -84,16 +87,19 @@ class QuorumCore:
             state=state,
             voters=voters,
             voters_in_log=voters_in_log,
+            endpoints=addresses.endpoints,
             timing=timing,
             jitter=jitter,
         )
-        self._following = following = Following(replica)
+        self._discovery = Discovery(replica, addresses)
+        self._following = following = Following(replica, self._discovery)
         self._leading = leading = Leading(replica)
         self._electing = electing = Electing(replica, following, leading)
         self._handlers: Mapping[type[Any], Callable[[Any], None]] = {
             Start: self._on_start,
             Tick: self._on_tick,
             Flushed: self._on_flushed,
+            EndpointsBound: self._on_endpoints_bound,
             VotersChanged: self._on_voters_changed,
             Resign: self._on_resign,
             VoteAsked: electing.on_vote_asked,
@@ -174,9 +180,14 @@ class QuorumCore:
         state = self._replica.state
         return state.replicas if isinstance(state, LeaderState) else {}
 
-    def leader_endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
-        """The controller listeners of the leader, as far as they are known."""
-        return self._replica.leader_endpoints()
+    @property
+    def endpoints(self) -> Endpoints:
+        """This node's controller listeners; empty for a broker."""
+        return self._replica.endpoints
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """A controller's endpoint on our controller listener, as far as this node knows it."""
+        return self._discovery.endpoint_of(node_id)
 
     def awaits(self, fetch_id: int) -> bool:
         """Whether what that fetch brings is still wanted."""
@@ -210,7 +221,7 @@ class QuorumCore:
             self._electing.stand(Cause.ELECTION_TIMEOUT)
         elif replica.leader_id == replica.node.id:
             replica.state = ResignedState(replica.election_deadline())
-        elif replica.leader_id is not None and self.leader_endpoints():
+        elif replica.leader_id is not None and replica.leader_endpoints():
             self._following.follow(replica.leader_id, replica.epoch)
         else:
             replica.leader_id = None
@@ -256,6 +267,9 @@ class QuorumCore:
         if isinstance(state, LeaderState):
             self._leading.advance_high_watermark(state)
         self._following.on_flushed()
+
+    def _on_endpoints_bound(self, event: EndpointsBound) -> None:
+        self._replica.endpoints = event.endpoints
 
     def _on_voters_changed(self, event: VotersChanged) -> None:
         replica, state = self._replica, self._replica.state

@@ -26,7 +26,7 @@ from metalog.quorum.core.roles import (
     UnattachedState,
     transition,
 )
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
+from metalog.quorum.core.voters import Endpoints, ReplicaKey, VoterSet
 from runtime.errors import InvariantViolated, invariant
 
 EPOCH_LEAP_MAX = 1 << 24
@@ -41,6 +41,7 @@ class Timing(NamedTuple):
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
     retry_backoff_ms: int = 20
+    request_timeout_ms: int = 2000
 
 
 Jitter = Callable[[int], int]
@@ -51,7 +52,8 @@ class Replica:
     """Epoch, leader, vote and role of one node. A broker is a replica too, never a voter.
 
     `flushed_end` is how far the log is durable, `lost_elections` how many this replica lost in a
-    row since there was a leader. `effects` are those of the event that is being taken.
+    row since there was a leader, `endpoints` are its own controller listeners, `effects` those of
+    the event that is being taken.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Replica:
         state: QuorumState,
         voters: VoterSet,
         voters_in_log: bool,
+        endpoints: Endpoints,
         timing: Timing,
         jitter: Jitter,
     ) -> None:
@@ -69,6 +72,7 @@ class Replica:
         self.log = log
         self.voters = voters
         self.voters_in_log = voters_in_log
+        self.endpoints = endpoints
         self.timing = timing
         self.jitter = jitter
         self.epoch = state.epoch
@@ -98,7 +102,7 @@ class Replica:
         leads_no_more = self.leader_id == self.node.id and not self.is_leader
         return None if leads_no_more else self.leader_id
 
-    def leader_endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
+    def leader_endpoints(self) -> Endpoints:
         """The controller listeners of the leader, as far as they are known."""
         if self.leader_id is None:
             return ()

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from metalog.quorum.core.voters import Endpoint, ReplicaKey
+from metalog.quorum.core.voters import Endpoints, ReplicaKey
 from runtime.errors import InvariantViolated
 
 
@@ -158,7 +158,7 @@ class FollowerState:
         self,
         role: Role,
         leader_id: int,
-        endpoints: tuple[tuple[str, Endpoint], ...],
+        endpoints: Endpoints,
         deadline_ms: float,
     ) -> None:
         self.role = role

@@ -38,12 +38,16 @@ class Endpoint(NamedTuple):
     port: int
 
 
+Endpoints = tuple[tuple[str, Endpoint], ...]
+"""A controller's listeners by name."""
+
+
 class Voter(NamedTuple):
     """A member of the quorum, its controller listeners by name, the kraft.version levels it
     supports (both ends included)."""
 
     key: ReplicaKey
-    endpoints: tuple[tuple[str, Endpoint], ...] = ()
+    endpoints: Endpoints = ()
     kraft_version_min: int = 0
     kraft_version_max: int = 0
 
@@ -112,11 +116,3 @@ class VoterSet:
 
     def without(self, node_id: int) -> VoterSet:
         return VoterSet(v for v in self if v.id != node_id)
-
-    def overlaps_majority(self, other: VoterSet) -> bool:
-        """Whether any majority of one meets any majority of the other: at most one change."""
-        mine, theirs = set(self._keys()), set(other._keys())
-        return len(mine ^ theirs) <= 1
-
-    def _keys(self) -> list[ReplicaKey]:
-        return [voter.key for voter in self]

@@ -13,6 +13,7 @@ from metalog.quorum import wire
 from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.batches import read_batches
 from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
 from metalog.quorum.log import METADATA_TOPIC
@@ -341,8 +342,7 @@ def observer_config(host: str, port: int) -> QuorumConfig:
         "/observer",
         node=ReplicaKey(9, b"o" * 16),
         voters=VoterSet(),
-        bootstrap_servers=(Endpoint(host, port),),
-        endpoints=(),
+        addresses=Addresses(bootstrap_servers=(Endpoint(host, port),)),
         timing=Timing(fetch_timeout_ms=2000, retry_backoff_ms=1),
         fetch_wait_ms_max=50,
     )

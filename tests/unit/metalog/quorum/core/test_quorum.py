@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from metalog.quorum.core import messages as m
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.messages import NO_LEADER, OffsetAndEpoch, QuorumState
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import EPOCH_LEAP_MAX, Timing
@@ -14,14 +15,14 @@ from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
-from simulation.quorum_world import Entry, ModelLog
+from simulation.quorum_world import Entry, ModelLog, endpoints_of
 
 KEYS = [ReplicaKey(i, bytes([i]) * 16) for i in range(5)]
 TIMING = Timing(election_timeout_ms=1000, fetch_timeout_ms=2000)
 
 
 def voters(*ids: int) -> VoterSet:
-    return VoterSet(Voter(KEYS[i]) for i in ids)
+    return VoterSet(Voter(KEYS[i], endpoints_of(i)) for i in ids)
 
 
 def make(
@@ -40,6 +41,7 @@ def make(
         voters_in_log=voters_in_log,
         timing=TIMING,
         jitter=lambda bound: 0,
+        addresses=Addresses(),
     )
 
 
@@ -111,7 +113,7 @@ def elect(core: QuorumCore, *, now_ms: float = 1000.0) -> list[Any]:
 
 def test_an_election_goes_through_pre_vote_and_vote() -> None:
     core = make(1, (1, 2, 3), state=QuorumState(epoch=4))
-    assert kinds(core.step(m.Start(), 0)) == ["SendFetch", "LeaderChanged"]
+    assert kinds(core.step(m.Start(), 0)) == ["FindLeader", "LeaderChanged"]
     assert core.next_deadline_ms() == 1000.0
     asked = core.step(m.Tick(), 1000)
     assert asked == [
@@ -372,7 +374,7 @@ def test_the_preferred_successor_of_a_leader_that_left_tries_at_once() -> None:
 
 def test_an_observer_follows_and_never_stands() -> None:
     core = make(4, (1, 2, 3))
-    assert kinds(core.step(m.Start(), 0))[0] == "SendFetch"
+    assert kinds(core.step(m.Start(), 0))[0] == "FindLeader"
     core.step(answered(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
     assert core.role is Role.OBSERVER
     core.step(m.Tick(), 2001)
@@ -399,6 +401,7 @@ def test_a_wiped_voter_is_an_observer() -> None:
         voters_in_log=True,
         timing=TIMING,
         jitter=lambda bound: 0,
+        addresses=Addresses(),
     )
     wiped.step(m.Start(), 0)
     assert not wiped.is_voter

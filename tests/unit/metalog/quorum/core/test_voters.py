@@ -29,13 +29,6 @@ def test_majorities() -> None:
     ]
 
 
-def test_one_change_at_a_time_overlaps() -> None:
-    c = Voter(ReplicaKey(3, b"c" * 16))
-    assert VOTERS.overlaps_majority(VOTERS.with_voter(c))
-    assert VOTERS.overlaps_majority(VOTERS.without(1))
-    assert not VOTERS.overlaps_majority(VOTERS.without(1).with_voter(c))
-
-
 def test_endpoints_by_listener() -> None:
     voter = VOTERS.get(1)
     assert voter is not None
