@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from audit.decoding.batches import Batch
 from audit.findings.finding import Complaint, Severity
-from audit.state.cluster import Broker, Partition, World
+from audit.state.cluster import Broker, ClusterState, Partition
 from audit.state.elections import BrokerEvent, Election
 from audit.state.shapes import ShapeKey
 
@@ -68,11 +68,11 @@ class BrokerChange(NamedTuple):
 class BatchEnd(NamedTuple):
     """The cluster where a batch or metadata transaction ends.
 
-    `changed` are partitions whose ISR got new members, `fenced` brokers that were fenced in it.
+    `grown` are partitions whose ISR got new members, `fenced` brokers that were fenced in it.
     """
 
-    world: World
-    changed: Sequence[Partition]
+    cluster: ClusterState
+    grown: Sequence[Partition]
     fenced: frozenset[int]
 
 

@@ -9,7 +9,7 @@ from audit.checks.base import Difference
 from audit.decoding.batches import Batch, Damage, split
 from audit.inputs.metadata_log import Snapshot
 from audit.replay.replay import Replay
-from audit.state.cluster import Partition, World
+from audit.state.cluster import ClusterState, Partition
 from audit.state.shapes import describe
 from protocol.batch.control import read_control_type
 from protocol.control import SnapshotFooterRecord, SnapshotHeaderRecord, decode_control_value
@@ -21,12 +21,12 @@ DIFFERENCES_MAX = 100
 def load_snapshot(
     replay: Replay, snapshot: Snapshot, batches: Iterable[Batch | Damage]
 ) -> str | None:
-    """Make the replay's world that of the snapshot, asking no check.
+    """Make the replay's cluster that of the snapshot, asking no check.
 
     The replay's time becomes that of the last record that the snapshot contains. Returns what is
     wrong with the file, None if it is whole.
     """
-    replay.loading = True
+    replay.scope.loading = True
     footer = False
     contained_ms = -1
     try:
@@ -36,19 +36,19 @@ def load_snapshot(
             rows = split(found)
             if not found.header.is_control:
                 replay.batch(found, rows)
-                replay.timestamp_ms = contained_ms
+                replay.scope.timestamp_ms = contained_ms
                 continue
             for _, _, key, value in rows:
                 record = decode_control_value(read_control_type(key), value or b"")
                 footer = isinstance(record, SnapshotFooterRecord)
                 if isinstance(record, SnapshotHeaderRecord):
-                    contained_ms = replay.timestamp_ms = record.last_contained_log_timestamp
+                    contained_ms = replay.scope.timestamp_ms = record.last_contained_log_timestamp
     except (ProtocolError, ApiError) as error:
         return f"the snapshot {snapshot.path} cannot be read: {error}"
     finally:
-        replay.loading = False
+        replay.scope.loading = False
         replay.statistics.records = replay.statistics.batches = 0
-        for partition in replay.world.each_partition():
+        for partition in replay.cluster.each_partition():
             _known_since(partition, contained_ms)
     return None if footer else f"the snapshot {snapshot.path} has no footer"
 
@@ -60,8 +60,10 @@ def _known_since(partition: Partition, timestamp_ms: int) -> None:
         partition.leaderless_since_ms = timestamp_ms
 
 
-def world_differences(mine: World, other: World, *, everything: bool) -> Iterator[Difference]:
-    """What the snapshot's world says otherwise; partitions only, unless `everything`."""
+def state_differences(
+    mine: ClusterState, other: ClusterState, *, everything: bool
+) -> Iterator[Difference]:
+    """What the snapshot's cluster says otherwise; partitions only, unless `everything`."""
     names = {topic.id: topic.name for topic in (*mine.topics.values(), *other.topics.values())}
     yield from _partitions(mine, other, names)
     if not everything:
@@ -80,7 +82,9 @@ def world_differences(mine: World, other: World, *, everything: bool) -> Iterato
             )
 
 
-def _partitions(mine: World, other: World, names: Mapping[bytes, str]) -> Iterator[Difference]:
+def _partitions(
+    mine: ClusterState, other: ClusterState, names: Mapping[bytes, str]
+) -> Iterator[Difference]:
     keys = [
         key
         for key in mine.partitions.keys() | other.partitions.keys()
@@ -118,8 +122,8 @@ def _described(partition: Partition | None) -> object:
     return describe(partition.shape.key, partition.leader_epoch, partition.partition_epoch)
 
 
-def _topic_names(world: World) -> dict[str, str]:
-    return {topic.name: topic.id.hex() for topic in world.topics.values()}
+def _topic_names(cluster: ClusterState) -> dict[str, str]:
+    return {topic.name: topic.id.hex() for topic in cluster.topics.values()}
 
 
 def _different(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> list[Any]:

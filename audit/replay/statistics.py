@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.state.cluster import Partition, World
+from audit.state.cluster import ClusterState, Partition
 from audit.state.shapes import NO_LEADER, ShapeKey
 
 SERIES_POINTS_MAX = 400
@@ -74,8 +74,8 @@ class Series:
 class Statistics:
     """All numbers of one replay."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, cluster: ClusterState) -> None:
+        self.cluster = cluster
         self.under = Episodes()
         self.leaderless = Episodes()
         self.series = Series()
@@ -86,6 +86,10 @@ class Statistics:
         self.elections: dict[str, int] = {}
         self.causes: dict[str, int] = {}
         self.record_types: dict[str, int] = {}
+
+    def count_election(self, kind: str, cause: str) -> None:
+        self.elections[kind] = self.elections.get(kind, 0) + 1
+        self.causes[cause] = self.causes.get(cause, 0) + 1
 
     def enter(self, partition: Partition, now_ms: int, *, fresh: bool) -> None:
         """A partition that begins to exist, or is known from here on (`fresh` is false)."""
@@ -128,7 +132,7 @@ class Statistics:
 
     def close(self, now_ms: int) -> None:
         """The interval ends: what still lasts is counted up to here."""
-        for partition in self.world.each_partition():
+        for partition in self.cluster.each_partition():
             if partition.under_since_ms is not None:
                 self.under.add(partition, now_ms - partition.under_since_ms)
             if partition.leaderless_since_ms is not None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from audit.checks.base import Check, Facts
 from audit.decoding.records import LEADER_STAYS, Delta
-from audit.state.cluster import World
+from audit.state.cluster import ClusterState
 from audit.state.elections import ElectionKind, election_kind
 from audit.state.shapes import Shape, ShapeKey, merged
 
@@ -51,13 +51,13 @@ class Transition:
 class Transitions:
     """Makes transitions; `checks` are those that judge shapes."""
 
-    def __init__(self, world: World, checks: Sequence[Check]) -> None:
-        self._world = world
+    def __init__(self, cluster: ClusterState, checks: Sequence[Check]) -> None:
+        self._cluster = cluster
         self._checks = [c for c in checks if type(c).on_shape is not Check.on_shape]
 
     def judge(self, before: ShapeKey | None, after: Shape) -> Broken:
         """The rules that the shape after breaks."""
-        facts = Facts(after.effective_min_isr, self._world.elr_enabled)
+        facts = Facts(after.effective_min_isr, self._cluster.elr_enabled)
         found = ((check, check.on_shape(before, after.key, facts)) for check in self._checks)
         return tuple((check, message) for check, message in found if message is not None)
 
@@ -65,7 +65,7 @@ class Transitions:
         """The transition, remembered on the shape before it."""
         old = before.key
         new = merged(old, delta)
-        after = self._world.shapes.get(new, before.min_isr)
+        after = self._cluster.shapes.get(new, before.min_isr)
         made = Transition(after)
         made.names_leader = delta.leader != LEADER_STAYS
         made.elected = election_kind(old, new, delta)

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 from audit.state.shapes import Shape, ShapeKey, Shapes
 
-NO_LEADER = -1
-RECOVERING = 1
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 MIN_ISR = "min.insync.replicas"
 ELR_FEATURE = "eligible.leader.replicas.version"
@@ -83,7 +81,7 @@ class Broker(NamedTuple):
     listeners: tuple[str, ...]
 
 
-class World:
+class ClusterState:
     """The whole cluster. Only `audit.replay.replay` changes it."""
 
     def __init__(self, default_min_isr: int = 1) -> None:

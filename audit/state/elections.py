@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from audit.decoding.records import LEADER_STAYS, Delta
-from audit.state.cluster import UNCLEAN, Broker, World
+from audit.state.cluster import UNCLEAN, Broker, ClusterState
 from audit.state.shapes import NO_LEADER, RECOVERING, ShapeKey
 
 
@@ -113,7 +113,7 @@ def _from_outside_the_isr(before: ShapeKey, after: ShapeKey) -> ElectionKind:
 
 
 def election_cause(
-    world: World,
+    cluster: ClusterState,
     events: Mapping[int, BrokerEvent],
     before: ShapeKey,
     after: ShapeKey,
@@ -127,17 +127,17 @@ def election_cause(
     if kind is ElectionKind.PREFERRED:
         return "preferred"
     if before.leader == NO_LEADER:
-        return _why_out_of_nothing(world, events, after, kind, topic)
+        return _why_out_of_nothing(cluster, events, after, kind, topic)
     if before.leader not in after.replicas:
         return "reassignment"
     event = events.get(before.leader)
     if event is not None and event in _CAUSE:
         return _CAUSE[event]
-    return _by_state(world.brokers.get(before.leader))
+    return _by_state(cluster.brokers.get(before.leader))
 
 
 def _why_out_of_nothing(
-    world: World,
+    cluster: ClusterState,
     events: Mapping[int, BrokerEvent],
     after: ShapeKey,
     kind: ElectionKind,
@@ -146,7 +146,7 @@ def _why_out_of_nothing(
     """The partition had no leader: either the new one came back, or rules were changed."""
     if events.get(after.leader) in (BrokerEvent.UNFENCED, BrokerEvent.REGISTERED):
         return "broker-unfenced"
-    if kind is ElectionKind.UNCLEAN and world.setting(topic, UNCLEAN) == "true":
+    if kind is ElectionKind.UNCLEAN and cluster.setting(topic, UNCLEAN) == "true":
         return "unclean-config"
     return UNKNOWN
 

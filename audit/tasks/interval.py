@@ -14,10 +14,10 @@ from audit.inputs.metadata_log import Snapshot
 from audit.planning.intervals import Interval
 from audit.reading.segments import floor_position, walk
 from audit.replay.replay import Replay
-from audit.replay.snapshots import load_snapshot, world_differences
-from audit.state.cluster import World
+from audit.replay.scope import Scope
+from audit.replay.snapshots import load_snapshot, state_differences
+from audit.replay.summary import end_state, partition_rows
 from audit.state.elections import LeaderChange
-from audit.state.shapes import NO_LEADER
 from protocol.batch.control import read_control_type
 from protocol.control import (
     KRaftVersionRecord,
@@ -26,7 +26,6 @@ from protocol.control import (
     decode_control_value,
 )
 from protocol.errors import ApiError, ProtocolError
-from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
 
 
@@ -45,16 +44,9 @@ class IntervalAudit:
         self.interval = interval
         self.sink = sink
         self.checks: list[Check] = [make() for make in REPLAY_CHECKS]
-        self.world = World(default_min_isr)
         self.replay = Replay(
-            self.world,
-            self.checks,
-            sink,
-            shard=interval.shard,
-            shards=interval.shards,
-            history=history,
+            self._scope(), self.checks, sink, min_isr=default_min_isr, history=history
         )
-        self._default_min_isr = default_min_isr
         self._lists_partitions = partitions
         self._milestones = list(interval.milestones)
         self._expected: int | None = interval.start_offset
@@ -62,6 +54,9 @@ class IntervalAudit:
         self._first_timestamp_ms: int | None = None
         self._after_damage = False
         self._ended_whole = True
+
+    def _scope(self) -> Scope:
+        return Scope(self.interval.shard, self.interval.shards)
 
     @property
     def _speaks(self) -> bool:
@@ -92,7 +87,7 @@ class IntervalAudit:
     def _begin(self) -> None:
         interval, replay = self.interval, self.replay
         if interval.base is not None:
-            replay.timestamp_ms = -1
+            replay.scope.timestamp_ms = -1
             problem = load_snapshot(replay, interval.base, walk(interval.base.path))
             if problem is not None:
                 self._ask("on_bad_snapshot", interval.start_offset, problem)
@@ -101,16 +96,16 @@ class IntervalAudit:
             self._ask("on_unknown_start", interval.start_offset, interval.start_offset)
             replay.doubt()
         if interval.is_first:
-            replay.offset = interval.start_offset - 1
-            for partition in self.world.each_partition():
-                replay.known(partition, "snapshot")
+            replay.scope.offset = interval.start_offset - 1
+            for partition in self.replay.cluster.each_partition():
+                replay.reports.history(partition, "snapshot", replay.scope.offset)
                 self.sink.leadership(
-                    interval.start_offset, replay.timestamp_ms, partition, None, "known"
+                    interval.start_offset, replay.scope.timestamp_ms, partition, None, "known"
                 )
             if interval.base is not None and self._speaks:
-                for broker in self.world.brokers.values():
+                for broker in self.replay.cluster.brokers.values():
                     row = {**broker._asdict(), "event": "known", "broker": broker.id}
-                    replay.tell("broker", row, interval.start_offset)
+                    replay.reports.event("broker", row, interval.start_offset)
 
     # --- batches -------------------------------------------------------------------------------
 
@@ -179,7 +174,7 @@ class IntervalAudit:
 
     def _control(self, batch: Batch, rows: Sequence[Any]) -> None:
         header = batch.header
-        self.replay.timestamp_ms = header.max_timestamp
+        self.replay.scope.timestamp_ms = header.max_timestamp
         self.replay.statistics.records += len(rows)
         self.replay.statistics.batches += 1
         for offset, _, key, value in rows:
@@ -192,7 +187,7 @@ class IntervalAudit:
                 change = LeaderChange(control.leader_id, header.leader_epoch, offset)
                 self.replay.leader_change(change, header.max_timestamp)
             elif isinstance(control, VotersRecord | KRaftVersionRecord) and self._speaks:
-                self.replay.tell("voters", to_json(control, 0), offset)
+                self.replay.reports.event("voters", to_json(control, 0), offset)
 
     def _damage(self, path: str, damage: Damage) -> None:
         self._after_damage = True
@@ -211,7 +206,7 @@ class IntervalAudit:
         )
         for check in self.checks:
             for complaint in check.on_damage(place):
-                self._complain(check, complaint, self.replay.timestamp_ms)
+                self._complain(check, complaint, self.replay.scope.timestamp_ms)
 
     # --- end -----------------------------------------------------------------------------------
 
@@ -219,24 +214,22 @@ class IntervalAudit:
         """Compare with every snapshot that ends where the replay is."""
         while self._milestones and self._milestones[0].end_offset <= (self._expected or 0):
             milestone = self._milestones.pop(0)
-            if milestone.end_offset == self._expected and not self.replay.in_doubt:
+            if milestone.end_offset == self._expected and not self.replay.scope.in_doubt:
                 self._compare(milestone)
 
     def _compare(self, snapshot: Snapshot) -> None:
-        interval = self.interval
-        other = Replay(
-            World(self._default_min_isr), (), Sink(), shard=interval.shard, shards=interval.shards
-        )
+        min_isr = self.replay.cluster.default_min_isr
+        other = Replay(self._scope(), (), Sink(), min_isr=min_isr, history=False)
         problem = load_snapshot(other, snapshot, walk(snapshot.path))
         if problem is not None:
             self._ask("on_bad_snapshot", snapshot.end_offset, problem)
             return
         differences: list[Difference] = list(
-            world_differences(self.world, other.world, everything=self._speaks)
+            state_differences(self.replay.cluster, other.cluster, everything=self._speaks)
         )
         if differences:
-            self.replay.offset = snapshot.end_offset
-            self.replay.snapshot_differs(differences)
+            self.replay.scope.offset = snapshot.end_offset
+            self.replay.reports.ask("on_snapshot", differences)
 
     def _end(self) -> None:
         end = self.interval.end_offset
@@ -247,7 +240,7 @@ class IntervalAudit:
     def _summarise(self) -> None:
         """One event with the numbers, and what the last interval knows of the end."""
         interval, replay = self.interval, self.replay
-        replay.statistics.close(replay.timestamp_ms)
+        replay.statistics.close(replay.scope.timestamp_ms)
         numbers = replay.statistics.as_json()
         if not self._speaks:
             numbers["records"] = numbers["batches"] = 0
@@ -260,58 +253,15 @@ class IntervalAudit:
             "end_offset": self._expected,
             "epoch": self._epoch,
             "first_timestamp_ms": self._first_timestamp_ms,
-            "last_timestamp_ms": replay.timestamp_ms,
+            "last_timestamp_ms": replay.scope.timestamp_ms,
             "moves_dropped": self.sink.moves_dropped,
         }
         if interval.is_last:
-            body["end"] = self._end_state()
+            body["end"] = end_state(replay.cluster, whole=self._speaks)
             if self._lists_partitions:
-                self._list_partitions()
-        self.sink.event("numbers", interval.start_offset, replay.timestamp_ms, body)
-
-    def _list_partitions(self) -> None:
-        for partition in self.world.each_partition():
-            shape, topic = partition.shape.key, partition.topic
-            policy = self.world.setting(topic.name, "cleanup.policy") or ""
-            row = {
-                "topic": topic.name,
-                "topic_id": uuid_to_text(topic.id),
-                "partition": partition.index,
-                "leader": shape.leader,
-                "leader_epoch": partition.leader_epoch if partition.certain else None,
-                "replicas": list(shape.replicas),
-                "isr": list(shape.isr),
-                "compacted": "compact" in policy or topic.name.startswith("__"),
-            }
-            self.replay.tell("partition", row)
-
-    def _end_state(self) -> dict[str, Any]:
-        leaders: dict[str, int] = {}
-        preferred: dict[str, int] = {}
-        replicas: dict[str, int] = {}
-        under = stopped = 0
-        for partition in self.world.each_partition():
-            shape = partition.shape.key
-            stopped += partition.shape.leaderless and self.world.went_in_order(shape)
-            leaders[str(shape.leader)] = leaders.get(str(shape.leader), 0) + 1
-            if shape.replicas:
-                first = str(shape.replicas[0])
-                preferred[first] = preferred.get(first, 0) + 1
-            for replica in shape.replicas:
-                replicas[str(replica)] = replicas.get(str(replica), 0) + 1
-            under += partition.shape.under
-        return {
-            "partitions": len(self.world.partitions),
-            "topics": len(self.world.topics) if self._speaks else 0,
-            "leaderless": leaders.get(str(NO_LEADER), 0),
-            "leaderless_stopped": stopped,
-            "under_min_isr": under,
-            "leaders": leaders,
-            "preferred": preferred,
-            "replicas": replicas,
-            "brokers": [b._asdict() for b in self.world.brokers.values()] if self._speaks else [],
-            "features": self.world.features if self._speaks else {},
-        }
+                for row in partition_rows(replay.cluster):
+                    replay.reports.event("partition", row)
+        self.sink.event("numbers", interval.start_offset, replay.scope.timestamp_ms, body)
 
     # --- complaints ----------------------------------------------------------------------------
 
@@ -325,4 +275,4 @@ class IntervalAudit:
                 for complaint in getattr(check, hook)(*arguments):
                     at = offset if complaint.offset is None else complaint.offset
                     told = complaint._replace(offset=at)
-                    self._complain(check, told, self.replay.timestamp_ms)
+                    self._complain(check, told, self.replay.scope.timestamp_ms)

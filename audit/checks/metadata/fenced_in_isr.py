@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from audit.checks.base import BatchEnd, Check
 from audit.findings.finding import Complaint
-from audit.state.cluster import Partition, World
+from audit.state.cluster import ClusterState, Partition
 from audit.state.shapes import NO_LEADER, describe
 
 
@@ -18,31 +18,33 @@ class FencedInIsr(Check):
     name = "fenced-in-isr"
 
     def on_batch_end(self, end: BatchEnd) -> Iterable[Complaint]:
-        world = end.world
+        cluster = end.cluster
         if end.fenced:
-            for partition in world.each_partition():
+            for partition in cluster.each_partition():
                 if not end.fenced.isdisjoint(partition.shape.key.isr):
-                    yield from self._judge(world, partition, set(end.fenced))
-        if end.changed:
-            fenced = world.fenced_ids()
+                    yield from self._judge(cluster, partition, set(end.fenced))
+        if end.grown:
+            fenced = cluster.fenced_ids()
             if fenced:
-                for partition in end.changed:
+                for partition in end.grown:
                     if not fenced.isdisjoint(partition.shape.key.isr):
-                        yield from self._judge(world, partition, fenced)
+                        yield from self._judge(cluster, partition, fenced)
 
-    def _judge(self, world: World, partition: Partition, fenced: set[int]) -> Iterable[Complaint]:
+    def _judge(
+        self, cluster: ClusterState, partition: Partition, fenced: set[int]
+    ) -> Iterable[Complaint]:
         shape = partition.shape.key
         if not partition.certain:
             return
         last_one = shape.leader == NO_LEADER and len(shape.isr) == 1
-        if last_one and not world.elr_enabled:
+        if last_one and not cluster.elr_enabled:
             return
         there = sorted(fenced & set(shape.isr))
         brokers = ", ".join(map(str, there))
         yield Complaint(
             f"fenced broker {brokers} is in the ISR {list(shape.isr)} of "
             f"{partition.topic.name}-{partition.index}",
-            before={"fenced": sorted(world.fenced_ids())},
+            before={"fenced": sorted(cluster.fenced_ids())},
             after=describe(shape, partition.leader_epoch, partition.partition_epoch),
             topic=partition.topic.name,
             partition=partition.index,

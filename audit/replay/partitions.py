@@ -1,0 +1,281 @@
+"""Partitions of a replay: each record's effect on them, with the elections and shapes it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from audit.checks.base import Check, Replacement
+from audit.decoding.records import Delta, DeltaCache, delta_of
+from audit.findings.finding import Complaint
+from audit.replay.brokers import BatchEvents
+from audit.replay.reports import Reports
+from audit.replay.scope import Orphan, Scope
+from audit.replay.statistics import Statistics
+from audit.replay.transitions import Transition, Transitions
+from audit.state.cluster import ClusterState, Partition, Topic, partition_key
+from audit.state.elections import Election, ElectionKind, election_cause
+from audit.state.shapes import NO_LEADER, Shape, ShapeKey, describe, merged
+from protocol.errors import ProtocolError
+from protocol.ids import uuid_to_text
+from protocol.metadata import PartitionChangeRecord, PartitionRecord
+
+
+class Partitions:
+    """Applies records about partitions.
+
+    grown: partitions whose ISR got new members, or that were written whole, since the last batch
+    end. batch_events: what the batch that is replayed does to brokers.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        scope: Scope,
+        statistics: Statistics,
+        reports: Reports,
+        checks: Sequence[Check],
+    ) -> None:
+        self.grown: list[Partition] = []
+        self.batch_events = BatchEvents()
+        self._cluster = cluster
+        self._scope = scope
+        self._statistics = statistics
+        self._reports = reports
+        self._transitions = Transitions(cluster, checks)
+        self._deltas = DeltaCache(cluster.shapes.forget_transitions)
+
+    # --- changes of a partition that is known for certain --------------------------------------
+
+    def change(self, partition: Partition, value: bytes, offset: int) -> None:
+        """A framed PartitionChangeRecord. Nearly every record of a long log comes this way."""
+        try:
+            delta = self._deltas.get(value)
+        except ProtocolError as error:
+            self._reports.record_error(offset, str(error), orphan=False)
+            partition.certain = False
+            return
+        before = partition.shape
+        move: Transition | None = before.transitions.get(delta)
+        if move is None:
+            move = self._transitions.make(before, delta)
+        partition.shape = move.after
+        partition.partition_epoch += 1
+        if move.names_leader:
+            partition.leader_epoch += 1
+        statistics = self._statistics
+        statistics.series.isr += move.isr_growth
+        statistics.series.elr += move.elr_growth
+        if move.grown:
+            statistics.isr_expands += 1
+            self.grown.append(partition)
+        if move.shrunk:
+            statistics.isr_shrinks += 1
+        if not move.quiet:
+            self._loud(partition, before, move, delta, offset)
+        if self._reports.keeps_history:
+            self._reports.history(partition, "PartitionChangeRecord", offset, move.elected, delta)
+        partition.offset = offset
+
+    def _loud(
+        self, partition: Partition, before: Shape, move: Transition, delta: Delta, offset: int
+    ) -> None:
+        self._statistics.changed(partition, self._scope.timestamp_ms)
+        self._statistics.series.leaderless += move.after.leaderless - before.leaderless
+        old, new = before.key, move.after.key
+        if old.leader != new.leader:
+            self._leader_moved(partition, old, new, move.elected, delta, offset)
+        if move.reassigns:
+            self._reports.reassignment(partition, old, new, offset)
+        for check, message in move.broken:
+            stood = describe(
+                old,
+                partition.leader_epoch - move.names_leader,
+                partition.partition_epoch - 1,
+            )
+            self._complain(check, message, partition, {"offset": partition.offset, **stood}, offset)
+
+    # --- other records -------------------------------------------------------------------------
+
+    def add(self, record: PartitionRecord) -> None:
+        """A PartitionRecord: a new partition, one out of a snapshot, or one that is written anew.
+        Raises Orphan."""
+        scope, cluster = self._scope, self._cluster
+        if not scope.is_mine(record.partition_id, record.topic_id):
+            return
+        topic = cluster.topics.get(record.topic_id)
+        if topic is None:
+            if not scope.in_doubt:
+                raise Orphan(f"no topic has the id of partition {record.partition_id}")
+            topic = _topic_without_name(cluster, record.topic_id)
+        shape = cluster.shapes.get(_shape_of(record), topic.min_isr)
+        key = partition_key(record.partition_id, record.topic_id)
+        known = cluster.partitions.get(key)
+        if known is not None:
+            self._replace(known, shape, record)
+            return
+        partition = Partition(
+            topic, record.partition_id, shape, record.leader_epoch, record.partition_epoch
+        )
+        cluster.partitions[key] = topic.partitions[record.partition_id] = partition
+        self._statistics.enter(partition, scope.timestamp_ms, fresh=not scope.loading)
+        if not scope.loading:
+            partition.offset = scope.offset
+            self._judge_whole(partition, None)
+            self._reports.leadership(partition, None, "created")
+            self._reports.history(partition, "PartitionRecord", scope.offset)
+
+    def _replace(self, partition: Partition, shape: Shape, record: PartitionRecord) -> None:
+        scope, statistics = self._scope, self._statistics
+        before = partition.shape.key
+        if partition.certain and not scope.loading:
+            replacement = Replacement(
+                partition, before, shape.key, record.leader_epoch, record.partition_epoch
+            )
+            self._reports.ask("on_replacement", replacement)
+        statistics.series.add(before, -1)
+        partition.shape = shape
+        partition.leader_epoch = record.leader_epoch
+        partition.partition_epoch = record.partition_epoch
+        partition.certain = True
+        statistics.series.add(shape.key, 1)
+        statistics.changed(partition, scope.timestamp_ms)
+        self._judge_whole(partition, before)
+        partition.offset = scope.offset
+        if before.leader != shape.key.leader:
+            self._reports.leadership(partition, before.leader, "replaced")
+
+    def _judge_whole(self, partition: Partition, before: ShapeKey | None) -> None:
+        stood = None if before is None else {"offset": partition.offset}
+        for check, message in self._transitions.judge(before, partition.shape):
+            self._complain(check, message, partition, stood, self._scope.offset)
+        self.grown.append(partition)
+
+    def change_uncertain(self, record: PartitionChangeRecord) -> None:
+        """A change to a partition that is not known, or not for certain. Raises Orphan."""
+        scope, statistics = self._scope, self._statistics
+        key = partition_key(record.partition_id, record.topic_id)
+        partition = self._cluster.partitions.get(key)
+        if partition is None:
+            if scope.is_mine(record.partition_id, record.topic_id):
+                raise Orphan(f"partition {record.partition_id}, which it changes, does not exist")
+            return
+        delta = delta_of(record)
+        before = partition.shape
+        after = self._cluster.shapes.get(merged(before.key, delta), before.min_isr)
+        statistics.series.add(before.key, -1)
+        statistics.series.add(after.key, 1)
+        partition.shape = after
+        partition.partition_epoch += 1
+        if delta.leader >= 0 and delta.leader != before.key.leader:
+            partition.leader_epoch += 1
+            kind = self._transitions.make(before, delta).elected
+            self._leader_moved(partition, None, after.key, kind, delta, scope.offset)
+        statistics.changed(partition, scope.timestamp_ms)
+        partition.offset = scope.offset
+
+    def clear_elr(self, partition: Partition) -> None:
+        key = partition.shape.key
+        if key.elr or key.last_known:
+            partition.partition_epoch += 1
+            cleared = key._replace(elr=(), last_known=())
+            self._reshape(partition, cleared, partition.topic.min_isr)
+            self._reports.history(partition, "ClearElrRecord", self._scope.offset)
+            partition.offset = self._scope.offset
+
+    def set_min_isr(self, topic: Topic, min_isr: int) -> None:
+        topic.min_isr = min_isr
+        for partition in topic.partitions.values():
+            self._reshape(partition, partition.shape.key, min_isr)
+
+    def _reshape(self, partition: Partition, key: ShapeKey, min_isr: int) -> None:
+        """The partition changed by something that is no partition record."""
+        scope, statistics = self._scope, self._statistics
+        before = partition.shape
+        partition.shape = self._cluster.shapes.get(key, min_isr)
+        statistics.series.add(before.key, -1)
+        statistics.series.add(key, 1)
+        statistics.changed(partition, scope.timestamp_ms, counted=not scope.loading)
+
+    def remove(self, partition: Partition) -> None:
+        del self._cluster.partitions[partition_key(partition.index, partition.topic.id)]
+        self._statistics.leave(partition, self._scope.timestamp_ms)
+        self._reports.leadership(partition, partition.shape.key.leader, "deleted")
+
+    # --- elections and complaints --------------------------------------------------------------
+
+    def _leader_moved(
+        self,
+        partition: Partition,
+        old: ShapeKey | None,
+        new: ShapeKey,
+        kind: ElectionKind | None,
+        delta: Delta,
+        offset: int,
+    ) -> None:
+        """`old` is None where a hole in the log hides who led."""
+        if kind is None or new.leader == NO_LEADER:
+            before = None if old is None else old.leader
+            self._reports.leadership(partition, before, "lost", offset)
+            return
+        topic = partition.topic.name
+        cause = "unknown"
+        if old is not None:
+            events = self.batch_events.by_broker()
+            cause = election_cause(self._cluster, events, old, new, delta, kind, topic)
+        election = Election(
+            offset,
+            self._scope.timestamp_ms,
+            topic,
+            partition.index,
+            kind,
+            None if old is None else old.leader,
+            new.leader,
+            partition.leader_epoch,
+            cause,
+        )
+        self._statistics.count_election(kind, cause)
+        self._reports.sink.election(election)
+        self._reports.ask("on_election", election)
+
+    def _complain(
+        self,
+        check: Check,
+        message: str,
+        partition: Partition,
+        before: dict[str, Any] | None,
+        offset: int,
+    ) -> None:
+        """A rule that a partition breaks as it is now, since `offset`."""
+        now = describe(partition.shape.key, partition.leader_epoch, partition.partition_epoch)
+        complaint = Complaint(
+            f"{partition.topic.name}-{partition.index}: {message}",
+            before=before,
+            after={"offset": offset, **now},
+            topic=partition.topic.name,
+            partition=partition.index,
+            offset=offset,
+        )
+        self._reports.complain(check, complaint)
+
+
+def _shape_of(record: PartitionRecord) -> ShapeKey:
+    return ShapeKey(
+        replicas=tuple(record.replicas),
+        isr=tuple(record.isr),
+        elr=tuple(record.eligible_leader_replicas or ()),
+        last_known=tuple(record.last_known_elr or ()),
+        leader=record.leader,
+        recovery=record.leader_recovery_state,
+        adding=tuple(record.adding_replicas),
+        removing=tuple(record.removing_replicas),
+        directories=tuple(record.directories),
+    )
+
+
+def _topic_without_name(cluster: ClusterState, topic_id: bytes) -> Topic:
+    """Stands in for a topic whose record is missing from the log."""
+    name = f"id:{uuid_to_text(topic_id)}"
+    topic = Topic(topic_id, name, cluster.min_isr_of(name))
+    cluster.topics[topic_id] = cluster.names[name] = topic
+    return topic

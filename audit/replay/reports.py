@@ -1,0 +1,107 @@
+"""Reports of a replay: findings of its checks, and the events and rows that become tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from audit.checks.base import Check
+from audit.decoding.records import Delta
+from audit.findings.finding import Complaint
+from audit.findings.sink import Sink
+from audit.replay.scope import Scope
+from audit.state.cluster import Partition
+from audit.state.elections import ElectionKind
+from audit.state.shapes import ShapeKey
+
+HOOKS = (
+    "on_record_error",
+    "on_replacement",
+    "on_election",
+    "on_broker",
+    "on_batch_end",
+    "on_snapshot",
+)
+"""Hooks of checks that a replay calls by name; those of shapes are called by its transitions."""
+
+
+class Reports:
+    """Puts what a replay comes by into the sink, with its place in the log.
+
+    `history`: whether a row is given for each record of a partition.
+    """
+
+    def __init__(
+        self, scope: Scope, sink: Sink, checks: Sequence[Check], *, history: bool = False
+    ) -> None:
+        self.sink = sink
+        self.keeps_history = history
+        self._scope = scope
+        self._checks = {
+            hook: [c for c in checks if getattr(type(c), hook) is not getattr(Check, hook)]
+            for hook in HOOKS
+        }
+
+    # --- checks --------------------------------------------------------------------------------
+
+    def ask(self, hook: str, *arguments: Any) -> None:
+        """Ask the checks that have the hook."""
+        for check in self._checks[hook]:
+            answer: Callable[..., Iterable[Complaint]] = getattr(check, hook)
+            for complaint in answer(*arguments):
+                self.complain(check, complaint)
+
+    def complain(self, check: Check, complaint: Complaint) -> None:
+        scope = self._scope
+        self.sink.finding(
+            complaint.finding(check.name, check.severity, scope.offset, scope.timestamp_ms)
+        )
+
+    def record_error(self, offset: int, reason: str, *, orphan: bool) -> None:
+        """A record that cannot be read, or does not follow from those before it."""
+        self._scope.offset = offset
+        if self._scope.shard == 0 or orphan:
+            self.ask("on_record_error", reason, orphan)
+
+    # --- events and rows -----------------------------------------------------------------------
+
+    def event(self, kind: str, body: dict[str, Any], offset: int | None = None) -> None:
+        """An event for the tables; `body` becomes JSON."""
+        at = self._scope.offset if offset is None else offset
+        self.sink.event(kind, at, self._scope.timestamp_ms, body)
+
+    def leadership(
+        self, partition: Partition, before: int | None, why: str, offset: int | None = None
+    ) -> None:
+        at = self._scope.offset if offset is None else offset
+        self.sink.leadership(at, self._scope.timestamp_ms, partition, before, why)
+
+    def reassignment(self, partition: Partition, old: ShapeKey, new: ShapeKey, offset: int) -> None:
+        busy_before, busy = old.adding or old.removing, new.adding or new.removing
+        step = "changed" if busy and busy_before else "began" if busy else "ended"
+        if step == "ended" and set(old.adding) and not set(old.adding) & set(new.replicas):
+            step = "cancelled"
+        body = {
+            "offset": offset,
+            "topic": partition.topic.name,
+            "partition": partition.index,
+            "step": step,
+            "replicas": list(new.replicas),
+            "adding": list(new.adding),
+            "removing": list(new.removing),
+        }
+        self.event("reassignment", body, offset)
+
+    def history(
+        self,
+        partition: Partition,
+        record: str,
+        offset: int,
+        kind: ElectionKind | None = None,
+        delta: Delta | None = None,
+    ) -> None:
+        """The partition after a record, if rows of its history are asked for."""
+        if self.keeps_history:
+            cause = delta.cause if delta is not None and kind is not None else None
+            timestamp_ms = self._scope.timestamp_ms
+            self.sink.history(offset, timestamp_ms, partition, record, kind, cause or None)
