@@ -1,4 +1,4 @@
-"""The audit as a whole: plan, let Spark run the plan, merge, judge.
+"""Shell: the audit as a whole: plan, have the plan done, merge, judge.
 
 `run` is what the command, the chaos tests and spark-submit call. Nothing is shuffled: a task reads
 an interval of the log and gives back what it found, which is little; the history table alone is as

@@ -1,4 +1,4 @@
-"""A Spark session for the audit: local by default, quiet, with our code on every worker."""
+"""Shell: a Spark session for the audit: local by default, quiet, with our code on every worker."""
 
 from __future__ import annotations
 

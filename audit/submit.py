@@ -1,4 +1,4 @@
-"""The audit under spark-submit, where the session is made by whoever submits."""
+"""Shell: the audit under spark-submit, where the session is made by whoever submits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time travel: the cluster as it was at an offset or a moment.
+"""Shell: time travel: the cluster as it was at an offset or a moment.
 
 Needs no Spark: it reads from the snapshot before that place on, with the product's own replay
 table, which is what the nodes of the cluster saw.

@@ -1,4 +1,4 @@
-"""Bytes the process moved to and from disks, as the kernel counts them."""
+"""Shell: bytes the process moved to and from disks, as the kernel counts them."""
 
 from __future__ import annotations
 

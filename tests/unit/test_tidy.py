@@ -41,7 +41,9 @@ SHELL_MODULE_LINES_MAX = 800
 # Rooms of code that does I/O. Elsewhere a module is pure, unless its first line begins so.
 SHELL_ROOMS = (
     "kraftbox/*",
-    "audit/*",
+    "audit/reading/*",
+    "audit/spark/*",
+    "audit/tasks/*",
     "protocol/transport/*",
     "storage/files/*",
     "broker/apis/*",
@@ -49,7 +51,11 @@ SHELL_ROOMS = (
 )
 SHELL_MARK = "Shell: "
 # Never imported (outside TYPE_CHECKING) by code that must replay from a seed.
-BANNED_IN_PURE = {"asyncio", "random", "secrets", "select", "socket", "threading", "time", "uuid"}
+BANNED_IN_PURE = {
+    *("asyncio", "random", "secrets", "select", "socket", "threading", "time", "uuid"),
+    *("os", "pathlib", "shutil", "subprocess", "tempfile", "zipfile"),
+    *("py4j", "pyarrow", "pyspark"),
+}
 
 
 @cache
@@ -183,6 +189,9 @@ def impurities(path: str) -> Iterator[str]:
     """What keeps a module from being replayed from a seed."""
     for line in awaits(path):
         yield f"{path}:{line} is async"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "open":
+            yield f"{path}:{node.lineno} opens a file"
     for name, line in runtime_imports(path):
         if name in BANNED_IN_PURE:
             yield f"{path}:{line} imports {name}"
