@@ -1,9 +1,9 @@
 """Shell: The controller role of a node: listeners, the APIs on them, the single writer.
 
-The quorum is the process's, shared with a broker role if there is one; brokers reach this role over
-the network only, also from the same process. Start order: `__init__` subscribes to the quorum, so
-nothing that is committed is missed; `start` listens and tells the quorum under which ports;
-connections are taken once the quorum has started too, before or after.
+Quorum and loader are the process's, shared with a broker role if there is one; brokers reach this
+role over the network only, also from the same process. Start order: `__init__` subscribes to the
+loader, so nothing that is committed is missed; `start` listens and tells the quorum under which
+ports; connections are taken once the quorum has started too, before or after.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from controller.writer.writer import Controller
 from metalog.format import bootstrap_records
 from metalog.image.features import KRAFT_VERSION
 from metalog.image.values import VersionRange
+from metalog.loader import MetadataLoader
 from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.core.voters import Endpoint
 from metalog.quorum.node import QuorumNode
@@ -121,6 +122,7 @@ class ControllerServer:
         rng: random.Random,
         files: Files,
         quorum: QuorumNode,
+        loader: MetadataLoader,
         supervisor: Supervisor,
         metrics: Metrics,
         incarnation_id: bytes,
@@ -135,6 +137,7 @@ class ControllerServer:
         self._clock = clock
         self._rng = rng
         self._quorum = quorum
+        self._loader = loader
         self._supervisor = supervisor
         self._features = features
         self._incarnation_id = incarnation_id
@@ -146,6 +149,7 @@ class ControllerServer:
                 features=features,
             ),
             quorum,
+            loader,
             clock=clock,
             rng=rng,
             supervisor=supervisor,
@@ -161,7 +165,6 @@ class ControllerServer:
         self._registration: asyncio.Task[None] | None = None
         self._counts: ImageCounts | None = None
         self._unregister_metrics = metrics.register(self.collect)
-        quorum.register(self.controller)
         quorum.watch_gone(self.controller.voter_gone)
 
     # --- life ---------------------------------------------------------------------------------
@@ -189,7 +192,7 @@ class ControllerServer:
             tuple((e.name, Endpoint(e.host, e.port)) for e in self.advertised_listeners)
         )
         registrar = ControllerRegistrar(
-            self.controller,
+            self._loader,
             self._registration_request(),
             self._active_controller,
             clock=self._clock,

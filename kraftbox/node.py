@@ -160,7 +160,7 @@ class Node:
         )
         self.loader = MetadataLoader(self.quorum, self.supervisor)
         if config.is_controller:
-            self.controller = self._build_controller(self.quorum)
+            self.controller = self._build_controller(self.loader, self.quorum)
             await self.controller.start()
         await self.quorum.start()
         if config.is_broker:
@@ -190,7 +190,7 @@ class Node:
         levels = finalised_features(self.files, directory)
         check_features(levels, SUPPORTED_FEATURES, directory)
 
-    def _build_controller(self, quorum: QuorumNode) -> ControllerServer:
+    def _build_controller(self, loader: MetadataLoader, quorum: QuorumNode) -> ControllerServer:
         from controller.assembly import ControllerServer
 
         return ControllerServer(
@@ -199,6 +199,7 @@ class Node:
             rng=self.rng,
             files=self.files,
             quorum=quorum,
+            loader=loader,
             supervisor=self.supervisor,
             metrics=self.metrics,
             incarnation_id=self._incarnation_id,

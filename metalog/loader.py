@@ -1,22 +1,23 @@
 """Shell: The metadata loader: committed batches in, images and deltas out.
 
-One per process. It replays what the quorum commits and, after each whole batch, gives every
-publisher the delta and the new image; a metadata transaction is published when it has ended. A
-record that does not replay stops the node with the record in the message, because whoever went on
-would act on a cluster that does not exist.
+One per process. It moves the image of the log along what the quorum commits and, after each whole
+batch, gives every publisher the delta and the new image; a metadata transaction is published when
+it has ended. A record that does not replay stops the node with the record in the message, because
+whoever went on would act on a cluster that does not exist.
+
+In a process with the controller role its writer shares the image of the log. It is told of leaders
+and commits by the loader, not by the quorum, so that it never hears of what is not replayed yet.
 """
 
 from __future__ import annotations
 
-import asyncio
-import heapq
-import itertools
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from metalog.image.delta import MetadataDelta
-from metalog.image.replay import Replayer, ReplayError, TouchedTopics, replay_all
+from metalog.image.replay import GrowingImage, ReplayError, TouchedTopics
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
+from metalog.log_image import LogImage
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.node import QuorumNode
 from metalog.quorum.snapshots import SnapshotReader
@@ -30,23 +31,31 @@ _log = get_logger("metalog.loader")
 Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 
 
+class Writer(Protocol):
+    """Who appends to the metadata log while this node leads. Plain calls on the event loop."""
+
+    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None: ...
+
+    def handle_commit(self, last_offset: int, epoch: int) -> None:
+        """The image of the log includes a batch of that epoch, or a snapshot of what ends there."""
+        ...
+
+
 class MetadataLoader:
-    """Keeps `image`; register publishers before the quorum starts or at any time after."""
+    """Keeps `log_image`; register publishers before the quorum starts or at any time after."""
 
     def __init__(self, quorum: QuorumNode, supervisor: Supervisor) -> None:
+        self.log_image = LogImage()
         self._quorum = quorum
         self._supervisor = supervisor
-        self._replayer = Replayer()
         self._publishers: list[Publisher] = []
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._order = itertools.count()
-        self._replayed_offset = -1
+        self._writer: Writer | None = None
         quorum.register(self)
 
     @property
     def image(self) -> MetadataImage:
         """The latest image that was published."""
-        return self._replayer.image
+        return self.log_image.committed
 
     @property
     def kraft_version(self) -> int:
@@ -59,70 +68,55 @@ class MetadataLoader:
         if self.image is not EMPTY_IMAGE:
             publisher(MetadataDelta(EMPTY_IMAGE, self.image), self.image)
 
-    async def wait_for_offset(self, offset: int) -> None:
-        """Return once the record at `offset` has been replayed and published."""
-        if self._replayed_offset >= offset:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (offset, next(self._order), future))
-        await future
+    def register_writer(self, writer: Writer) -> None:
+        """It is told after the publishers; to be called before the quorum starts."""
+        self._writer = writer
 
     # --- QuorumListener -----------------------------------------------------------------------
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
-        """Nothing: an image does not depend on who leads."""
+        """For the writer alone: an image does not depend on who leads."""
+        if self._writer is not None:
+            self._writer.handle_leader_change(leader_id, epoch)
 
     def handle_commit(self, batch: CommittedBatch) -> None:
-        before = self._replayer.image
-        if batch.records:
-            try:
-                self._replayer.apply_batch(
-                    batch.records,
-                    base_offset=batch.base_offset,
-                    epoch=batch.epoch,
-                    timestamp_ms=batch.append_timestamp_ms,
-                )
-            except ReplayError as error:
-                raise InvariantViolated(str(error)) from error
-        else:
-            self._replayer.skip(
-                Provenance(batch.last_offset, batch.epoch, batch.append_timestamp_ms)
-            )
+        before = self.image
+        try:
+            touched = self.log_image.commit(batch)
+        except ReplayError as error:
+            raise InvariantViolated(str(error)) from error
         self._quorum.replayed(batch.size_bytes)
-        self._publish(before, batch.last_offset, self._replayer.take_touched())
+        self._publish(before, touched, batch.last_offset, batch.epoch)
 
     def handle_snapshot(self, snapshot: SnapshotReader) -> Iterator[None]:
         """Loads it a batch at a time; publishes once, at the end."""
-        before = self._replayer.image
-        image = EMPTY_IMAGE
+        before = self.image
+        growing = GrowingImage(EMPTY_IMAGE)
         try:
             for batch in snapshot.batches():
-                image = replay_all(image, batch.records)
+                for record in batch.records:
+                    growing.add(record)
                 yield
         except (ReplayError, ProtocolError) as error:
             raise InvariantViolated(f"{snapshot.path} cannot be loaded: {error}") from error
-        provenance = Provenance(
-            snapshot.id.offset - 1, snapshot.id.epoch, snapshot.last_contained_timestamp_ms
-        )
-        _log.info("loaded a metadata snapshot", offset=snapshot.id.offset, epoch=snapshot.id.epoch)
-        self._replayer = Replayer(image.at(provenance))
-        self._publish(before, provenance.offset, None)
+        last_offset, epoch = snapshot.id.offset - 1, snapshot.id.epoch
+        provenance = Provenance(last_offset, epoch, snapshot.last_contained_timestamp_ms)
+        _log.info("loaded a metadata snapshot", offset=snapshot.id.offset, epoch=epoch)
+        self.log_image.load(growing.finish().at(provenance))
+        self._publish(before, None, last_offset, epoch)
 
     def _publish(
-        self, before: MetadataImage, replayed_offset: int, touched: TouchedTopics | None
+        self, before: MetadataImage, touched: TouchedTopics | None, last_offset: int, epoch: int
     ) -> None:
-        image = self._replayer.image
+        image = self.image
         if image is not before:
             delta = MetadataDelta(before, image, touched)
             for publisher in tuple(self._publishers):
                 publisher(delta, image)
-        self._replayed_offset = replayed_offset
-        while self._waiting and self._waiting[0][0] <= replayed_offset:
-            _, _, future = heapq.heappop(self._waiting)
-            if not future.done():
-                future.set_result(None)
         if self._quorum.snapshot_due(image):
             self._supervisor.spawn("write a metadata snapshot", self._write_snapshot(image))
+        if self._writer is not None:
+            self._writer.handle_commit(last_offset, epoch)
 
     async def _write_snapshot(self, image: MetadataImage) -> None:
         try:

@@ -12,9 +12,8 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from controller.writer.writer import Controller
 from metalog.image.features import CONTROLLER_REGISTRATION_LEVEL
-from metalog.image.values import MetadataImage
+from metalog.loader import MetadataLoader
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
@@ -37,34 +36,31 @@ class ControllerRegistrar:
 
     def __init__(
         self,
-        controller: Controller,
+        loader: MetadataLoader,
         request: ControllerRegistrationRequest,
         endpoint: Callable[[], tuple[str, int] | None],
         *,
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        self._controller = controller
+        self._loader = loader
         self._request = request
         self._endpoint = endpoint
         self._rng = rng
         self._log_limit = RateLimited(clock, LOG_EVERY_MS)
         self._changed = asyncio.Event()
-        controller.on_committed_image(self._on_image)
-
-    def _on_image(self, image: MetadataImage) -> None:
-        self._changed.set()
+        loader.add_publisher(lambda _delta, _image: self._changed.set())
 
     @property
     def is_registered(self) -> bool:
         """Whether the committed metadata holds this very process."""
-        controllers = self._controller.committed_image.cluster.controllers
+        controllers = self._loader.image.cluster.controllers
         found = controllers.get(self._request.controller_id)
         return found is not None and found.incarnation_id == self._request.incarnation_id
 
     @property
     def _is_due(self) -> bool:
-        level = self._controller.committed_image.metadata_version
+        level = self._loader.image.metadata_version
         return level is not None and level >= CONTROLLER_REGISTRATION_LEVEL
 
     async def run(self) -> None:

@@ -1,23 +1,22 @@
 """Shell: The controller's single writer: decide, replay, append, answer at commit.
 
-While this node leads the quorum it keeps a working image: what is committed, plus everything it has
-appended itself. A decision is made on the working image, its records are replayed there as the log
-will hold them (without fields that the finalised metadata.version does not carry), and only then
-appended; since one loop runs all of it and nothing in between waits, decisions see each other
-in the order of the log. The reply is given when the records are committed. A decision without
-records waits for what it may have seen: the last append before it.
+The image of the log is shared with the process's metadata loader, which replays what others wrote
+and tells of each commit. While this node leads, a decision is made on the working image: what is
+committed, plus everything appended here. Its records are replayed on that as the log will hold them
+(without fields that the finalised metadata.version does not carry), and only then appended; since
+one loop runs all of it and nothing in between waits, decisions see each other in the order of the
+log. The reply is given when the records are committed. A decision without records waits for what it
+may have seen: the last append before it.
 
-Losing leadership drops the working image and fails whoever waits with NOT_CONTROLLER: what was
-appended may or may not survive, the next leader's log says (M18). Until then, and whenever another
-node leads, committed batches are replayed on the committed image, so that taking over needs no
-catching up of its own.
+Losing leadership drops what was appended from the image and fails whoever waits with
+NOT_CONTROLLER: it may or may not survive, the next leader's log says (M18).
 
 A node that becomes leader acts only once everything in its log is committed and replayed; requests
 that come in between wait for that. Its log may be empty: then it writes the bootstrap records
 first. It may end inside a metadata transaction that an earlier leader left open: then it aborts it.
 
-A record that does not replay stops the process (InvariantViolated): it must not reach the log, or
-if it came from there, nobody can go on from it.
+A decided record that does not replay stops the process (InvariantViolated): it must not reach the
+log.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -39,10 +38,10 @@ from controller.quotas.mutations import MutationQuotas
 from controller.settings import ControllerSettings
 from controller.writer.stats import ControllerStats
 from metalog.image.features import METADATA_VERSION, MINIMUM_METADATA_VERSION, record_version
-from metalog.image.replay import GrowingImage, Replayer, ReplayError
+from metalog.image.replay import GrowingImage, ReplayError
 from metalog.image.snapshot import fit_record
-from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
-from metalog.quorum.delivery import CommittedBatch
+from metalog.image.values import MetadataImage
+from metalog.loader import MetadataLoader
 from metalog.quorum.node import NotLeader
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata import (
@@ -64,20 +63,8 @@ T = TypeVar("T")
 LATE_MS = 50.0
 """A timer that is later than this did not only wait its turn: the process was busy or stopped."""
 GRACE_MS = 500.0
-LOADED_PER_STEP = 256
-"""Records of a snapshot."""
 
 _log = get_logger("controller")
-
-
-class Snapshot(Protocol):
-    """A snapshot of the metadata log: `id` is (end offset, epoch)."""
-
-    @property
-    def id(self) -> tuple[int, int]: ...
-    @property
-    def last_contained_timestamp_ms(self) -> int: ...
-    def records(self) -> Iterable[object]: ...
 
 
 class Quorum(Protocol):
@@ -149,7 +136,6 @@ class _Append:
     """One batch on its way to being committed, and who waits for it."""
 
     last_offset: int
-    image: MetadataImage
     waiters: list[_Waiter]
 
 
@@ -160,6 +146,7 @@ class Controller:
         self,
         settings: ControllerSettings,
         quorum: Quorum,
+        loader: MetadataLoader,
         *,
         clock: Clock,
         rng: random.Random,
@@ -174,10 +161,8 @@ class Controller:
         self._rng = rng
         self._supervisor = supervisor
         self._bootstrap = bootstrap
-        self._replayer = Replayer()
-        self._committed_next = 0
-        self._committed_provenance = self._replayer.image.provenance
-        self._working: MetadataImage | None = None
+        self._log_image = loader.log_image
+        self._active = False
         self._epoch = -1
         self._claim: tuple[int, int] | None = None
         self._pending: deque[_Append] = deque()
@@ -198,16 +183,15 @@ class Controller:
             window_count=settings.config["controller.quota.window.num"],
             window_ms=settings.config["controller.quota.window.size.seconds"] * 1000.0,
         )
-        self._image_listeners: list[Callable[[MetadataImage], None]] = [
-            self.mutation_quotas.publish
-        ]
+        loader.add_publisher(lambda _, image: self.mutation_quotas.publish(image))
+        loader.register_writer(self)
 
     # --- state ---
 
     @property
     def is_active(self) -> bool:
         """Whether this node leads the quorum and has caught up with its log."""
-        return self._working is not None
+        return self._active
 
     @property
     def is_leading(self) -> bool:
@@ -230,30 +214,26 @@ class Controller:
 
     @property
     def committed_image(self) -> MetadataImage:
-        return self._replayer.image
+        return self._log_image.committed
 
     @property
     def last_applied_offset(self) -> int:
         """Offset of the last record in the image that decisions are made on."""
-        return (self._quorum.log_end_offset if self.is_active else self._committed_next) - 1
+        return (self._quorum.log_end_offset if self._active else self._log_image.end_offset) - 1
 
     @property
     def last_committed_offset(self) -> int:
-        return self._committed_next - 1
-
-    def on_committed_image(self, listener: Callable[[MetadataImage], None]) -> None:
-        """Call `listener` with each new committed image."""
-        self._image_listeners.append(listener)
+        return self._log_image.end_offset - 1
 
     def view(self) -> ControllerView:
         """The working image for a decision. Raises NOT_CONTROLLER on a node that is not active."""
-        if self._working is None:
+        if not self._active:
             raise self._not_controller()
-        return self._view_of(self._working)
+        return self._view_of(self._log_image.working)
 
     def committed_view(self) -> ControllerView:
         """What is committed, on any node: for answers that change nothing."""
-        return self._view_of(self._replayer.image)
+        return self._view_of(self._log_image.committed)
 
     def _view_of(self, image: MetadataImage) -> ControllerView:
         seed = self._rng.getrandbits(64)
@@ -391,14 +371,15 @@ class Controller:
             return self._pending[-1] if self._pending else None
         for start in range(0, len(records), RECORDS_PER_OPERATION_MAX):
             append = self._append_batch(records[start : start + RECORDS_PER_OPERATION_MAX])
-        return append if append.last_offset >= self._committed_next else None
+        return append if append.last_offset > self.last_committed_offset else None
 
     def _append_batch(self, records: Sequence[MetadataRecord]) -> _Append:
-        assert self._working is not None
-        level = _level_after(self._working, records)
+        before = self._log_image.working
+        level = _level_after(before, records)
         records = [fit_record(r, record_version(type(r).__name__, level)) for r in records]
-        image = self._replayed(self._working, records)
-        expected = self._quorum.log_end_offset + len(records) - 1
+        image = self._replayed(before, records)
+        base_offset = self._quorum.log_end_offset
+        expected = base_offset + len(records) - 1
         try:
             last_offset = self._quorum.append(self._epoch, records, metadata_version=level)
         except NotLeader as lost:
@@ -408,13 +389,12 @@ class Controller:
             raise self._broken(
                 f"the batch ends at offset {last_offset}, decisions were made for {expected}"
             )
+        self._log_image.append(image, base_offset=base_offset, epoch=self._epoch)
         self.stats.count_elections(records)
-        brokers_before = self._working.cluster.brokers
-        self._working = image
         self._last_append_ms = self._clock.monotonic_ms()
-        append = _Append(last_offset, image, [])
+        append = _Append(last_offset, [])
         self._pending.append(append)
-        if image.cluster.brokers is not brokers_before:
+        if image.cluster.brokers is not before.cluster.brokers:
             self.heartbeats.follow(image.cluster.brokers.values(), self._last_append_ms)
             self._arm_expiry()
         if any(type(r) is ConfigRecord and r.name == UNCLEAN_ELECTION for r in records):
@@ -440,7 +420,7 @@ class Controller:
         self._supervisor.report("controller", error)
         return error
 
-    # --- the quorum's calls ---
+    # --- the loader's calls ---
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
         """A leader is known for an epoch, or none is."""
@@ -456,86 +436,19 @@ class Controller:
             return
         self._resign()
 
-    def handle_commit(self, batch: CommittedBatch) -> None:
-        """A batch is committed; batches come in order and once."""
-        if batch.last_offset < self._committed_next:
-            return
-        if self.is_active:
-            self._commit_own(batch)
-        else:
-            self._commit_foreign(batch)
+    def handle_commit(self, last_offset: int, epoch: int) -> None:
+        """What ends at `last_offset` is committed, and in the image of the log."""
+        if self.is_active and epoch != self._epoch:
+            # Another leader has written since, and what was appended here is not in the log.
+            self._resign()
+        self._settle_committed()
         self._maybe_activate()
-
-    def handle_snapshot(self, snapshot: Snapshot) -> Iterator[None]:
-        """Start over from a snapshot; an active controller is never asked to (M11).
-
-        Step by step: a hundred thousand partitions are seconds of replay.
-        """
-        if self.is_active:
-            raise self._broken("the active controller was asked to load a snapshot")
-        return self._load(snapshot)
-
-    def _load(self, snapshot: Snapshot) -> Iterator[None]:
-        end_offset, epoch = snapshot.id
-        provenance = Provenance(end_offset - 1, epoch, snapshot.last_contained_timestamp_ms)
-        growing = GrowingImage(EMPTY_IMAGE)
-        try:
-            for at, record in enumerate(snapshot.records(), 1):
-                growing.add(record)
-                if at % LOADED_PER_STEP == 0:
-                    yield
-        except ReplayError as error:
-            self.stats.metadata_errors += 1
-            raise self._broken(f"the snapshot that ends at {end_offset}: {error}") from error
-        self._replayer = Replayer(growing.finish().at(provenance))
-        self._committed_next = end_offset
-        self._publish()
-        self._maybe_activate()
-
-    def _commit_foreign(self, batch: CommittedBatch) -> None:
-        self._committed_next = batch.last_offset + 1
-        if not batch.records:
-            self._skip_control(batch)
-            return
-        try:
-            self._replayer.apply_batch(
-                batch.records,
-                base_offset=batch.base_offset,
-                epoch=batch.epoch,
-                timestamp_ms=batch.append_timestamp_ms,
-            )
-        except ReplayError as error:
-            self.stats.metadata_errors += 1
-            raise self._broken(str(error)) from error
-        self._replayer.take_touched()  # who follows these images compares no topics
-        self._publish()
-
-    def _skip_control(self, batch: CommittedBatch) -> None:
-        """The quorum's own records change no image, but it now ends behind them."""
-        self._replayer.skip(_end_of(batch))
-
-    def _commit_own(self, batch: CommittedBatch) -> None:
-        """The images after our own appends are kept, so a commit only moves along them."""
-        self._committed_next = batch.last_offset + 1
-        self._committed_provenance = _end_of(batch)
-        if batch.records:
-            self._settle_committed()
-        else:
-            self._skip_control(batch)
 
     def _settle_committed(self) -> None:
-        while self._pending and self._pending[0].last_offset < self._committed_next:
-            append = self._pending.popleft()
-            image = append.image.at(self._committed_provenance._replace(offset=append.last_offset))
-            self._replayer = Replayer(image)
-            for waiter in append.waiters:
+        while self._pending and self._pending[0].last_offset <= self.last_committed_offset:
+            for waiter in self._pending.popleft().waiters:
                 if not waiter.future.done():
                     waiter.future.set_result(waiter.result())
-            self._publish()
-
-    def _publish(self) -> None:
-        for listener in self._image_listeners:
-            listener(self._replayer.image)
 
     # --- leadership ---
 
@@ -543,23 +456,22 @@ class Controller:
         if self._claim is None or self._stopped:
             return
         epoch, end_offset = self._claim
-        if self._committed_next < end_offset:
+        if self._log_image.end_offset < end_offset:
             return
         self._claim = None
         self._activate(epoch)
 
     def _activate(self, epoch: int) -> None:
         self._epoch = epoch
-        self._committed_provenance = self._replayer.image.provenance
-        self._working = self._replayer.image
+        self._active = True
         self.stats.became_active += 1
         _log.info(
             "Became the active controller", epoch=epoch, next_offset=self._quorum.log_end_offset
         )
-        self._take_contacts(self._working)
-        if self._replayer.in_transaction:
+        self._take_contacts(self.committed_image)
+        if self._log_image.in_transaction:
             self._try_append([AbortTransactionRecord(reason="a new controller took over")])
-        if self._working is not None and self._working.metadata_version is None:
+        if self._active and self._log_image.working.metadata_version is None:
             self._try_append(self._bootstrap())
         self._arm_expiry()
         self._arm_idle()
@@ -589,9 +501,10 @@ class Controller:
         early, self._early = self._early, []
         for operation in early:
             _settle_error(operation.future, operation.fail, self._not_controller())
-        if self._working is None:
+        if not self._active:
             return
-        self._working = None
+        self._active = False
+        self._log_image.drop_appended()
         pending, self._pending = self._pending, deque()
         for timer in (self._expiry_timer, self._idle_timer):
             if timer is not None:
@@ -700,10 +613,6 @@ def _level_after(image: MetadataImage, records: Iterable[MetadataRecord]) -> int
         if type(record) is FeatureLevelRecord and record.name == METADATA_VERSION:
             level = record.feature_level
     return MINIMUM_METADATA_VERSION.level if level is None else level
-
-
-def _end_of(batch: CommittedBatch) -> Provenance:
-    return Provenance(batch.last_offset, batch.epoch, batch.append_timestamp_ms)
 
 
 def _submit_early(operation: _Early) -> None:

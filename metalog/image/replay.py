@@ -591,6 +591,14 @@ class Replayer:
             self.image = self.image.at(Provenance(offset - 1, epoch, timestamp_ms))
         return self.image
 
+    def adopt(self, image: MetadataImage, records: Iterable[Any]) -> None:
+        """A batch whose replay gave `image` already; no metadata transaction is open after it."""
+        for record in records:
+            self._touched.add(record)
+        self.image = image
+        self._hidden = None
+        self._hidden_touched = TouchedTopics()
+
     def skip(self, provenance: Provenance) -> None:
         """A batch without metadata records: only the image's place moves."""
         if self._hidden is None:

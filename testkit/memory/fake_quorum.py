@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from metalog.image.values import MetadataImage
 from metalog.quorum.batches import Batch
 from metalog.quorum.node import NotLeader
 
@@ -63,6 +64,12 @@ class FakeQuorum:
             self.high_watermark = batch.last_offset + 1
             assert self._listener is not None
             self._listener.handle_commit(batch)
+
+    def replayed(self, size_bytes: int) -> None:
+        """Counts towards no snapshot."""
+
+    def snapshot_due(self, image: MetadataImage) -> bool:
+        return False
 
     def truncate(self) -> None:
         """Drop what is not committed."""

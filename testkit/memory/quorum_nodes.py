@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +40,34 @@ def make_config(log_dir: str, **changes: Any) -> QuorumConfig:
     return config._replace(**changes)
 
 
+class Commits:
+    """A writer that writes nothing: a test waits here until the loader has what is committed."""
+
+    def __init__(self, loader: MetadataLoader) -> None:
+        self._last_offset = -1
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+        loader.register_writer(self)
+
+    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
+        """Nothing."""
+
+    def handle_commit(self, last_offset: int, epoch: int) -> None:
+        self._last_offset = last_offset
+        while self._waiting and self._waiting[0][0] <= last_offset:
+            _, _, future = heapq.heappop(self._waiting)
+            if not future.done():
+                future.set_result(None)
+
+    async def wait_for(self, offset: int) -> None:
+        """Return once the record at `offset` has been replayed and published."""
+        if self._last_offset >= offset:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (offset, next(self._order), future))
+        await future
+
+
 class RunningQuorum:
     """`async with RunningQuorum(files) as q`: a started node with a loader."""
 
@@ -63,6 +93,7 @@ class RunningQuorum:
             supervisor=self.supervisor,
         )
         self.loader = MetadataLoader(self.node, self.supervisor)
+        self.commits = Commits(self.loader)
 
     async def __aenter__(self) -> RunningQuorum:
         await self.node.start()
@@ -82,7 +113,7 @@ class RunningQuorum:
 
     async def replayed_or_failed(self, offset: int) -> bool:
         """True once the record at `offset` is replayed, False if the node failed first."""
-        waiter = asyncio.ensure_future(self.loader.wait_for_offset(offset))
+        waiter = asyncio.ensure_future(self.commits.wait_for(offset))
         await self.until(lambda: waiter.done() or bool(self.failures))
         done = waiter.done()
         waiter.cancel()
@@ -91,5 +122,5 @@ class RunningQuorum:
     async def commit(self, *records: Any) -> int:
         """Append one batch and wait until it is replayed; returns its last offset."""
         offset = self.node.append(self.node.core.epoch, records)
-        await self.loader.wait_for_offset(offset)
+        await self.commits.wait_for(offset)
         return offset

@@ -12,6 +12,8 @@ from metalog.image.delta import Change, MetadataDelta
 from metalog.image.replay import Replayer, TouchedTopics, replay_all
 from metalog.image.snapshot import image_from_records, image_to_records
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, Provenance
+from metalog.log_image import LogImage
+from metalog.quorum.batches import Batch
 from protocol.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -44,6 +46,75 @@ def test_any_split_into_batches_gives_the_same_image(drawn: list[Op], sizes: lis
             replayer.apply_batch(part, base_offset=offset, epoch=1, timestamp_ms=5)
             offset += len(part)
     assert replayer.image == expected.at(Provenance(len(records) - 1, 1, 5))
+
+
+class Leading:
+    """A node that appends to a log, sees it committed late, and loses it to others now and then."""
+
+    def __init__(self, records: list[Any]) -> None:
+        self.image = LogImage()
+        self.log: list[Batch] = []
+        self.committed = 0  # batches of the log
+        self._records = records
+        self._epoch = 1
+
+    def put(self, size: int) -> list[Any]:
+        """The next records of the log, in one batch; 0: a control batch."""
+        written = sum(len(batch.records) for batch in self.log)
+        records = self._records[written : written + size]
+        end = self.log[-1].last_offset + 1 if self.log else 0
+        last = end + max(len(records), 1) - 1
+        self.log.append(Batch(end, last, self._epoch, 5, 100, tuple(records)))
+        return records
+
+    def append(self) -> None:
+        if records := self.put(3):
+            image = replay_all(self.image.working, records)
+            self.image.append(image, base_offset=self.log[-1].base_offset, epoch=self._epoch)
+
+    def control(self) -> None:
+        self.put(0)
+
+    def commit(self) -> None:
+        if self.committed == len(self.log):
+            return
+        batch = self.log[self.committed]
+        touched = self.image.commit(batch)
+        self.committed += 1
+        named = {r.topic_id for r in batch.records if hasattr(r, "topic_id")}
+        assert touched.any_topic or named <= touched.ids
+
+    def lose(self) -> None:
+        """The next leader keeps half of what was not committed."""
+        self.image.drop_appended()
+        self._epoch += 1
+        del self.log[self.committed + (len(self.log) - self.committed) // 2 :]
+        self.put(2)
+        while self.committed < len(self.log):
+            self.commit()
+
+    def check(self) -> None:
+        log = self.log
+        assert self.image.committed.same_cluster(_replayed(log[: self.committed]))
+        assert self.image.working.same_cluster(_replayed(log))
+        if self.committed:
+            last = log[self.committed - 1]
+            assert self.image.committed.provenance == Provenance(last.last_offset, last.epoch, 5)
+            assert self.image.end_offset == last.last_offset + 1
+
+
+def _replayed(batches: list[Batch]) -> MetadataImage:
+    return replay_all(EMPTY_IMAGE, [record for batch in batches for record in batch.records])
+
+
+@given(ops, st.lists(st.sampled_from(["append", "commit", "commit", "control", "lose"])))
+def test_a_leaders_images_are_those_of_a_replay(drawn: list[Op], events: list[str]) -> None:
+    node = Leading(valid_records(drawn))
+    for event in events:
+        getattr(node, event)()
+        node.check()
+    node.lose()
+    node.check()
 
 
 @given(ops, st.integers(0, 60))

@@ -31,6 +31,7 @@ from runtime.tasks import Supervisor
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import CURRENT_HOST, Network
 from storage.files import LossyFiles, MemoryFiles
+from testkit.memory.quorum_nodes import Commits
 
 pytestmark = pytest.mark.sim
 
@@ -89,6 +90,7 @@ class Host:
             config, files=self.files, clock=clock, rng=rng, supervisor=self.supervisor
         )
         self.loader = MetadataLoader(node, self.supervisor)
+        self.commits = Commits(self.loader)
         table = HandlerTable()
         table.serve_api_versions()
         register_quorum_apis(table, node)
@@ -182,7 +184,7 @@ class Cluster:
         record = TopicRecord(name=name, topic_id=self.asked.to_bytes(16, "big"))
         try:
             offset = host.node.append(host.node.leader()[1], [record])
-            await asyncio.wait_for(host.loader.wait_for_offset(offset), 2)
+            await asyncio.wait_for(host.commits.wait_for(offset), 2)
         except (NotLeader, TimeoutError, OSError):
             return None
         # Another leader's record may stand at that offset now.

@@ -87,12 +87,17 @@ class World:
         await client.create_topic("t", 2 * len(machines), {}, NODES)
         await client.close()
         for machine in machines[:NODES]:
-            self._controller(machine).on_committed_image(self._committed)
+            self._follow(machine)
         await asyncio.sleep(5)
         self._watching = True
         took_s = await story(self)
         await asyncio.sleep(AFTERMATH_S)
         return took_s
+
+    def _follow(self, machine: Machine) -> None:
+        assert machine.life is not None and machine.life.node is not None
+        assert machine.life.node.loader is not None
+        machine.life.node.loader.add_publisher(lambda _, image: self._committed(image))
 
     def _committed(self, image: MetadataImage) -> None:
         if self.image is not None and image.provenance.offset <= self.image.provenance.offset:

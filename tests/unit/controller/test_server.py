@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from controller.assembly import ControllerServer, read_bootstrap
+from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.node import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
@@ -81,20 +82,20 @@ async def running(**properties: str) -> AsyncIterator[Role]:
         rng=rng,
         supervisor=supervisor,
     )
+    loader = MetadataLoader(quorum, supervisor)
     server = ControllerServer(
         config,
         clock=clock,
         rng=rng,
         files=files,
         quorum=quorum,
+        loader=loader,
         supervisor=supervisor,
         metrics=Metrics(),
         incarnation_id=bytes(15) + b"i",
     )
     registered = asyncio.Event()
-    server.controller.on_committed_image(
-        lambda image: registered.set() if image.cluster.controllers else None
-    )
+    loader.add_publisher(lambda _, image: registered.set() if image.cluster.controllers else None)
     await server.start()
     await quorum.start()
     host, port = server.bound_listeners["CONTROLLER"]

@@ -72,3 +72,18 @@ async def test_publishing_after_a_snapshot_says_all_of_it() -> None:
     async with q:
         await q.commit(NoOpRecord())
         assert created == ["a"]
+
+
+async def test_a_snapshot_is_loaded_in_steps_that_nobody_sees() -> None:
+    async with RunningQuorum(MemoryFiles()) as q:
+        for n in range(3):
+            await q.commit(*(topic(f"{n}-{m}") for m in range(300)))
+        written = await q.node.create_snapshot(q.loader.image)
+        assert written is not None
+        whole, steps = q.loader.image, 0
+        for _ in q.loader.handle_snapshot(q.node.log.open_snapshot(written)):
+            steps += 1
+            assert q.loader.image is whole, "nobody sees half of it"
+        assert steps >= 4, "the loop has turns in between"
+        assert q.loader.image is not whole and q.loader.image == whole
+        assert q.loader.log_image.end_offset == written.offset

@@ -354,7 +354,7 @@ async def test_our_own_observer_follows_and_survives_a_restart_of_the_leader() -
         await q.commit(topic(1))
         async with RunningQuorum(MemoryFiles(), config=observer_config(host, port)) as observer:
             offset = await q.commit(topic(2))
-            await asyncio.wait_for(observer.loader.wait_for_offset(offset), 10)
+            await asyncio.wait_for(observer.commits.wait_for(offset), 10)
             assert observer.loader.image == q.loader.image
             assert observer.node.leader() == (1, 1)
             assert observer.node.leader_endpoint() == (host, port)
@@ -371,7 +371,7 @@ async def test_our_own_observer_begins_with_a_snapshot() -> None:
         assert q.node.log.start_offset > 0
         async with RunningQuorum(MemoryFiles(), config=observer_config(host, port)) as observer:
             offset = await q.commit(NoOpRecord())
-            await asyncio.wait_for(observer.loader.wait_for_offset(offset), 10)
+            await asyncio.wait_for(observer.commits.wait_for(offset), 10)
             assert observer.loader.image == q.loader.image
             assert observer.node.log.start_offset == q.node.log.start_offset
 

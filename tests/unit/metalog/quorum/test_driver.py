@@ -109,7 +109,7 @@ async def test_appends_of_one_flush_share_the_next() -> None:
         await q.commit(NoOpRecord())
         before = flushes
         offsets = [q.node.append(1, [NoOpRecord()]) for _ in range(50)]
-        await q.loader.wait_for_offset(offsets[-1])
+        await q.commits.wait_for(offsets[-1])
         assert flushes - before <= 2
         assert q.node.high_watermark == offsets[-1] + 1
 
@@ -128,7 +128,7 @@ async def test_nothing_is_committed_before_it_is_flushed() -> None:
             await asyncio.sleep(0)
         assert q.node.high_watermark is None and not q.loader.image.topics.by_id
         gate.set()
-        await q.loader.wait_for_offset(offset)
+        await q.commits.wait_for(offset)
         assert q.loader.image.topics.by_id
 
 
@@ -180,7 +180,7 @@ async def test_records_are_written_in_versions_of_the_metadata_level() -> None:
         with pytest.raises(EncodeError):
             q.node.append(1, [record], metadata_version=7)
         offset = q.node.append(1, [fit_record(record, 0)], metadata_version=7)
-        await q.loader.wait_for_offset(offset)
+        await q.commits.wait_for(offset)
         (old,) = [b for b in read_batches(q.node.log.read(offset, 4096)) if b.records]
         assert old.records[0].directories == []
         assert record.directories == [b"d" * 16]
