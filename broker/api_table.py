@@ -31,8 +31,8 @@ from broker.apis.coordinator_table import register_coordinator_apis
 from broker.context import BrokerContext
 from broker.controller_link.channel import producer_id_blocks
 from broker.controller_link.producer_id_blocks import ProducerIds
+from broker.coordinators.coordinator_log import CoordinatorLog
 from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.coordinators.log import CoordinatorLog
 from metalog.image.features import KRAFT_VERSION
 from metalog.image.values import VersionRange
 from protocol.transport.dispatch import Features, HandlerTable, own_brokers

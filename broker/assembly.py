@@ -21,7 +21,7 @@ from broker.api_table import build_table
 from broker.context import BrokerContext
 from broker.controller_link.channel import ControllerChannel
 from broker.controller_link.lifecycle import BrokerLifecycle, LifecycleTimes
-from broker.controller_link.lifecycle_sender import LifecycleDriver
+from broker.controller_link.lifecycle_sender import LifecycleSender
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from broker.coordinators.settings import group_config
@@ -39,7 +39,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.service import Replication
 from broker.replication.throttle import ReplicationThrottles
 from broker.replication.time_lookups import TimeLookups
-from broker.replication.waits_driver import WaitsDriver
+from broker.replication.waiting_requests import WaitingRequests
 from broker.request_log import log_requests
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE, MetadataImage
@@ -140,7 +140,7 @@ class BrokerServer:
         self._enforcer: QuotaEnforcer | None = None
         self.coordinator: GroupCoordinator | None = None
         self.replication: Replication | None = None
-        self._driver: LifecycleDriver | None = None
+        self._lifecycle_sender: LifecycleSender | None = None
         self._heartbeats: ControllerChannel | None = None
         self._maintenance: list[asyncio.Task[None]] = []
         self._servers: list[Server] = []
@@ -269,9 +269,9 @@ class BrokerServer:
             self.replication.controller_moved()
         if self._heartbeats is not None:
             self._heartbeats.controller_moved()
-        if self._driver is not None and self._controller_endpoint() is not None:
+        if self._lifecycle_sender is not None and self._controller_endpoint() is not None:
             # The new one has heard of nobody yet.
-            self._driver.controller_moved()
+            self._lifecycle_sender.controller_moved()
 
     # --- start, step by step ------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class BrokerServer:
             sessions=FetchSessionCache(
                 config["max.incremental.fetch.session.cache.slots"], self._rng
             ),
-            waits=WaitsDriver(clock),
+            waits=WaitingRequests(clock),
             flusher=Flusher(self._supervisor, self.replicas.storage_failed),
             time_lookups=TimeLookups(self._files),
             late_appends=LateAppends(
@@ -351,8 +351,8 @@ class BrokerServer:
             self._catch_up(image)
         if self.replication is not None:
             self.replication.published(delta, self.settings.effective_node)
-        if self._driver is not None:
-            self._driver.metadata_replayed(image.provenance.offset, registered)
+        if self._lifecycle_sender is not None:
+            self._lifecycle_sender.metadata_replayed(image.provenance.offset, registered)
 
     def _follow(self, effective: NodeConfig) -> None:
         """Dynamic values have changed, which topics' settings do not carry to where they count."""
@@ -404,7 +404,7 @@ class BrokerServer:
 
     async def _join(self) -> None:
         assert self._heartbeats is not None
-        self._driver = LifecycleDriver(
+        self._lifecycle_sender = LifecycleSender(
             self.lifecycle,
             node_id=self.config.node_id,
             incarnation_id=self._incarnation_id,
@@ -415,12 +415,12 @@ class BrokerServer:
             clock=self._clock,
             heartbeat_timeout_ms=self.config["broker.session.timeout.ms"],
         )
-        self._heartbeats.on_lost(self._driver.contact_lost)
-        self._driver.start()
-        self._supervisor.spawn("broker lifecycle", self._driver.run())
-        await self._driver.ready
+        self._heartbeats.on_lost(self._lifecycle_sender.contact_lost)
+        self._lifecycle_sender.start()
+        self._supervisor.spawn("broker lifecycle", self._lifecycle_sender.run())
+        await self._lifecycle_sender.ready
         # A client that is told of no broker at all may not ask again for minutes (librdkafka).
-        await self._driver.listed
+        await self._lifecycle_sender.listed
 
     def _meta(self) -> MetaProperties:
         meta = read_meta(self._files, self.config.log_dir)
@@ -482,13 +482,13 @@ class BrokerServer:
     # --- stop ---------------------------------------------------------------------------------
 
     async def _leave(self, timeout_ms: float) -> None:
-        driver = self._driver
-        if driver is None:
+        sender = self._lifecycle_sender
+        if sender is None:
             return
         if not self.config["controlled.shutdown.enable"]:
             timeout_ms = 0.0
-        driver.request_shutdown(timeout_ms)
-        await asyncio.wait([driver.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
+        sender.request_shutdown(timeout_ms)
+        await asyncio.wait([sender.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
 
 
 def _lifecycle(config: NodeConfig, rng: random.Random) -> BrokerLifecycle:

@@ -16,7 +16,7 @@ from broker.replication.late_appends import LateAppends
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.throttle import ReplicationThrottles
 from broker.replication.time_lookups import TimeLookups
-from broker.replication.waits_driver import WaitsDriver
+from broker.replication.waiting_requests import WaitingRequests
 from protocol.messages.fetch import FetchRequest
 from runtime.clock import Clock
 from runtime.config import NodeConfig
@@ -41,7 +41,7 @@ class BrokerContext:
     settings: TopicSettingsTable
     replicas: ReplicaManager
     sessions: FetchSessionCache[FetchRequest.FetchPartition]
-    waits: WaitsDriver
+    waits: WaitingRequests
     flusher: Flusher
     late_appends: LateAppends
     time_lookups: TimeLookups

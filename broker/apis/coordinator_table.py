@@ -19,9 +19,9 @@ from broker.apis import (
 )
 from broker.apis.find_coordinator import FindCoordinator
 from broker.controller_link.producer_id_blocks import ProducerIds
+from broker.coordinators.cached_topics import CachedTopics
+from broker.coordinators.coordinator_log import CoordinatorLog
 from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.coordinators.log import CoordinatorLog
-from broker.coordinators.topics import CachedTopics
 from broker.metadata.cache import MetadataCache
 from protocol.transport.dispatch import HandlerTable
 from runtime.clock import Clock

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-from broker.coordinators.log import CoordinatorLog
+from broker.coordinators.cached_topics import CoordinatorAddress
+from broker.coordinators.coordinator_log import CoordinatorLog
 from broker.coordinators.partitioner import partition_for
-from broker.coordinators.topics import CoordinatorAddress
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -1,4 +1,4 @@
-"""The life of a broker as the controller sees it: registration, heartbeats, fencing, farewell.
+"""The life of a broker as the controller sees it: registration, heartbeats, fencing, shutdown.
 
 Events in, effects out. `lifecycle_sender` sends what `Register` and `Heartbeat` say,
 feeds the answers back as events, and arms one timer with `next_deadline_ms`. At most one request is
@@ -139,7 +139,7 @@ class MetadataReplayed:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """Leave the cluster in good order, but give up asking at `deadline_ms`."""
+    """Begin a controlled shutdown; after `deadline_ms` the controller is not asked any more."""
 
     deadline_ms: float
 
@@ -195,7 +195,7 @@ class FencingChanged:
 
 @dataclass(frozen=True, slots=True)
 class MayStop:
-    """The farewell is over; `granted` is False when the time for asking ran out."""
+    """The controlled shutdown is over; `granted` is False when the time for asking ran out."""
 
     granted: bool
 
@@ -270,7 +270,7 @@ class BrokerLifecycle:
 
     @property
     def ready(self) -> bool:
-        """True once unfenced, until the farewell begins."""
+        """True once unfenced, until the controlled shutdown begins."""
         return self.state is BrokerState.RUNNING
 
     def next_deadline_ms(self) -> float | None:

@@ -2,7 +2,7 @@
 
 One task sleeps until the lifecycle's next deadline or until an event comes, and steps. A request
 that a step asks for (there is at most one in flight) runs as a task of its own and ends as an
-event, so that a controller that does not answer cannot delay the farewell.
+event, so that a controller that does not answer cannot delay a controlled shutdown.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RegistrationLost(Exception):
     """The broker's id is not this process's any more; the text says whose it is."""
 
 
-class LifecycleDriver:
+class LifecycleSender:
     """Runs one `BrokerLifecycle`."""
 
     def __init__(
@@ -72,8 +72,8 @@ class LifecycleDriver:
         clock: Clock,
         heartbeat_timeout_ms: float,
     ) -> None:
-        """`registration` builds the request anew for each try; `lead_nothing` gives up all
-        partitions at once."""
+        """`registration` builds the request anew for each try; `lead_nothing` stops all
+        replicas at once."""
         self.lifecycle = lifecycle
         self._node_id = node_id
         self._incarnation_id = incarnation_id
@@ -117,7 +117,7 @@ class LifecycleDriver:
         self._tell(ControllerMoved())
 
     def request_shutdown(self, timeout_ms: float) -> None:
-        """Begin the farewell; `may_stop` is done when it is over."""
+        """Begin the controlled shutdown; `may_stop` is done when it is over."""
         self._tell(ShutdownRequested(self._clock.monotonic_ms() + timeout_ms))
 
     def _tell(self, event: Event) -> None:
@@ -129,7 +129,7 @@ class LifecycleDriver:
         self._wake.set()
 
     async def run(self) -> None:
-        """Lives until the farewell is over."""
+        """Lives until the controlled shutdown is over."""
         while not self.may_stop.done():
             await self._sleep()
             events, self._events = [*self._events, TimerFired()], []

@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeVar, cast
 
+from broker.coordinators.coordinator_log import CoordinatorLog, EndOfTransaction, LogEntry
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Answer, Decision, Now
-from broker.coordinators.group.hard import HardState
-from broker.coordinators.group.live import Caller
+from broker.coordinators.group.hard_state import HardState
+from broker.coordinators.group.live_group import Caller
 from broker.coordinators.group.records import encode_record
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.states import GroupState
-from broker.coordinators.log import CoordinatorLog, EndOfTransaction, LogEntry
 from broker.coordinators.partitioner import partition_for
 from protocol.errors import ApiError, EncodeError, ErrorCode, ProtocolError
 from protocol.ids import random_uuid

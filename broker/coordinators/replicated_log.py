@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
-from broker.coordinators.log import (
+from broker.coordinators.coordinator_log import (
     CoordinatorListener,
     EndOfTransaction,
     LogEntry,

@@ -52,8 +52,8 @@ _PURGATORIES: Final = (
 class _Totals:
     """What all partitions add up to."""
 
-    def __init__(self, retired: PartitionCounters) -> None:
-        self.counted = retired.copy()
+    def __init__(self, deleted: PartitionCounters) -> None:
+        self.counted = deleted.copy()
         """Of all partitions that ever were, once every topic is added."""
         self.partitions = 0
         self.leaders = 0
@@ -110,7 +110,7 @@ class BrokerMetrics:
         )
         partitions = list(self._broker.replicas)
         # What partitions that go during a pause had counted must not be counted twice.
-        totals = _Totals(self._broker.replicas.retired_counters)
+        totals = _Totals(self._broker.replicas.deleted_counters)
         left = iter(partitions)
         while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
             for partition in slice_:

@@ -40,7 +40,7 @@ class Proposer(Protocol):
         """Takes the controller's word. True: ask again."""
 
 
-class Item(NamedTuple):
+class AlterPartitionItem(NamedTuple):
     """One partition's part of a request."""
 
     partition: Proposer
@@ -51,8 +51,8 @@ class AlterPartitionManager:
     """See the module."""
 
     def __init__(self) -> None:
-        self._waiting: dict[PartitionId, Item] = {}
-        self._in_flight: dict[PartitionId, Item] | None = None
+        self._waiting: dict[PartitionId, AlterPartitionItem] = {}
+        self._in_flight: dict[PartitionId, AlterPartitionItem] | None = None
         self._failures = 0
         self._due_ms = 0.0
 
@@ -61,7 +61,9 @@ class AlterPartitionManager:
 
     def propose(self, partition: Proposer, proposal: IsrProposal) -> None:
         """The newest proposal of a partition replaces an older one that was not sent."""
-        self._waiting[(partition.topic_id, partition.index)] = Item(partition, proposal)
+        self._waiting[(partition.topic_id, partition.index)] = AlterPartitionItem(
+            partition, proposal
+        )
 
     def due_ms(self) -> float | None:
         """When `next_request` may have one; None until an answer or a proposal comes."""
@@ -73,7 +75,7 @@ class AlterPartitionManager:
         """The request to send now; `answered` or `failed` must follow."""
         if self._in_flight is not None or now_ms < self._due_ms:
             return None
-        sent: dict[PartitionId, Item] = {}
+        sent: dict[PartitionId, AlterPartitionItem] = {}
         topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
         for key in list(self._waiting):
             item = self._waiting.pop(key)
@@ -130,7 +132,7 @@ class AlterPartitionManager:
             self._again(item, now_ms)
         self._in_flight = None
 
-    def _again(self, item: Item, now_ms: float) -> None:
+    def _again(self, item: AlterPartitionItem, now_ms: float) -> None:
         self._due_ms = now_ms + BACK_OFF_FIRST_MS
         self._waiting.setdefault((item.partition.topic_id, item.partition.index), item)
 

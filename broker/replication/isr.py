@@ -39,7 +39,7 @@ SUPERSEDED: Final = frozenset(
 )
 
 
-class Member(NamedTuple):
+class IsrMember(NamedTuple):
     """A proposed member and the broker epoch it fetched with (KIP-903); -1 if it is not known."""
 
     broker_id: int
@@ -51,7 +51,7 @@ class IsrProposal(NamedTuple):
 
     leader_epoch: int
     partition_epoch: int
-    members: tuple[Member, ...]
+    members: tuple[IsrMember, ...]
     recovery_state: int = RECOVERED
 
     @property

@@ -26,8 +26,8 @@ from broker.replication.counters import PartitionCounters
 from broker.replication.isr import (
     ROLLED_BACK,
     SUPERSEDED,
+    IsrMember,
     IsrProposal,
-    Member,
     PartitionStateNow,
 )
 from broker.replication.remote_replica import NEVER_MS, FetchTimes, RemoteReplica, laggards
@@ -491,7 +491,7 @@ class Partition(Watched):
         proposal = IsrProposal(
             self.leader_epoch,
             self.partition_epoch,
-            tuple(Member(member, epochs.get(member, NO_EPOCH)) for member in sorted(members)),
+            tuple(IsrMember(member, epochs.get(member, NO_EPOCH)) for member in sorted(members)),
         )
         self.proposal = proposal
         self.maximal_isr = self.isr | members

@@ -8,7 +8,7 @@ and removing a wait is one dictionary operation each, because nearly all waits a
 before their deadline: a heap of waits would keep each answered produce request alive for its
 thirty seconds. A deadline is rounded up to its bucket, never down, so no wait ends early.
 
-This module takes time as an argument; `waits_driver` arms the event loop's timer with
+This module takes time as an argument; `waiting_requests` arms the event loop's timer with
 `next_deadline_ms`.
 """
 

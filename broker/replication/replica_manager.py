@@ -145,7 +145,7 @@ class ReplicaManager:
         self._on_unforeseen = on_unforeseen
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
-        self.retired_counters = PartitionCounters()
+        self.deleted_counters = PartitionCounters()
         """What replicas that are gone had counted."""
         self._backlog = Backlog()
         self._strays: dict[tuple[str, int], None] = {}
@@ -360,7 +360,8 @@ class ReplicaManager:
         )
 
     def expire_isr_steps(self, lag_max_ms: float) -> Iterator[int]:
-        """Proposes ISRs without laggards; yields now and then how many, for a driver to breathe."""
+        """Proposes ISRs without laggards; yields now and then how many, so that the caller can
+        let others run."""
         proposed = 0
         for at, partition in enumerate(list(self)):
             if partition.is_leader:
@@ -423,12 +424,12 @@ class ReplicaManager:
             self._schedule()
 
     def lead_nothing(self) -> None:
-        """Gives up every role at once and for good; the logs stay as they are."""
+        """Stops every replica at once and for good; the logs stay as they are."""
         self._leads_nothing = True
         self._backlog = Backlog()
         self._strays = {}
         for partition in self:
-            self._retire(partition)
+            self._stop_replica(partition)
 
     def set_strays_aside(self, image: MetadataImage) -> list[str]:
         """Has `advance` rename logs of partitions that `image` does not give to this broker, each
@@ -466,7 +467,7 @@ class ReplicaManager:
         if topic is None:
             for index in list(hosted):
                 self._backlog.add((topic_id, index), urgent=False)
-                self._retire(hosted[index])
+                self._stop_replica(hosted[index])
             return
         # Of a thousand partitions mostly one has changed.
         before = NO_PARTITIONS if change.before is None else change.before.partitions
@@ -486,7 +487,7 @@ class ReplicaManager:
             elif partition is not None or self.node_id in wanted.replicas:
                 self._backlog.add((topic_id, index), urgent=wanted.leader == self.node_id)
                 if partition is not None:
-                    self._retire(partition)
+                    self._stop_replica(partition)
 
     def advance(self, budget_ms: float) -> bool:
         """Works off the backlog for about `budget_ms`; True if some of it is left."""
@@ -508,11 +509,11 @@ class ReplicaManager:
         partition = self._by_id.get(topic_id, {}).get(index)
         if topic is None or wanted is None or self.node_id not in wanted.replicas:
             if partition is not None:
-                self._give_up(partition)
+                self._delete_replica(partition)
             return
         if partition is not None and partition.role is Role.DELETED:
-            # Moved away and back again before its old log was given up.
-            self._give_up(partition)
+            # Moved away and back again before its old log was deleted.
+            self._delete_replica(partition)
             partition = None
         if partition is None:
             partition = self._create(topic, index)
@@ -526,7 +527,7 @@ class ReplicaManager:
         namesake = self.get(topic.name, index)
         if namesake is not None:
             # The topic was deleted and made again: the old log must leave the folder first.
-            self._give_up(namesake)
+            self._delete_replica(namesake)
         settings = self._settings.of(topic.name)
         try:
             log = self.logs.get_or_create(topic.name, index, topic.id, settings.log)
@@ -606,7 +607,7 @@ class ReplicaManager:
         if led and epoch >= 0:
             self._tell_resigned(partition, wanted.leader_epoch)
 
-    def _retire(self, partition: Partition) -> None:
+    def _stop_replica(self, partition: Partition) -> None:
         """Nothing more is served from it; its files go when the backlog comes to it."""
         if partition.role is Role.DELETED:
             return
@@ -616,10 +617,10 @@ class ReplicaManager:
         if led:
             self._tell_resigned(partition, None)
 
-    def _give_up(self, partition: Partition) -> None:
+    def _delete_replica(self, partition: Partition) -> None:
         """Takes the replica out of all tables and its files out of the way."""
-        self._retire(partition)
-        self.retired_counters.add(partition.counters)
+        self._stop_replica(partition)
+        self.deleted_counters.add(partition.counters)
         _drop(self._by_id, partition.topic_id, partition)
         _drop(self._by_name, partition.topic, partition)
         try:

@@ -3,7 +3,7 @@
 A wait is a small object that partitions call: `resolved` when an appended batch is committed (or
 never will be), `more_bytes` when something became readable. It answers through a callable that
 its request gave it, so this module knows nothing of futures or responses. A wait whose connection
-is gone calls `give_up` instead: whoever awaits its answer must end, too.
+is gone calls `cancel` instead: whoever awaits its answer must end, too.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class ProduceWait(Wait):
     A slot is the partition's part of the response; a failure is written into it.
     """
 
-    __slots__ = ("_answer", "_give_up", "_mark", "pending")
+    __slots__ = ("_answer", "_cancel", "_mark", "pending")
 
     def __init__(
         self,
         mark: Callable[[Any, ErrorCode], None],
         answer: Callable[[], None],
-        give_up: Callable[[], object] = _nobody_awaits,
+        cancel: Callable[[], object] = _nobody_awaits,
     ) -> None:
         """`mark(slot, error)` writes an error into a slot, `answer()` sends the response,
-        `give_up()` says that there will be none."""
+        `cancel()` says that there will be none."""
         super().__init__()
         self._mark = mark
         self._answer = answer
-        self._give_up = give_up
+        self._cancel = cancel
         self.pending: list[Any] = []
 
     def resolved(self, slot: Any, error: ErrorCode) -> None:
@@ -71,7 +71,7 @@ class ProduceWait(Wait):
 
     def dropped(self) -> None:
         self.pending.clear()
-        self._give_up()
+        self._cancel()
 
 
 class DeleteRecordsWait(ProduceWait):
@@ -87,7 +87,7 @@ class FetchWait(Wait):
     """
 
     __slots__ = (
-        "_give_up",
+        "_cancel",
         "_missing_bytes",
         "_ready",
         "interrupted",
@@ -102,10 +102,10 @@ class FetchWait(Wait):
         self,
         missing_bytes: int,
         ready: Callable[[FetchWait], None],
-        give_up: Callable[[], object] = _nobody_awaits,
+        cancel: Callable[[], object] = _nobody_awaits,
     ) -> None:
         super().__init__()
-        self._give_up = give_up
+        self._cancel = cancel
         self._missing_bytes = missing_bytes
         self._ready = ready
         self.places: list[Any] = []
@@ -145,4 +145,4 @@ class FetchWait(Wait):
     def dropped(self) -> None:
         self.over = True
         self.leave()
-        self._give_up()
+        self._cancel()

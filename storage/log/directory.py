@@ -201,7 +201,7 @@ def folder_name(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def retired_name(topic: str, partition: int, unique: bytes, suffix: str) -> str:
-    """The name of a folder on its way out; the topic is cut where 255 bytes would not do."""
+def renamed_folder(topic: str, partition: int, unique: bytes, suffix: str) -> str:
+    """The name of a folder that is renamed; the topic is cut where 255 bytes would not do."""
     ending = f"-{partition}.{unique.hex()}{suffix}"
     return topic[: NAME_BYTES_MAX - len(ending)] + ending

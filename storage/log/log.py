@@ -43,7 +43,7 @@ from storage.log.producers import EndMarker, Origin
 from storage.log.retention import expired
 from storage.log.rolling import must_roll
 from storage.log.segment import MAX_RELATIVE, Segment
-from storage.log.segments import Segments, Slice, complete_first
+from storage.log.segments import Segments, SegmentSlice, complete_first
 from storage.log.timestamps import Search
 from storage.log.topic_id_file import load_topic_id, write_topic_id
 
@@ -485,7 +485,7 @@ class Log:
         """Whether a read from here on probably finds its data in the page cache."""
         return self.segments.is_recent(offset)
 
-    def _locate(self, offset: int, max_bytes: int, max_offset: int) -> Slice | None:
+    def _locate(self, offset: int, max_bytes: int, max_offset: int) -> SegmentSlice | None:
         end = self.log_end_offset
         if offset < self.local_log_start_offset and offset >= self.log_start_offset:
             raise BelowLocalStart(offset, self.local_log_start_offset)
@@ -733,12 +733,12 @@ class Log:
             self.producers.on_log_start(self.log_start_offset)
         for segment in doomed:
             self.snapshots.remove_oldest_at(segment.base_offset)
-            self.discard(segment.retire())
+            self.discard(segment.rename_deleted())
 
-    def discard(self, retired: Sequence[str]) -> None:
+    def discard(self, renamed: Sequence[str]) -> None:
         """Have files removed that were renamed out of the log."""
         if self.hooks.discard is not None:
-            self.hooks.discard(self, retired)
+            self.hooks.discard(self, renamed)
         else:
-            for path in retired:
+            for path in renamed:
                 self.files.unlink(path)

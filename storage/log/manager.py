@@ -1,9 +1,9 @@
 """Shell: All partition logs in the log directory of one node.
 
-Start: `load` opens every folder, trusting it if the last process said goodbye (the clean-shutdown
-marker), recovering it from its recovery point otherwise. Stop: `close` flushes and closes every
-log, writes the checkpoints, and the marker last. The marker is removed before the first log is
-opened, so that a crash in the middle of loading is a crash.
+Start: `load` opens every folder, trusting it after a clean shutdown (which left a marker),
+recovering it from its recovery point otherwise. Stop: `close` flushes and closes every log, writes
+the checkpoints, and the marker last. The marker is removed before the first log is opened, so that
+a crash in the middle of loading is a crash.
 
 Everything periodic is a chore that looks at the clock itself. Whoever owns the manager calls each
 of `chores` about every second, from a task of its own: a slow disk that keeps one of them busy for
@@ -49,7 +49,7 @@ from storage.log.offset_checkpoint import OffsetCheckpoint
 CLOSING_WORKERS: Final = 8
 REMOVING_WORKERS: Final = 2
 """Few enough that cold reads and checkpoints find a worker while a big topic goes."""
-RETIRED_PER_STEP: Final = 32
+REMOVED_PER_STEP: Final = 32
 """Segments: four renames each."""
 FLUSHED_AT_ONCE: Final = 64
 """Logs that share the writes of the file system (see `storage.files.real`)."""
@@ -158,7 +158,7 @@ class LogManager:
             pass
 
     def load_steps(self) -> Iterator[Log]:
-        """`load`, yielding after each log so that a driver can breathe between them."""
+        """`load`, yielding after each log so that the caller can let others run."""
         names = [
             name
             for name in self.files.listdir(self.directory)
@@ -291,7 +291,7 @@ class LogManager:
         The rename is durable after the next `remove_discarded` or `close`. A power cut before that
         brings the folder back under its own name, and the next start sets it aside.
         """
-        log = self._retire(topic, partition, folders.DELETE_SUFFIX)
+        log = self._rename_away(topic, partition, folders.DELETE_SUFFIX)
         if log is None:
             return False
         self._discard_path(log.directory, log.config.file_delete_delay_ms)
@@ -299,7 +299,7 @@ class LogManager:
 
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Rename a log that does not belong to this broker with `-stray`; returns its new path."""
-        log = self._retire(topic, partition, folders.STRAY_SUFFIX)
+        log = self._rename_away(topic, partition, folders.STRAY_SUFFIX)
         if log is None:
             return None
         self.strays.append(log.directory)
@@ -313,7 +313,7 @@ class LogManager:
             if not belongs(topic, partition, log.topic_id)
         ]
 
-    def _retire(self, topic: str, partition: int, suffix: str) -> Log | None:
+    def _rename_away(self, topic: str, partition: int, suffix: str) -> Log | None:
         log = self.logs.pop((topic, partition), None)
         if log is None:
             return None
@@ -321,7 +321,7 @@ class LogManager:
         if self.watcher is not None:
             self.watcher.removed(log)
         log.close(clean=False)
-        name = folders.retired_name(topic, partition, random_uuid(self._rng), suffix)
+        name = folders.renamed_folder(topic, partition, random_uuid(self._rng), suffix)
         target = posixpath.join(self.directory, name)
         self.files.rename(log.directory, target)
         self._renamed = True
@@ -444,7 +444,7 @@ class LogManager:
         if log is None or (self.watcher is not None and self.watcher.holds(log)):
             return 0
         try:
-            return log.retention(self._clock.now_ms(), RETIRED_PER_STEP)
+            return log.retention(self._clock.now_ms(), REMOVED_PER_STEP)
         except LogFailed:
             return 0  # the owner has heard of it through on_failure
 

@@ -44,10 +44,10 @@ from storage.log.config import LogConfig
 from storage.log.epochs import EpochCache
 from storage.log.errors import CorruptLog
 from storage.log.indexes import AbortedTxn
+from storage.log.producer_snapshots import ProducerSnapshots
 from storage.log.producers import EndMarker, ProducerStates
 from storage.log.scan import BatchScan
 from storage.log.segment import Segment, file_name
-from storage.log.snapshots import Snapshots
 
 OFFSET_DIGITS = 20
 _BY_OFFSET = frozenset({*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX})
@@ -74,7 +74,7 @@ class LoadedLog:
     segments: list[Segment]
     epochs: EpochCache
     producers: ProducerStates
-    snapshots: Snapshots
+    snapshots: ProducerSnapshots
     log_start_offset: int
     log_end_offset: int
     report: RecoveryReport
@@ -127,7 +127,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     epochs.truncate_from_end(end + 1 if end == start else end)
     epochs.truncate_from_start(start)
     producers = ProducerStates(request.producer_id_expiration_ms)
-    snapshots = Snapshots(files, directory, found.snapshots)
+    snapshots = ProducerSnapshots(files, directory, found.snapshots)
     # What was read anew is replayed anew: its transaction index is empty, and a snapshot from
     # there may tell of a tail that was lost.
     _tidy_snapshots(snapshots, segments, end if report.clean else report.recovered_from or 0)
@@ -424,7 +424,9 @@ def rebuild_epochs(segments: Sequence[Segment]) -> EpochCache:
 # Producers -----------------------------------------------------------------------------------
 
 
-def _tidy_snapshots(snapshots: Snapshots, segments: Sequence[Segment], trusted: int) -> None:
+def _tidy_snapshots(
+    snapshots: ProducerSnapshots, segments: Sequence[Segment], trusted: int
+) -> None:
     """Keep the snapshots at segment starts and the newest one up to `trusted`; remove the rest."""
     snapshots.remove_above(trusted)
     bases = {segment.base_offset for segment in segments}
@@ -434,7 +436,7 @@ def _tidy_snapshots(snapshots: Snapshots, segments: Sequence[Segment], trusted: 
 
 
 def load_producers(
-    snapshots: Snapshots,
+    snapshots: ProducerSnapshots,
     producers: ProducerStates,
     segments: Iterable[Segment],
     end: int,

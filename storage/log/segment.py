@@ -175,14 +175,14 @@ class Segment:
         for path in self.paths():
             self._files.unlink(path)
 
-    def retire(self) -> list[str]:
+    def rename_deleted(self) -> list[str]:
         """Rename the files with `.deleted`; returns their new paths, to be removed later."""
         self.discard_handles()
-        retired = []
+        renamed = []
         for path in self.paths():
             self._files.rename(path, path + DELETED_SUFFIX)
-            retired.append(path + DELETED_SUFFIX)
-        return retired
+            renamed.append(path + DELETED_SUFFIX)
+        return renamed
 
     # Writing ---------------------------------------------------------------------------------
 

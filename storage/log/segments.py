@@ -24,7 +24,7 @@ RECENT_BYTES = 32 << 20
 _RECENT_STEP_BYTES = 2 << 20
 
 
-class Slice(NamedTuple):
+class SegmentSlice(NamedTuple):
     """Bytes to read: `size_bytes` as the reader limited them, of `limit_bytes` that it may see."""
 
     segment: Segment
@@ -129,7 +129,7 @@ class Segments:
         return bool(doomed)
 
     def take_oldest(self, count: int) -> list[Segment]:
-        """Take segments out of the list; their files stay for the caller to retire."""
+        """Take segments out of the list; their files stay for the caller to rename."""
         self.abandon_swap()
         self.generation += 1
         taken = self._segments[:count]
@@ -203,7 +203,7 @@ class Segments:
 
     def locate(
         self, offset: int, max_bytes: int, max_offset: int, log_end_offset: int
-    ) -> Slice | None:
+    ) -> SegmentSlice | None:
         """Where the batches from `offset` on are, as far as one segment has them.
 
         None when there is nothing below `max_offset`. Raises CorruptLog, OSError.
@@ -215,7 +215,7 @@ class Segments:
                 if position >= limit:
                     return None
                 visible = limit - position
-                return Slice(self._segments[at], position, min(max_bytes, visible), visible)
+                return SegmentSlice(self._segments[at], position, min(max_bytes, visible), visible)
         return None
 
     def _locate_in(
@@ -251,7 +251,7 @@ class Segments:
 
 
 def complete_first(
-    where: Slice, data: bytes, min_one_batch: bool, pread: Callable[[int, int], bytes]
+    where: SegmentSlice, data: bytes, min_one_batch: bool, pread: Callable[[int, int], bytes]
 ) -> bytes:
     """What a reader gets: `data`, its first batch completed or dropped if a limit had cut it."""
     if len(data) >= HEADER_BYTES and _batch_size(data) <= len(data):

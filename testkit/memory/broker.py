@@ -36,7 +36,7 @@ from broker.replication.late_appends import LateAppends
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.time_lookups import TimeLookups
-from broker.replication.waits_driver import WaitsDriver
+from broker.replication.waiting_requests import WaitingRequests
 from metalog.image.delta import MetadataDelta
 from metalog.image.replay import Replayer
 from protocol.api_keys import ApiKey
@@ -191,7 +191,7 @@ class Harness:
         )
         self.replicas.on_backlog(self.advance)
         self.controller: Any = NoController()
-        self.waits = WaitsDriver(self.clock)
+        self.waits = WaitingRequests(self.clock)
         self.context = BrokerContext(
             node_id=node_id,
             cluster_id="cluster",

@@ -12,8 +12,8 @@ from typing import Any
 
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Decision, Now
-from broker.coordinators.group.hard import EMPTY_STATE, HardState, replay
-from broker.coordinators.group.live import Caller, LiveGroup
+from broker.coordinators.group.hard_state import EMPTY_STATE, HardState, replay
+from broker.coordinators.group.live_group import Caller, LiveGroup
 from broker.coordinators.group.records import Record, encode_record, parse_record
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.states import GroupState

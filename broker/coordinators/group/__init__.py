@@ -3,8 +3,8 @@
 Nothing here reads a clock, draws a random number, or awaits:
 `broker.coordinators.group_coordinator` is the shell. Three kinds of state are kept apart:
 
-- *hard* state (`hard.py`): what `__consumer_offsets` says. Changed by `replay` alone.
-- *live* state (`live.py`): the running protocol: members, generation, who waits for what. It is
-  soft: lost with leadership and rebuilt from hard state, as Kafka does.
+- *hard* state (`hard_state.py`): what `__consumer_offsets` says. Changed by `replay` alone.
+- *live* state (`live_group.py`): the running protocol: members, generation, who waits for what. It
+  is soft: lost with leadership and rebuilt from hard state, as Kafka does.
 - *timers* (`timers.py`): sessions and rebalance deadlines; soft too.
 """

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import Decision
-from broker.coordinators.group.live import LiveGroup
+from broker.coordinators.group.live_group import LiveGroup
 from broker.coordinators.group.records import GroupRecord, OffsetRecord, ParsedRecord
 from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode

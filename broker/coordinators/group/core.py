@@ -11,8 +11,8 @@ from typing import Final
 
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Now
-from broker.coordinators.group.hard import EMPTY_STATE, HardState
-from broker.coordinators.group.live import LiveGroup, LiveMember
+from broker.coordinators.group.hard_state import EMPTY_STATE, HardState
+from broker.coordinators.group.live_group import LiveGroup, LiveMember
 from broker.coordinators.group.timers import TimerKey, TimerKind, Timers
 from protocol.errors import ErrorCode
 
@@ -20,7 +20,7 @@ MEMBER_ID_BYTES_MAX: Final = 32_767
 """What a string of the protocol can hold."""
 
 
-class Counters:
+class GroupCounters:
     """Plain integers that a scrape reads."""
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Core:
     def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
         self.config = config
         self.new_uuid = new_uuid
-        self.counters = Counters()
+        self.counters = GroupCounters()
         self.appended: HardState = EMPTY_STATE
         self.committed: HardState = EMPTY_STATE
         self.groups: dict[str, LiveGroup] = {}

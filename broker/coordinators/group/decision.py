@@ -1,12 +1,12 @@
 """Inputs and decisions of the group core.
 
 A call of `decide_*` returns a `Decision`: records to append, the caller's reply, and answers to
-*other* callers that were waiting and need wait no longer. The driver appends the records, hands
-them to `GroupShard.apply`, and sends the reply when they are committed. Answers are not tied to the
-records and go out at once.
+*other* callers that were waiting and need wait no longer. The coordinator appends the records,
+hands them to `GroupShard.apply`, and sends the reply when they are committed. Answers are not tied
+to the records and go out at once.
 
 Some decisions are only half done until their records are committed (a leader's assignment). They
-carry an `AppendEvent`, which the driver brings back when it knows how the append ended.
+carry an `AppendEvent`, which the coordinator brings back when it knows how the append ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from broker.coordinators.group.live import LiveMember
+from broker.coordinators.group.live_group import LiveMember
 from broker.coordinators.group.records import ParsedRecord
 from protocol.errors import ErrorCode
 from protocol.schema import Response

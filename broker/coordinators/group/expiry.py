@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import Decision, Now
-from broker.coordinators.group.hard import HardState
-from broker.coordinators.group.live import LiveGroup
+from broker.coordinators.group.hard_state import HardState
+from broker.coordinators.group.live_group import LiveGroup
 from broker.coordinators.group.records import (
     NO_TIMESTAMP,
     CommittedOffset,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from broker.coordinators.group import rebalance
 from broker.coordinators.group.core import Core, membership_error
 from broker.coordinators.group.decision import Decision, Now, StaticMemberReplaced
-from broker.coordinators.group.live import Caller, LiveGroup, LiveMember, Protocols
+from broker.coordinators.group.live_group import Caller, LiveGroup, LiveMember, Protocols
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupState
 from broker.coordinators.group.timers import TimerKey, TimerKind

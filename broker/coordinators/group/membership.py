@@ -7,7 +7,7 @@ from typing import Final
 from broker.coordinators.group import rebalance
 from broker.coordinators.group.core import Core, membership_error
 from broker.coordinators.group.decision import Answer, AssignmentStored, Decision, Now
-from broker.coordinators.group.live import Caller, LiveGroup
+from broker.coordinators.group.live_group import Caller, LiveGroup
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupState
 from broker.coordinators.group.timers import TimerKey, TimerKind

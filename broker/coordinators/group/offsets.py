@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.coordinators.group.core import Core, membership_error
 from broker.coordinators.group.decision import Decision, Now
-from broker.coordinators.group.hard import GroupOffsets
-from broker.coordinators.group.live import CONSUMER_PROTOCOL_TYPE, Caller, LiveGroup
+from broker.coordinators.group.hard_state import GroupOffsets
+from broker.coordinators.group.live_group import CONSUMER_PROTOCOL_TYPE, Caller, LiveGroup
 from broker.coordinators.group.records import (
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,

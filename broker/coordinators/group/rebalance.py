@@ -20,7 +20,13 @@ from typing import Final
 
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import Answer, Decision, Now
-from broker.coordinators.group.live import NO_ASSIGNMENT, Caller, LiveGroup, LiveMember, Protocols
+from broker.coordinators.group.live_group import (
+    NO_ASSIGNMENT,
+    Caller,
+    LiveGroup,
+    LiveMember,
+    Protocols,
+)
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupEvent, GroupState
 from broker.coordinators.group.timers import TimerKey, TimerKind

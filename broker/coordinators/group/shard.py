@@ -7,7 +7,7 @@ Life of a shard: `replay` every record of the partition, `loaded`, then any orde
 - `failed` alone when they were not.
 
 Commits come in the order of appends. After a `failed` that follows an `apply` nobody knows what the
-log holds: the driver drops the shard and loads a new one.
+log holds: the coordinator drops the shard and loads a new one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import AssignmentStored, Decision, Now
 from broker.coordinators.group.expiry import DeletedTopics
-from broker.coordinators.group.hard import HardState, replay
-from broker.coordinators.group.live import Caller, LiveGroup
+from broker.coordinators.group.hard_state import HardState, replay
+from broker.coordinators.group.live_group import Caller, LiveGroup
 from broker.coordinators.group.offsets import FetchedTopic, TopicLookup
 from broker.coordinators.group.records import (
     CommittedOffset,
@@ -118,7 +118,7 @@ class GroupShard:
 
     def committed(self, state: HardState, decision: Decision, now: Now) -> Decision:
         """The records that led to `state` are committed. Returns what follows from that; the reply
-        of `decision` itself is the driver's to send."""
+        of `decision` itself is the coordinator's to send."""
         self.core.committed = state
         if isinstance(decision.event, AssignmentStored):
             return membership.assignment_stored(self.core, decision.event, now)

@@ -8,7 +8,7 @@
     job           one round over one log, as steps: from segments to `.cleaned` files
     workers       where the steps run: in a helper process, or between other work of the loop
     swap          `.cleaned` -> `.swap` -> the log, without a moment in which either is half there
-    cleaner       the driver: chooses, runs, swaps, keeps `cleaner-offset-checkpoint`
+    cleaner       the shell: chooses, runs, swaps, keeps `cleaner-offset-checkpoint`
 
 A round reads the dirty section (from the checkpoint on) into a map of keys and offsets, then reads
 the log from its start up to where the map ends and writes what remains of it. Batches keep their

@@ -83,7 +83,7 @@ class LogCleaner:
         self._settings = settings
         self._current: Log | None = None
         self._current_end = 0
-        self._given_up = False
+        self._aborted = False
         self._put_off: set[TopicPartition] = set()
         self._checkpoint_due = False
         self._wake = asyncio.Event()
@@ -135,7 +135,7 @@ class LogCleaner:
             self.checkpoints[key] = log.log_end_offset
             self._note_checkpoint()
         if log is self._current and log.log_end_offset < self._current_end:
-            self._give_up()
+            self._abort()
 
     def removed(self, log: Log) -> None:
         key = (log.topic, log.partition)
@@ -143,10 +143,10 @@ class LogCleaner:
         if self.checkpoints.pop(key, None) is not None:
             self._note_checkpoint()
         if log is self._current:
-            self._give_up()
+            self._abort()
 
-    def _give_up(self) -> None:
-        self._given_up = True
+    def _abort(self) -> None:
+        self._aborted = True
         self._worker.stop()
 
     def _note_checkpoint(self) -> None:
@@ -235,7 +235,7 @@ class LogCleaner:
 
     async def _clean(self, chosen: _Candidate) -> None:
         key, log = chosen.key, chosen.log
-        self._current, self._given_up = log, False
+        self._current, self._aborted = log, False
         try:
             job = await self._prepare(chosen)
             self._current_end = job.end_offset
@@ -265,7 +265,7 @@ class LogCleaner:
         if log.checkpointed_recovery_point < chosen.dirty.end:
             await log.flush()
             await self._manager.checkpoint_recovery_points()
-        if self._given_up or log.closed:
+        if self._aborted or log.closed:
             raise Stopped
         now_ms, segments, settings = self._clock.now_ms(), list(log.segments), self._settings()
         dirty = self._dirty_range(key, log, segments, now_ms, log.checkpointed_recovery_point)
@@ -302,7 +302,7 @@ class LogCleaner:
         results = self._worker.run(job, self._settings().bytes_per_second)
         async with aclosing(results):
             async for result in results:
-                if self._given_up:
+                if self._aborted:
                     raise Stopped
                 if isinstance(result, Cleaned):
                     await swap_in(log, result)

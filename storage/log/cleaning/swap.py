@@ -81,11 +81,11 @@ def _replace(log: Log, cleaned: Cleaned, paths: list[str]) -> None:
     replaced = log.segments.find_closed(cleaned.replaced)
     assert replaced is not None, "whatever removes segments abandons the swap"
     log.segments.commit_swap()
-    retired = []
+    renamed = []
     for segment in replaced:
         if segment.base_offset not in cleaned.produced:
             log.snapshots.remove_oldest_at(segment.base_offset)
-        retired += segment.retire()
+        renamed += segment.rename_deleted()
     for path in reversed(paths):
         log.files.rename(path, path[: -len(SWAP_SUFFIX)])
     created_ms = replaced[-1].created_ms
@@ -93,4 +93,4 @@ def _replace(log: Log, cleaned: Cleaned, paths: list[str]) -> None:
         Segment(log.files, log.directory, base, log.config, created_ms) for base in cleaned.produced
     ]
     log.segments.replace(replaced, produced)
-    log.discard(retired)
+    log.discard(renamed)

@@ -324,7 +324,7 @@ def test_a_stale_epoch_that_no_image_explains_ends_the_process_after_one_interva
     assert_over(lifecycle)
 
 
-def test_a_stale_epoch_ends_a_farewell_without_waiting_for_its_deadline() -> None:
+def test_a_stale_epoch_ends_a_controlled_shutdown_without_waiting_for_its_deadline() -> None:
     lifecycle = running()
     run(lifecycle, ShutdownRequested(30_000), now_ms=0)
     assert run(lifecycle, STALE, now_ms=1) == [LeadNothing()]

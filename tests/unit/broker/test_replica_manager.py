@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.log import EndOfTransaction, LogRecord
+from broker.coordinators.coordinator_log import EndOfTransaction, LogRecord
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from broker.replication.partition import TRANSITIONS, Partition, Role
 from broker.replication.remote_replica import RemoteReplica
@@ -58,7 +58,7 @@ async def test_a_deleted_topics_logs_leave_at_once() -> None:
     assert partition.role is Role.DELETED
     assert h.replicas.get("t", 0) is None
     assert all(name.endswith("-delete") for name in folders(h))
-    assert h.replicas.retired_counters.messages_in == 1
+    assert h.replicas.deleted_counters.messages_in == 1
 
 
 async def test_a_topic_made_again_begins_empty_whatever_the_order() -> None:

@@ -131,9 +131,9 @@ def test_no_path_from_an_illegal_name(name):
         folders.folder_name("fine", -1)
 
 
-def test_retired_names_fit_and_are_recognised():
+def test_names_of_renamed_folders_fit_and_are_recognised():
     for topic in ("t", "t" * 249):
-        name = folders.retired_name(topic, 2**31 - 1, b"\xab" * 16, "-delete")
+        name = folders.renamed_folder(topic, 2**31 - 1, b"\xab" * 16, "-delete")
         assert len(name) <= 255
         assert folders.parse_folder(name).suffix == "-delete"
 

@@ -13,8 +13,8 @@ from broker.apis.find_coordinator import (
     FindCoordinator,
     KeyType,
 )
+from broker.coordinators.cached_topics import CoordinatorAddress
 from broker.coordinators.partitioner import partition_for
-from broker.coordinators.topics import CoordinatorAddress
 from protocol.api_keys import ApiKey
 from protocol.codec import encode
 from protocol.errors import ApiError, ErrorCode

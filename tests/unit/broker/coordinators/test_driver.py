@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordinators.coordinator_log import CoordinatorListener, LogEntry, LogRecord
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.records import (
     CommittedOffset,
@@ -22,7 +23,6 @@ from broker.coordinators.group.records import (
     encode_record,
 )
 from broker.coordinators.group_coordinator import DUE_PER_WAKE, GroupCoordinator
-from broker.coordinators.log import CoordinatorListener, LogEntry, LogRecord
 from broker.coordinators.partitioner import partition_for
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest

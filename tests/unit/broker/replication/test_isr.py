@@ -7,7 +7,7 @@ import pytest
 
 from broker.replication.alter_partition import AlterPartitionManager
 from broker.replication.fetcher import NAMED_MAX, Fetcher
-from broker.replication.isr import IsrProposal, Member, PartitionStateNow
+from broker.replication.isr import IsrMember, IsrProposal, PartitionStateNow
 from broker.replication.remote_replica import RemoteReplica, laggards
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
@@ -80,7 +80,7 @@ async def test_bootstrapping_follower_is_out_until_it_has_caught_up() -> None:
     assert c[1].proposals == []
     c.fetch(2)
     assert [p.broker_ids for _, p in c[1].proposals] == [{1, 2}]
-    assert c[1].proposals[0][1].members[1] == Member(2, 102)
+    assert c[1].proposals[0][1].members[1] == IsrMember(2, 102)
 
 
 def test_an_append_between_read_and_calculation_does_no_harm() -> None:
@@ -403,7 +403,7 @@ class Waiting:
         self.again = False
 
     def want(self, *members: int, epoch: int = 0) -> IsrProposal:
-        self.proposal = IsrProposal(0, epoch, tuple(Member(m, 100 + m) for m in members))
+        self.proposal = IsrProposal(0, epoch, tuple(IsrMember(m, 100 + m) for m in members))
         return self.proposal
 
     def stands_by(self, proposal: IsrProposal, /) -> bool:

@@ -27,7 +27,7 @@ class Peer(Protocol):
         """Calls `callback` when the connection is gone; at once if it is already."""
 
 
-class WaitsDriver:
+class WaitingRequests:
     """The purgatory of a running broker."""
 
     def __init__(self, clock: Clock) -> None:

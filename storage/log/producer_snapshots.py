@@ -15,7 +15,7 @@ from storage.log.producers import CorruptSnapshot, ProducerStates
 from storage.log.segment import SNAPSHOT_SUFFIX, file_name
 
 
-class Snapshots:
+class ProducerSnapshots:
     """Offsets of the snapshots, ascending."""
 
     __slots__ = ("_directory", "_files", "offsets", "unflushed")

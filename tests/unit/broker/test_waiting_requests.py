@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from broker.replication.purgatory import Wait
+from broker.replication.waiting_requests import WaitingRequests
 from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
-from broker.replication.waits_driver import WaitsDriver
 from runtime.clock import ManualClock
 from testkit.memory.broker import Peer
 
@@ -16,20 +16,20 @@ FOR_EVER_MS = 2**31 - 1
 
 
 def _waits(given_up: list[str]) -> list[ProduceWait | FetchWait]:
-    def give_up() -> None:
+    def cancel() -> None:
         given_up.append("given up")
 
     return [
-        ProduceWait(lambda slot, error: None, lambda: None, give_up),
-        DeleteRecordsWait(lambda slot, error: None, lambda: None, give_up),
-        FetchWait(1, lambda wait: None, give_up),
+        ProduceWait(lambda slot, error: None, lambda: None, cancel),
+        DeleteRecordsWait(lambda slot, error: None, lambda: None, cancel),
+        FetchWait(1, lambda wait: None, cancel),
     ]
 
 
 @pytest.mark.parametrize("kind", range(3))
 async def test_a_wait_that_begins_after_its_connection_has_gone_ends_at_once(kind: int) -> None:
     given_up: list[str] = []
-    driver = WaitsDriver(ManualClock())
+    driver = WaitingRequests(ManualClock())
     peer = Peer(7)
     peer.close("gone")
     for count in (1, 2):
@@ -44,7 +44,7 @@ async def test_a_wait_that_begins_after_its_connection_has_gone_ends_at_once(kin
 @pytest.mark.parametrize("kind", range(3))
 async def test_a_wait_ends_with_its_connection_and_is_given_up(kind: int) -> None:
     given_up: list[str] = []
-    driver = WaitsDriver(ManualClock())
+    driver = WaitingRequests(ManualClock())
     peer, other = Peer(7), Peer(8)
     mine, others = _waits(given_up)[kind], _waits(given_up)[kind]
     driver.hold(mine, FOR_EVER_MS, peer)
@@ -71,7 +71,7 @@ class Expiring(Wait):
 
 async def test_after_a_deadline_that_failed_the_next_one_still_rings() -> None:
     clock, ended = ManualClock(), []
-    waits = WaitsDriver(clock)
+    waits = WaitingRequests(clock)
     waits.hold(Expiring(ended, "broken", fails=True), clock.monotonic_ms() + 10, None)
     waits.hold(Expiring(ended, "later"), clock.monotonic_ms() + 500, None)
     clock.advance(20)
@@ -85,7 +85,7 @@ async def test_after_a_deadline_that_failed_the_next_one_still_rings() -> None:
 
 
 async def test_who_is_ready_behind_one_that_failed_is_finished() -> None:
-    waits = WaitsDriver(ManualClock())
+    waits = WaitingRequests(ManualClock())
     finished: list[int] = []
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
