@@ -346,7 +346,7 @@ class BrokerServer:
             self.replicas.lead_nothing()
         elif self._caught_up:
             self.replicas.reconfigure(changed)
-            self.replicas.apply(delta, image)
+            self.replicas.apply(delta)
         elif ours:
             self._catch_up(image)
         if self.replication is not None:
@@ -366,7 +366,7 @@ class BrokerServer:
         strays = self.replicas.set_strays_aside(image)
         if strays:
             _log.warning("logs set aside: not this broker's any more", logs=strays[:20])
-        self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image), image)
+        self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image))
 
     def _advance_soon(self) -> None:
         """Works off the replicas' backlog: a first slice at once, the rest between other work."""

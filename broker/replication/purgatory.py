@@ -37,7 +37,7 @@ class Wait:
         """True between `Purgatory.add` and the first of answer, deadline and disconnect."""
         return self.bucket >= 0
 
-    def expired(self, now_ms: float) -> None:
+    def expired(self) -> None:
         """The deadline has passed; the wait is out of the purgatory already."""
         raise AssertionError(f"{type(self).__name__} has no answer to its deadline")
 
@@ -97,7 +97,7 @@ class Purgatory:
                 if wait.bucket < 0:
                     continue
                 self._forget(wait)
-                wait.expired(now_ms)
+                wait.expired()
                 ended += 1
         return ended
 

@@ -409,10 +409,10 @@ class ReplicaManager:
             for partition in self._by_name.get(topic, {}).values():
                 self._configure(partition, self._settings.of(topic))
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follows the image. `metadata` and the settings hold `image` already.
+    def apply(self, delta: MetadataDelta) -> None:
+        """Follows the newest image, which `metadata` and the settings hold already.
 
-        Must not be called with an image older than this broker's logs: a topic that was deleted
+        Must not be called for an image older than this broker's logs: a topic that was deleted
         and made again would be taken for the old one, and the new one's log for a leftover.
         """
         if self._leads_nothing:
@@ -635,13 +635,6 @@ class ReplicaManager:
     def _tell_resigned(self, partition: Partition, leader_epoch: int | None) -> None:
         for listener in self._listeners.get(partition.topic, ()):
             listener.resigned(partition.index, leader_epoch)
-
-    # --- shutdown and checkpoints -------------------------------------------------------------
-
-    def high_watermarks(self) -> Iterable[tuple[tuple[str, int], int]]:
-        """(topic, partition) and high watermark of every replica, for the checkpoint."""
-        for partition in self:
-            yield (partition.topic, partition.index), partition.log.high_watermark
 
 
 K = TypeVar("K", str, bytes)

@@ -62,7 +62,7 @@ class ProduceWait(Wait):
         if not self.pending:
             self._answer()
 
-    def expired(self, now_ms: float) -> None:
+    def expired(self) -> None:
         """Whatever is not committed in time is answered REQUEST_TIMED_OUT; it may still commit."""
         for slot in self.pending:
             self._mark(slot, ErrorCode.REQUEST_TIMED_OUT)
@@ -132,7 +132,7 @@ class FetchWait(Wait):
         self.superseded = True
         self._ready(self)
 
-    def expired(self, now_ms: float) -> None:
+    def expired(self) -> None:
         self.timed_out = True
         self._ready(self)
 

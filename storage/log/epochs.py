@@ -100,11 +100,6 @@ class EpochCache:
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else NO_EPOCH
 
-    def previous_epoch(self, epoch: int) -> int:
-        """The largest known epoch below `epoch`, -1 if none."""
-        at = bisect_left(self._epochs, epoch)
-        return self._epochs[at - 1] if at else NO_EPOCH
-
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop epochs that begin at or after `end_offset`."""
         keep = bisect_left(self._starts, end_offset)

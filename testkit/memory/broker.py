@@ -261,7 +261,7 @@ class Harness:
         delta = MetadataDelta(before, image, self.replayer.take_touched())
         self.metadata.publish(delta, image)
         self.replicas.reconfigure(self.settings.publish(delta, image))
-        self.replicas.apply(delta, image)
+        self.replicas.apply(delta)
 
     def create_topic(
         self,

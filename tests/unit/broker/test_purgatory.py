@@ -14,7 +14,7 @@ class Probe(Wait):
         self.name = name
         self.then: object = None
 
-    def expired(self, now_ms: float) -> None:
+    def expired(self) -> None:
         self.log.append(f"{self.name} expired")
         if callable(self.then):
             self.then()

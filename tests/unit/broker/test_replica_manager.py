@@ -448,7 +448,7 @@ async def test_the_first_image_and_the_changes_after_it_give_the_same_partitions
     whole = Harness()
     whole.metadata.image = h.metadata.image
     whole.settings.publish(MetadataDelta(EMPTY_IMAGE, h.metadata.image), h.metadata.image)
-    whole.replicas.apply(MetadataDelta(EMPTY_IMAGE, h.metadata.image), h.metadata.image)
+    whole.replicas.apply(MetadataDelta(EMPTY_IMAGE, h.metadata.image))
 
     def states(each: Harness) -> list[tuple[object, ...]]:
         return sorted(

@@ -63,7 +63,7 @@ class Expiring(Wait):
         self.name = name
         self.fails = fails
 
-    def expired(self, now_ms: float) -> None:
+    def expired(self) -> None:
         if self.fails:
             raise KeyError(self.name)
         self.ended.append(self.name)

@@ -88,11 +88,6 @@ def test_nothing_is_known_of_an_empty_cache():
     assert not cache.dirty
 
 
-def test_neighbours():
-    cache = EpochCache([(2, 10), (5, 20)])
-    assert (cache.previous_epoch(5), cache.previous_epoch(2), cache.previous_epoch(9)) == (2, -1, 5)
-
-
 def test_undefined_values_are_not_entries():
     cache = EpochCache()
     assert not cache.assign(-1, 5)
