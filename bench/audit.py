@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from audit import job
+from audit.reading import segments
 from audit.reading.inputs import read_inputs
 from audit.reading.logs import read_listing
 from audit.session import session
@@ -149,7 +150,7 @@ def measure_kafka(log: Path) -> dict[str, Any]:
         )
     wall_s = time.monotonic() - begun
     cpu_s = processor_seconds(root) - before
-    records = job.log_end(read_listing(log)).end_offset
+    records = segments.log_end(read_listing(log)).end_offset
     return figures(records, wall_s, cpu_s, {"jvm": peaks["jvm"]})
 
 
