@@ -3,15 +3,18 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# What is installed for development: all but Spark is `dev`.
+EXTRAS ?= dev,audit
+CONSTRAINTS ?= --constraint constraints.txt
 
-.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-audit soak chaos venv format clean
+.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet $(CONSTRAINTS) --editable '.[$(EXTRAS)]'
 	touch $@
 
 # FILES="a b" chooses what is produced; the default is the repository's own text files.
@@ -71,12 +74,37 @@ MINUTES ?= 5
 chaos: $(STAMP)
 	$(BIN)/kraftbox chaos --seed $(SEED) --minutes $(MINUTES) --history chaos.kbxh
 
-soak: $(STAMP)
+soak: $(STAMP) test-lowest
 	$(BIN)/python scripts/run_tests.py --suite soak
+
+# The quick tests under each Python that is promised, without Spark: it belongs to the audit alone.
+PYTHONS ?= 3.11 3.12 3.13
+test-pythons:
+	set -e; for version in $(PYTHONS); do \
+		$(MAKE) --no-print-directory tests-of VENV=.venv-$$version PYTHON=python$$version EXTRAS=test; \
+	done
+
+# The quick tests with the lowest versions that pyproject.toml allows.
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet uv
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable '.[test]'
+	.venv-lowest/bin/python scripts/run_tests.py --suite quick
+
+tests-of: $(STAMP)
+	$(BIN)/python scripts/run_tests.py --suite quick
+
+# The versions that a fresh environment gets today, for CI.
+constraints:
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --editable '.[dev,audit]'
+	(head -1 constraints.txt; .venv-newest/bin/python -m pip freeze --exclude-editable) > constraints.new
+	mv constraints.new constraints.txt
+	rm -rf .venv-newest
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist .mypy_cache .ruff_cache .hypothesis
