@@ -118,7 +118,9 @@ class Supervisor:
         while pending := [task for task in self._tasks if task is not current]:
             for task in pending:
                 task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            # Not `gather`: of tasks that are done it yields nothing from Python 3.12 on, and the
+            # callbacks that forget them would never run.
+            await asyncio.wait(pending)
 
     def _fatal_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)

@@ -92,3 +92,20 @@ def test_a_broken_invariant_is_not_survived():
     supervisor = Supervisor(lambda name, error: reported.append(name))
     supervisor.survive("batch", InvariantViolated("x"))
     assert reported == ["batch"]
+
+
+async def test_close_ends_when_a_task_has_ended_and_nobody_has_heard_of_it_yet():
+    """From Python 3.12 on waiting for ended tasks with `gather` lets no callback run."""
+    supervisor = Supervisor()
+    ended = asyncio.get_running_loop().create_future()
+    task = supervisor.spawn("one", asyncio.wait_for(ended, None))
+    await asyncio.sleep(0)
+    task.cancel()
+    while not task.done():
+        task.get_loop().call_soon(lambda: None)
+        await asyncio.sleep(0)
+    supervisor._tasks[task] = None  # whoever forgets it has not run yet
+    task.add_done_callback(supervisor._quiet_done)
+    async with asyncio.timeout(5):
+        await supervisor.close()
+    assert len(supervisor) == 0
