@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from metalog.image.features import (
     FEATURES_BY_NAME,
+    KRAFT,
     KRAFT_VERSION,
     METADATA_VERSION,
     UnknownVersion,
@@ -28,7 +29,6 @@ from metalog.image.features import (
     metadata_version_of,
 )
 from metalog.image.values import VersionRange
-from metalog.quorum.config import KRAFT_VERSION_MAX
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME
 from metalog.quorum.snapshots import (
@@ -249,8 +249,8 @@ def _kraft_version(request: FormatRequest) -> int:
         )
     if asked == 0 and chosen:
         raise FormatRefused(f"{KRAFT_VERSION}=0 has static voters; {chosen[0]} makes a dynamic one")
-    if asked is not None and asked > KRAFT_VERSION_MAX:
-        raise FormatRefused(f"{KRAFT_VERSION} can be 0 to {KRAFT_VERSION_MAX}, not {asked}")
+    if asked is not None and asked > KRAFT.max_level:
+        raise FormatRefused(f"{KRAFT_VERSION} can be 0 to {KRAFT.max_level}, not {asked}")
     return 1 if chosen else 0
 
 
@@ -281,7 +281,7 @@ def _unformatted(request: FormatRequest, files: Files) -> tuple[list[str], list[
 def _voters(request: FormatRequest, directory_id: DirectoryId) -> VoterSet:
     if request.standalone:
         key = ReplicaKey(request.node_id, directory_id)
-        return VoterSet([Voter(key, request.endpoints[:1], 0, KRAFT_VERSION_MAX)])
+        return VoterSet([Voter(key, request.endpoints[:1], 0, KRAFT.max_level)])
     if request.initial_controllers is None:
         return VoterSet()
     return parse_initial_controllers(request.initial_controllers, request.listener_name)
@@ -308,7 +308,7 @@ def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
             if key.id == other.id or directory_id == other.key.directory_id:
                 raise FormatRefused(f"{entry!r} repeats the id or directory id of {other.key}")
         endpoint = Endpoint(match[2], int(match[3]))
-        voters.append(Voter(key, ((listener_name, endpoint),), 0, KRAFT_VERSION_MAX))
+        voters.append(Voter(key, ((listener_name, endpoint),), 0, KRAFT.max_level))
     return VoterSet(voters)
 
 

@@ -61,6 +61,7 @@ class ModelLog:
     def __init__(self) -> None:
         self.start_offset = 0
         self.snapshots: list[m.OffsetAndEpoch] = []
+        self.kraft_version, self.voters_offset = 0, -1
         self.entries: list[Entry] = []
         self.durable: list[Entry] = []
         self.truncations = 0

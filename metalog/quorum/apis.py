@@ -21,13 +21,14 @@ from metalog.quorum.core.messages import (
     ReplyEpoch,
     ReplyFetch,
     ReplyVote,
+    ReplyVoterUpdate,
 )
 from metalog.quorum.core.roles import Progress
 from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter
 from metalog.quorum.log import METADATA_TOPIC
 from metalog.quorum.node import QuorumNode
 from protocol.api_keys import ApiKey
-from protocol.errors import ApiError, ErrorCode
+from protocol.errors import ErrorCode
 from protocol.ids import METADATA_TOPIC_ID
 from protocol.messages.begin_quorum_epoch import (
     BeginQuorumEpochRequest,
@@ -278,30 +279,11 @@ class QuorumApis:
         self, context: RequestContext, request: UpdateRaftVoterRequest
     ) -> MaybeLater[UpdateRaftVoterResponse]:
         """A voter's new endpoints; answered when they are committed (KIP-853)."""
-        node = self._node
-        leader_id, epoch = node.leader()
-        response = UpdateRaftVoterResponse()
-        response.current_leader.leader_id = -1 if leader_id is None else leader_id
-        response.current_leader.leader_epoch = epoch
-        endpoint = node.leader_endpoint()
-        if endpoint is not None:
-            response.current_leader.host, response.current_leader.port = endpoint
-        if request.cluster_id is not None and request.cluster_id != node.cluster_id:
-            response.error_code = ErrorCode.INCONSISTENT_CLUSTER_ID
-        elif request.current_leader_epoch < epoch:
-            response.error_code = ErrorCode.FENCED_LEADER_EPOCH
-        elif request.current_leader_epoch > epoch:
-            response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
-        elif node.is_leader and node.kraft_version == 0:
-            return response  # static voters: there is no entry to change
-        else:
-            try:
-                offset = node.update_voter(wire.updated_voter(request))
-            except ApiError as error:
-                response.error_code = error.code
-            else:
-                return _WaitingUpdate(node, offset, epoch, response).future
-        return response
+        if request.cluster_id is not None and request.cluster_id != self._node.cluster_id:
+            leader_id, epoch = self._node.leader()
+            refused = ReplyVoterUpdate(0, ErrorCode.INCONSISTENT_CLUSTER_ID, epoch, leader_id)
+            return wire.update_voter_response(refused, self._node.leader_endpoint())
+        return _WaitingUpdate(self._node, request).future
 
     # --- describing ---------------------------------------------------------------------------
 
@@ -407,15 +389,26 @@ def _taken(replicas: dict[ReplicaKey, Progress], voter: ReplicaKey) -> Progress 
 
 
 class _WaitingUpdate:
-    """A change of the voter set that waits to be committed."""
+    """An update of a voter's entry, answered when it is refused or committed."""
 
-    def __init__(
-        self, node: QuorumNode, offset: int, epoch: int, response: UpdateRaftVoterResponse
-    ) -> None:
-        self._node, self._offset, self._epoch, self._response = node, offset, epoch, response
+    def __init__(self, node: QuorumNode, request: UpdateRaftVoterRequest) -> None:
+        self._node = node
         loop = asyncio.get_running_loop()
         self.future: asyncio.Future[UpdateRaftVoterResponse] = loop.create_future()
+        node.ask(lambda token: wire.voter_update_asked(token, request), self._decided)
+
+    def _decided(self, reply: ReplyVoterUpdate) -> None:
+        if self.future.done():
+            return
+        node = self._node
+        self._response = wire.update_voter_response(reply, node.leader_endpoint())
+        self._epoch = reply.epoch
+        if not reply.appended:
+            self._answer(reply.error)
+            return
+        self._offset = node.log.voters_offset
         wait_s = node.config.timing.request_timeout_ms / 1000.0
+        loop = asyncio.get_running_loop()
         self._timer = loop.call_later(wait_s, self._answer, ErrorCode.REQUEST_TIMED_OUT)
         self._forget = node.watch(self._look)
         self.future.add_done_callback(self._done)

@@ -10,8 +10,6 @@ from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import MetadataLogConfig
 from runtime.config import NodeConfig
 
-KRAFT_VERSION_MAX = 1
-
 
 class QuorumConfig(NamedTuple):
     """`voters` are the static ones; with a voter set in the log there are none."""

@@ -34,6 +34,7 @@ from metalog.quorum.core.messages import (
     NO_LEADER,
     AppendFetched,
     AppendLeaderChange,
+    AppendVoters,
     Effect,
     EndpointsBound,
     Event,
@@ -50,6 +51,7 @@ from metalog.quorum.core.messages import (
     ReplyEpoch,
     ReplyFetch,
     ReplyVote,
+    ReplyVoterUpdate,
     RequestFailed,
     RequestKind,
     Resign,
@@ -57,23 +59,24 @@ from metalog.quorum.core.messages import (
     SendEndEpoch,
     SendFetch,
     SendVote,
+    SendVoterUpdate,
     SnapshotInstalled,
     SnapshotPieceFetched,
     Start,
     Tick,
     TruncateLog,
     VotersChanged,
+    VoterUpdateAnswered,
 )
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.voters import Endpoint, Endpoints, Voter, VoterSet
+from metalog.quorum.core.voters import Endpoint, Endpoints, VoterSet
 from metalog.quorum.delivery import Delivery, QuorumListener
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers import Peers
 from metalog.quorum.snapshot_transfer import NotStored, SnapshotFetcher, SnapshotWriter
 from metalog.quorum.stats import QuorumStats
-from metalog.quorum.voter_updates import keep_entry
 from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.schema import Buffer, ControlRecord, Request, Response
+from protocol.schema import Buffer, ControlRecord, Response
 from runtime.clock import Clock
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
@@ -97,7 +100,7 @@ class NotLeader(ApiError):
         )
 
 
-Answer = ReplyVote | ReplyEpoch | ReplyFetch
+Answer = ReplyVote | ReplyEpoch | ReplyFetch | ReplyVoterUpdate
 
 
 class QuorumNode:
@@ -178,7 +181,6 @@ class QuorumNode:
         self._spawn("clean the metadata log", self._clean_forever())
         self._step(Start())
         self._started = True
-        self._spawn("keep this voter's entry", keep_entry(self))
 
     async def stop(self) -> None:
         """Step down, flush, close. Pending appends may or may not survive."""
@@ -317,40 +319,6 @@ class QuorumNode:
         self._appended()
         return batch.last_offset
 
-    def update_voter(self, voter: Voter) -> int:
-        """Append the voter set with that voter's new endpoints; the offset of the record.
-
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER, VOTER_NOT_FOUND for another id or directory,
-        INVALID_REQUEST, REQUEST_TIMED_OUT while this leader or an earlier change is not committed.
-        """
-        core, log = self.core, self.log
-        if not core.is_leader:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        known = core.voters.get(voter.id)
-        if known is None or known.key != voter.key:
-            raise ApiError(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter")
-        version_fits = voter.kraft_version_min <= log.kraft_version <= voter.kraft_version_max
-        if voter.endpoint(self.config.addresses.listener_names[0]) is None or not version_fits:
-            raise ApiError(ErrorCode.INVALID_REQUEST)
-        committed = self.high_watermark or 0
-        if committed <= max(self._epoch_start_offset, log.voters_offset):
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "an earlier change is not committed yet")
-        record = voters_record(core.voters.with_voter(voter))
-        batch, _ = log.append_control([record], epoch=core.epoch, timestamp_ms=self._clock.now_ms())
-        self._delivery.remember(batch)
-        self._step(VotersChanged(log.voters))
-        self._appended()
-        return batch.last_offset
-
-    async def ask_node(self, node_id: int, request: Request[R]) -> R:
-        """Ask another controller. Raises OSError, ApiError, ProtocolError."""
-        return await self.peers.request(self._address(node_id), request)
-
-    def resign(self, epoch: int) -> None:
-        """Step down if this node leads `epoch`."""
-        if self.core.is_leader and self.core.epoch == epoch:
-            self._step(Resign())
-
     def snapshot_due(self, image: MetadataImage) -> bool:
         """Whether enough was committed, or enough time passed, since the last snapshot."""
         return self._snapshots.due(image)
@@ -474,6 +442,16 @@ class QuorumNode:
             self._step(VotersChanged(self.log.voters))
         self._appended()
 
+    def _on_append_voters(self, effect: AppendVoters) -> None:
+        batch, _ = self.log.append_control(
+            [voters_record(effect.voters)],
+            epoch=effect.epoch,
+            timestamp_ms=self._clock.now_ms(),
+        )
+        self._delivery.remember(batch)
+        self._step(VotersChanged(self.log.voters))
+        self._appended()
+
     def _appended(self) -> None:
         self._observe()
         self._flush_wanted.set()
@@ -554,6 +532,9 @@ class QuorumNode:
         task = self._ask_peer(RequestKind.END_EPOCH, effect.to, lambda: self._end_epoch(effect))
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
+
+    def _on_send_voter_update(self, effect: SendVoterUpdate) -> None:
+        self._ask_peer(RequestKind.UPDATE_VOTER, effect.to, lambda: self._update_voter(effect))
 
     def _on_send_fetch(self, effect: SendFetch) -> None:
         self._stop_fetching()
@@ -641,6 +622,14 @@ class QuorumNode:
         if answered is not None:
             self._step(answered)
 
+    async def _update_voter(self, effect: SendVoterUpdate) -> None:
+        request = wire.update_voter_request(effect.voter, self.cluster_id, effect.epoch)
+        response = await self.peers.request(self._address(effect.to), request)
+        error = ErrorCode(response.error_code)
+        endpoints = str(effect.voter.endpoints)
+        _log.info("told the leader where this voter listens", endpoints=endpoints, error=error.name)
+        self._step(VoterUpdateAnswered(error))
+
     async def _fetch(
         self,
         effect: SendFetch | FindLeader,
@@ -701,6 +690,7 @@ class QuorumNode:
 _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
     PersistState: QuorumNode._on_persist,
     AppendLeaderChange: QuorumNode._on_append_leader_change,
+    AppendVoters: QuorumNode._on_append_voters,
     AppendFetched: QuorumNode._on_append_fetched,
     TruncateLog: QuorumNode._on_truncate,
     InstallSnapshot: QuorumNode._on_install_snapshot,
@@ -711,7 +701,9 @@ _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
     SendEndEpoch: QuorumNode._on_send_end_epoch,
     SendFetch: QuorumNode._on_send_fetch,
     FindLeader: QuorumNode._on_find_leader,
+    SendVoterUpdate: QuorumNode._on_send_voter_update,
     ReplyVote: QuorumNode._on_reply,
     ReplyEpoch: QuorumNode._on_reply,
     ReplyFetch: QuorumNode._on_reply,
+    ReplyVoterUpdate: QuorumNode._on_reply,
 }

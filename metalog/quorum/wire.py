@@ -17,11 +17,13 @@ from metalog.quorum.core.messages import (
     ReplyEpoch,
     ReplyFetch,
     ReplyVote,
+    ReplyVoterUpdate,
     SendEndEpoch,
     SendFetch,
     SendVote,
     VoteAnswered,
     VoteAsked,
+    VoterUpdateAsked,
 )
 from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter
 from metalog.quorum.log import METADATA_TOPIC
@@ -34,7 +36,7 @@ from protocol.messages.begin_quorum_epoch import (
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from protocol.messages.vote import VoteRequest, VoteResponse
 from protocol.schema import Records
 
@@ -363,6 +365,9 @@ def fetch_answered(
     return answered, records
 
 
+# --- UpdateRaftVoter --------------------------------------------------------------------------
+
+
 def update_voter_request(voter: Voter, cluster_id: str, epoch: int) -> UpdateRaftVoterRequest:
     return UpdateRaftVoterRequest(
         cluster_id=cluster_id,
@@ -380,13 +385,28 @@ def update_voter_request(voter: Voter, cluster_id: str, epoch: int) -> UpdateRaf
     )
 
 
-def updated_voter(request: UpdateRaftVoterRequest) -> Voter:
-    return Voter(
+def voter_update_asked(token: int, request: UpdateRaftVoterRequest) -> VoterUpdateAsked:
+    voter = Voter(
         ReplicaKey(request.voter_id, request.voter_directory_id),
         tuple((e.name, Endpoint(e.host, e.port)) for e in request.listeners),
         request.kraft_version_feature.min_supported_version,
         request.kraft_version_feature.max_supported_version,
     )
+    return VoterUpdateAsked(token, request.current_leader_epoch, voter)
+
+
+def update_voter_response(
+    reply: ReplyVoterUpdate, leader_endpoint: Endpoint | None
+) -> UpdateRaftVoterResponse:
+    response = UpdateRaftVoterResponse(error_code=reply.error)
+    leader = response.current_leader
+    leader.leader_id, leader.leader_epoch = _leader(reply.leader_id), reply.epoch
+    if leader_endpoint is not None and reply.leader_id is not None:
+        leader.host, leader.port = leader_endpoint
+    return response
+
+
+# --- FetchSnapshot ----------------------------------------------------------------------------
 
 
 def fetch_snapshot_request(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, VoterSet
+from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 
 NO_LEADER = -1
@@ -55,6 +55,14 @@ class LogView(Protocol):
     def start_epoch(self) -> int:
         """Epoch of the snapshot the log starts at; 0 if it starts at the beginning."""
         ...
+
+    @property
+    def voters_offset(self) -> int:
+        """Offset of the record with the latest voter set; -1 if it is not in this log."""
+        ...
+
+    @property
+    def kraft_version(self) -> int: ...
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Where the largest epoch not above `epoch` ends."""
@@ -172,6 +180,20 @@ class FetchAnswered(NamedTuple):
     endpoints: tuple[tuple[int, Endpoint], ...] = ()
 
 
+class VoterUpdateAsked(NamedTuple):
+    """A voter says what its entry in the voter set should be."""
+
+    token: int
+    epoch: int
+    voter: Voter
+
+
+class VoterUpdateAnswered(NamedTuple):
+    """The leader's answer to SendVoterUpdate."""
+
+    error: ErrorCode
+
+
 class LogTruncated(NamedTuple):
     """TruncateLog has been carried out."""
 
@@ -201,6 +223,7 @@ class RequestKind(Enum):
     END_EPOCH = "EndQuorumEpoch"
     FETCH = "Fetch"
     FETCH_SNAPSHOT = "FetchSnapshot"
+    UPDATE_VOTER = "UpdateRaftVoter"
 
 
 class RequestFailed(NamedTuple):
@@ -230,6 +253,8 @@ Event: TypeAlias = (
     | EpochAnswered
     | FetchAsked
     | FetchAnswered
+    | VoterUpdateAsked
+    | VoterUpdateAnswered
     | LogTruncated
     | ReplicaHeard
     | SnapshotInstalled
@@ -259,6 +284,13 @@ class AppendLeaderChange(NamedTuple):
     voter_ids: tuple[int, ...]
     granting_ids: tuple[int, ...]
     write_voters: bool
+
+
+class AppendVoters(NamedTuple):
+    """Append a changed voter set, then flush."""
+
+    epoch: int
+    voters: VoterSet
 
 
 class AppendFetched(NamedTuple):
@@ -342,6 +374,14 @@ class FindLeader(NamedTuple):
     last_epoch: int
 
 
+class SendVoterUpdate(NamedTuple):
+    """Tell the leader of this voter's entry."""
+
+    to: int
+    epoch: int
+    voter: Voter
+
+
 class ReplyVote(NamedTuple):
     token: int
     error: ErrorCode
@@ -372,9 +412,21 @@ class ReplyFetch(NamedTuple):
     snapshot: OffsetAndEpoch | None = None
 
 
+class ReplyVoterUpdate(NamedTuple):
+    """The answer to an update of a voter's entry; one that was `appended` is to be committed
+    before anybody hears of it."""
+
+    token: int
+    error: ErrorCode
+    epoch: int
+    leader_id: int | None
+    appended: bool = False
+
+
 Effect: TypeAlias = (
     PersistState
     | AppendLeaderChange
+    | AppendVoters
     | AppendFetched
     | TruncateLog
     | InstallSnapshot
@@ -385,7 +437,9 @@ Effect: TypeAlias = (
     | SendEndEpoch
     | SendFetch
     | FindLeader
+    | SendVoterUpdate
     | ReplyVote
     | ReplyEpoch
     | ReplyFetch
+    | ReplyVoterUpdate
 )

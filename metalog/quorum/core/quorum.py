@@ -4,8 +4,9 @@
 log and no socket: it reads the log's ends through `LogView` and says what to append, truncate,
 persist and send. Time and the jitter of timeouts are arguments.
 
-`QuorumCore` routes events to its parts: `Discovery`, `Following`, `Leading`, `Electing`. They share
-one `Replica`, their common state, and each uses only the parts that it is given.
+`QuorumCore` routes events to its parts: `Discovery`, `Following`, `Leading`, `Electing` and
+`VoterUpdates`. They share one `Replica`, their common state, and each uses only the parts that it
+is given.
 
 Rules that the parts keep (numbers: reliability notes)
 - A vote or a new epoch is persisted by an effect that stands before the effect that tells (M3).
@@ -50,6 +51,8 @@ from metalog.quorum.core.messages import (
     VoteAnswered,
     VoteAsked,
     VotersChanged,
+    VoterUpdateAnswered,
+    VoterUpdateAsked,
 )
 from metalog.quorum.core.replica import Jitter, Replica, Timing
 from metalog.quorum.core.roles import (
@@ -62,6 +65,7 @@ from metalog.quorum.core.roles import (
     Role,
     UnattachedState,
 )
+from metalog.quorum.core.voter_updates import VoterUpdates
 from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, VoterSet
 from runtime.errors import invariant
 
@@ -95,6 +99,7 @@ class QuorumCore:
         self._following = following = Following(replica, self._discovery)
         self._leading = leading = Leading(replica)
         self._electing = electing = Electing(replica, following, leading)
+        self._voter_updates = updates = VoterUpdates(replica, addresses.listener_names[0])
         self._handlers: Mapping[type[Any], Callable[[Any], None]] = {
             Start: self._on_start,
             Tick: self._on_tick,
@@ -109,6 +114,8 @@ class QuorumCore:
             EpochAnswered: self._on_epoch_answered,
             FetchAsked: leading.on_fetch_asked,
             FetchAnswered: following.on_fetch_answered,
+            VoterUpdateAsked: updates.on_asked,
+            VoterUpdateAnswered: updates.on_answered,
             LogTruncated: following.on_log_truncated,
             ReplicaHeard: leading.on_replica_heard,
             SnapshotInstalled: following.on_snapshot_installed,
@@ -127,7 +134,7 @@ class QuorumCore:
 
     def next_deadline_ms(self) -> float | None:
         """When to `step(Tick())` next; None when nothing is waited for."""
-        deadlines = self._replica.state.deadlines()
+        deadlines = (*self._replica.state.deadlines(), self._voter_updates.deadline_ms())
         return min((time for time in deadlines if time is not None), default=None)
 
     # --- what others may know -----------------------------------------------------------------
@@ -213,6 +220,7 @@ class QuorumCore:
 
     def _on_start(self, event: Start) -> None:
         replica = self._replica
+        self._voter_updates.start()
         if replica.log.last_epoch > replica.epoch:
             # Records of an epoch that the state file never saw: the log is right.
             replica.epoch, replica.leader_id, replica.voted = replica.log.last_epoch, None, None
@@ -238,6 +246,7 @@ class QuorumCore:
             self._electing.tick(state)
         elif isinstance(state, FollowerState | UnattachedState):
             self._following.tick(state.fetch)
+        self._voter_updates.tick()
 
     def _timed_out(
         self, state: UnattachedState | ElectionState | FollowerState | ResignedState
@@ -291,3 +300,5 @@ class QuorumCore:
             self._following.fetch_failed(event.fetch_id, refused=event.refused)
         elif event.kind is RequestKind.VOTE:
             self._electing.vote_failed(event.node_id)
+        elif event.kind is RequestKind.UPDATE_VOTER:
+            self._voter_updates.failed()

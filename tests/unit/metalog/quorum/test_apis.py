@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from metalog.quorum import wire
-from metalog.quorum.apis import register_quorum_apis
+from metalog.quorum.apis import QuorumApis, register_quorum_apis
 from metalog.quorum.batches import read_batches
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.replica import Timing
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
-from metalog.quorum.log import METADATA_TOPIC
-from metalog.quorum.snapshots import SnapshotReader
+from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.log import DIRECTORY_NAME, METADATA_TOPIC
+from metalog.quorum.snapshots import (
+    FIRST_SNAPSHOT,
+    SnapshotReader,
+    snapshot_name,
+    snapshot_parts,
+    write_snapshot,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import METADATA_TOPIC_ID
@@ -26,14 +32,21 @@ from protocol.messages.describe_quorum import DescribeQuorumRequest
 from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from protocol.messages.vote import VoteRequest
 from protocol.metadata import NoOpRecord, TopicRecord
 from protocol.transport.client import Connection
 from protocol.transport.dispatch import HandlerTable
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
-from storage.files import MemoryFiles
-from testkit.memory.quorum_nodes import CLUSTER_ID, RunningQuorum, make_config
+from storage.files import File, MemoryFiles
+from testkit.memory.quorum_nodes import (
+    CLUSTER_ID,
+    DIRECTORY_ID,
+    ENDPOINTS,
+    RunningQuorum,
+    make_config,
+)
 
 
 @asynccontextmanager
@@ -323,6 +336,78 @@ async def test_no_other_quorum_is_described(asked: list[tuple[str, int]]) -> Non
             assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert (answer.leader_id, bool(answer.error_message)) == (0, True)
         assert response.nodes == []
+
+
+def with_voters_in_log(files: MemoryFiles) -> RunningQuorum:
+    """Node 1 formatted with kraft.version 1, as the only voter."""
+    folder = f"/data/{DIRECTORY_NAME}"
+    files.mkdirs(folder)
+    parts = snapshot_parts(
+        FIRST_SNAPSHOT,
+        (),
+        last_contained_timestamp_ms=0,
+        timestamp_ms=0,
+        voters=VoterSet([Voter(ReplicaKey(1, DIRECTORY_ID), ENDPOINTS, 0, 1)]),
+        kraft_version=1,
+    )
+    write_snapshot(files, f"{folder}/{snapshot_name(FIRST_SNAPSHOT)}", parts)
+    return RunningQuorum(files, config=make_config("/data", voters=VoterSet()))
+
+
+def voter_update(host: str = "moved", **more: Any) -> UpdateRaftVoterRequest:
+    values: dict[str, Any] = {
+        "cluster_id": CLUSTER_ID,
+        "current_leader_epoch": 1,
+        "voter_id": 1,
+        "voter_directory_id": DIRECTORY_ID,
+        "listeners": [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host=host, port=1)],
+        "kraft_version_feature": UpdateRaftVoterRequest.KRaftVersionFeature(
+            min_supported_version=0, max_supported_version=1
+        ),
+    }
+    return UpdateRaftVoterRequest(**{**values, **more})
+
+
+async def test_an_update_of_a_voter_is_answered_when_it_is_committed() -> None:
+    gate = asyncio.Event()
+    gate.set()
+
+    class Slow(MemoryFiles):
+        async def flush(self, files: Sequence[File]) -> None:
+            await gate.wait()
+            await super().flush(files)
+
+    async with with_voters_in_log(Slow()) as q, serving(q):
+        await q.commit(topic(1))
+        gate.clear()
+        before = q.node.log_end_offset
+        answer = QuorumApis(q.node).update_raft_voter(cast(Any, None), voter_update())
+        assert isinstance(answer, asyncio.Future) and not answer.done()
+        assert q.node.log_end_offset == before + 1
+        gate.set()
+        response = await answer
+        assert response.error_code == 0
+        assert response.current_leader.leader_id == 1 and response.current_leader.leader_epoch == 1
+        assert response.current_leader.host == "127.0.0.1"
+        entry = q.node.voters.get(1)
+        assert entry is not None and entry.endpoints == (("CONTROLLER", Endpoint("moved", 1)),)
+        assert q.node.high_watermark == q.node.log.voters_offset + 1
+
+
+async def test_updates_of_voters_that_are_refused() -> None:
+    async with with_voters_in_log(MemoryFiles()) as q, connected(q) as connection:
+        await q.commit(topic(1))
+        before = q.node.log.voters_offset
+        for request, error in (
+            (voter_update(cluster_id="another"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+            (voter_update(current_leader_epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
+            (voter_update(voter_id=2), ErrorCode.VOTER_NOT_FOUND),
+            (voter_update(listeners=[]), ErrorCode.INVALID_REQUEST),
+        ):
+            response = await connection.request(request)
+            assert response.error_code == error
+            assert response.current_leader.leader_id == 1
+        assert q.node.log.voters_offset == before
 
 
 def described(*asked: tuple[str, int]) -> DescribeQuorumRequest:

@@ -163,8 +163,8 @@ async def test_only_the_leader_of_the_epoch_appends() -> None:
     async with RunningQuorum(MemoryFiles()) as q:
         with pytest.raises(NotLeader):
             q.node.append(0, [topic(1)])
-        q.node.resign(1)
-        assert q.node.leader() == (None, 1)
+        q.node.ask(vote_asked, lambda reply: None)
+        assert q.node.leader() == (None, 5)
         with pytest.raises(NotLeader):
             q.node.append(1, [topic(1)])
 
