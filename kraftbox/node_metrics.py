@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from metalog.loader import MetadataLoader
 from metalog.quorum.node import QuorumNode
-from metalog.quorum.stats import quorum_families
+from metalog.quorum.metrics import quorum_families
 from protocol.transport.request_metrics import TransportMetrics
 from protocol.transport.server import Server
 from protocol.transport.stats import ApiStats, ConnectionStats

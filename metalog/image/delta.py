@@ -149,9 +149,3 @@ class MetadataDelta:
             self.before.client_quotas, self.after.client_quotas
         )
         return _sorted(changes, _entity_order)
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing but the provenance differs."""
-        after = self.after
-        return all(old is new for old, new in zip(self.before[1:], after[1:], strict=True))

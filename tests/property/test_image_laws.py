@@ -147,7 +147,6 @@ def test_a_delta_says_everything_that_differs(drawn: list[Op], at: int) -> None:
     assert patched(before.configs, delta.configs) == dict(after.configs)
     assert patched(before.features, delta.features) == dict(after.features)
     assert patched(before.client_quotas, delta.client_quotas) == dict(after.client_quotas)
-    assert not delta.is_empty or before == after
 
 
 def patched(before: Mapping[Any, Any], changes: Mapping[Any, Change[Any]]) -> dict[Any, Any]:

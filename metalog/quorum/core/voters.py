@@ -113,6 +113,3 @@ class VoterSet:
     def with_voter(self, voter: Voter) -> VoterSet:
         """This set with a voter added or replaced."""
         return VoterSet([*(v for v in self if v.id != voter.id), voter])
-
-    def without(self, node_id: int) -> VoterSet:
-        return VoterSet(v for v in self if v.id != node_id)

@@ -15,7 +15,6 @@ def test_an_id_with_another_directory_is_not_that_voter() -> None:
 def test_sets_compare_by_value_and_order_by_id() -> None:
     assert VOTERS.ids == (1, 2)
     assert VoterSet([*VOTERS]) == VOTERS and hash(VOTERS) == hash(VoterSet([*VOTERS]))
-    assert VOTERS.without(2) == VoterSet([v for v in VOTERS if v.id == 1])
     assert VOTERS.with_voter(Voter(OTHER_A)).get(1) == Voter(OTHER_A)
 
 

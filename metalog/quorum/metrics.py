@@ -1,0 +1,78 @@
+"""Metric families of one quorum replica.
+
+Names are those that Strimzi's JMX rules give Kafka's `raft-metrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metalog.quorum.node import QuorumNode
+from metalog.quorum.peers import Traffic
+from runtime.metrics import Family, single
+
+_PREFIX = "kafka_server_raftmetrics_"
+_CHANNEL = "kafka_server_raftchannelmetrics_"
+_NOBODY = -1
+
+
+def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
+    """The families of a started replica; `now_ms` is monotonic. -1 stands for nobody, nothing."""
+    core, stats = quorum.core, quorum.stats
+    leader_id, epoch = quorum.leader()
+    high_watermark = quorum.high_watermark
+    commit_avg, commit_max = stats.commit_times.average_and_max(now_ms)
+    election_avg, election_max = stats.election_times.average_and_max(now_ms)
+    yield Family(
+        _PREFIX + "current_state",
+        "1 for the role of this replica",
+        "gauge",
+        [({"current_state": core.role.value}, 1)],
+    )
+    for name, text, value in (
+        ("current_leader", "Node id of the leader", _NOBODY if leader_id is None else leader_id),
+        ("current_epoch", "Epoch of the quorum", epoch),
+        (
+            "current_vote",
+            "Node id that this replica voted for in this epoch",
+            _NOBODY if core.voted is None else core.voted.id,
+        ),
+        (
+            "high_watermark",
+            "Offset below which everything is committed",
+            -1 if high_watermark is None else high_watermark,
+        ),
+        ("log_end_offset", "Log end offset: that of the next record", quorum.log_end_offset),
+        ("number_of_voters", "Voters", len(core.voters)),
+        ("commit_latency_avg", "Mean time from append to commit, ms", commit_avg),
+        ("commit_latency_max", "Longest time from append to commit, ms", commit_max),
+        ("election_latency_avg", "Mean time an election took, ms", election_avg),
+        ("election_latency_max", "Longest time an election took, ms", election_max),
+        ("append_records_rate", "Records appended a second", stats.append_rate.per_second(now_ms)),
+        ("fetch_records_rate", "Records fetched a second", stats.fetch_rate.per_second(now_ms)),
+    ):
+        yield single(_PREFIX + name, text, value)
+    yield from _channel(quorum.peers.traffic)
+    for name, text, value in (
+        (
+            "appended_records_total",
+            "Records this replica has appended as the leader",
+            stats.appended,
+        ),
+        ("fetched_records_total", "Records this replica has fetched from a leader", stats.fetched),
+        ("elections_total", "Elections this replica won or stood in", stats.elections),
+    ):
+        yield single(f"kraftbox_quorum_{name}", text, value, "counter")
+
+
+def _channel(traffic: Traffic) -> Iterator[Family]:
+    """What this replica asked others; nothing of a sole voter, which has nobody to ask."""
+    if not traffic.requests:
+        return
+    for name, text, value in (
+        ("request_total", "Requests sent to other replicas of the quorum", traffic.requests),
+        ("response_total", "Answers that came", traffic.responses),
+        ("outgoing_byte_total", "Bytes of those requests", traffic.bytes_out),
+        ("incoming_byte_total", "Bytes of those answers", traffic.bytes_in),
+    ):
+        yield single(_CHANNEL + name, text, value, "counter")
