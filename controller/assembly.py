@@ -41,7 +41,6 @@ from controller.writer.stats import ImageCounts, image_families, stats_families
 from controller.writer.writer import Controller
 from metalog.format import bootstrap_records
 from metalog.image.features import KRAFT_VERSION
-from metalog.image.values import VersionRange
 from metalog.loader import MetadataLoader
 from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.core.voters import Endpoint
@@ -126,12 +125,10 @@ class ControllerServer:
         supervisor: Supervisor,
         metrics: Metrics,
         incarnation_id: bytes,
-        features: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
     ) -> None:
         """`incarnation_id` is the process's, shared with its broker.
 
         Raises StartupRefused, see `read_bootstrap`."""
-        bootstrap = read_bootstrap(files, config.metadata_log_dir)
         self.config = config
         self.bound_listeners: dict[str, tuple[str, int]] = {}
         self._clock = clock
@@ -139,21 +136,20 @@ class ControllerServer:
         self._quorum = quorum
         self._loader = loader
         self._supervisor = supervisor
-        self._features = features
         self._incarnation_id = incarnation_id
         self.controller = Controller(
             ControllerSettings.of(
                 config,
                 cluster_id=quorum.cluster_id,
                 incarnation_id=incarnation_id,
-                features=features,
+                features=SUPPORTED_FEATURES,
             ),
             quorum,
             loader,
             clock=clock,
             rng=rng,
             supervisor=supervisor,
-            bootstrap=lambda: bootstrap,
+            bootstrap=read_bootstrap(files, config.metadata_log_dir),
         )
         self.handlers = HandlerTable(unstable=config["unstable.api.versions.enable"])
         for api in CONTROLLER_APIS:
@@ -251,7 +247,7 @@ class ControllerServer:
                     min_supported_version=levels.min_level,
                     max_supported_version=levels.max_level,
                 )
-                for name, levels in sorted(self._features.items())
+                for name, levels in sorted(SUPPORTED_FEATURES.items())
             ],
         )
 
@@ -265,7 +261,7 @@ class ControllerServer:
         return Features(
             supported=[
                 (name, levels.min_level, levels.max_level)
-                for name, levels in sorted(self._features.items())
+                for name, levels in sorted(SUPPORTED_FEATURES.items())
             ],
             finalized=finalized,
             finalized_epoch=image.provenance.offset,

@@ -123,10 +123,6 @@ class Heartbeats:
             default=None,
         )
 
-    def last_contact_ms(self, broker_id: int) -> float | None:
-        contact = self._contacts.get(broker_id)
-        return None if contact is None else contact.last_contact_ms
-
     # --- change ---
 
     def reset(self, brokers: Iterable[BrokerImage], monotonic_ms: float) -> None:

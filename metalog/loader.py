@@ -36,8 +36,8 @@ class Writer(Protocol):
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None: ...
 
-    def handle_commit(self, last_offset: int, epoch: int) -> None:
-        """The image of the log includes a batch of that epoch, or a snapshot of what ends there."""
+    def handle_commit(self, epoch: int) -> None:
+        """The image of the log has moved on, by what a leader of that epoch has written last."""
         ...
 
 
@@ -86,7 +86,7 @@ class MetadataLoader:
         except ReplayError as error:
             raise InvariantViolated(str(error)) from error
         self._quorum.replayed(batch.size_bytes)
-        self._publish(before, touched, batch.last_offset, batch.epoch)
+        self._publish(before, touched, batch.epoch)
 
     def handle_snapshot(self, snapshot: SnapshotReader) -> Iterator[None]:
         """Loads it a batch at a time; publishes once, at the end."""
@@ -99,15 +99,13 @@ class MetadataLoader:
                 yield
         except (ReplayError, ProtocolError) as error:
             raise InvariantViolated(f"{snapshot.path} cannot be loaded: {error}") from error
-        last_offset, epoch = snapshot.id.offset - 1, snapshot.id.epoch
-        provenance = Provenance(last_offset, epoch, snapshot.last_contained_timestamp_ms)
-        _log.info("loaded a metadata snapshot", offset=snapshot.id.offset, epoch=epoch)
+        end_offset, epoch = snapshot.id
+        provenance = Provenance(end_offset - 1, epoch, snapshot.last_contained_timestamp_ms)
+        _log.info("loaded a metadata snapshot", offset=end_offset, epoch=epoch)
         self.log_image.load(growing.finish().at(provenance))
-        self._publish(before, None, last_offset, epoch)
+        self._publish(before, None, epoch)
 
-    def _publish(
-        self, before: MetadataImage, touched: TouchedTopics | None, last_offset: int, epoch: int
-    ) -> None:
+    def _publish(self, before: MetadataImage, touched: TouchedTopics | None, epoch: int) -> None:
         image = self.image
         if image is not before:
             delta = MetadataDelta(before, image, touched)
@@ -116,7 +114,7 @@ class MetadataLoader:
         if self._quorum.snapshot_due(image):
             self._supervisor.spawn("write a metadata snapshot", self._write_snapshot(image))
         if self._writer is not None:
-            self._writer.handle_commit(last_offset, epoch)
+            self._writer.handle_commit(epoch)
 
     async def _write_snapshot(self, image: MetadataImage) -> None:
         try:

@@ -140,7 +140,7 @@ class _Append:
 
 
 class Controller:
-    """One per controller process. `bootstrap` gives the records an empty log begins with."""
+    """One per controller process. `bootstrap` is what an empty log begins with."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Controller:
         clock: Clock,
         rng: random.Random,
         supervisor: Supervisor,
-        bootstrap: Callable[[], Sequence[MetadataRecord]],
+        bootstrap: Sequence[MetadataRecord],
     ) -> None:
         self.settings = settings
         self.heartbeats = Heartbeats()
@@ -436,8 +436,8 @@ class Controller:
             return
         self._resign()
 
-    def handle_commit(self, last_offset: int, epoch: int) -> None:
-        """What ends at `last_offset` is committed, and in the image of the log."""
+    def handle_commit(self, epoch: int) -> None:
+        """The image of the log has moved on, by what a leader of that epoch has written."""
         if self.is_active and epoch != self._epoch:
             # Another leader has written since, and what was appended here is not in the log.
             self._resign()
@@ -472,7 +472,7 @@ class Controller:
         if self._log_image.in_transaction:
             self._try_append([AbortTransactionRecord(reason="a new controller took over")])
         if self._active and self._log_image.working.metadata_version is None:
-            self._try_append(self._bootstrap())
+            self._try_append(self._bootstrap)
         self._arm_expiry()
         self._arm_idle()
         for upkeep in self._upkeep:

@@ -44,7 +44,7 @@ class Commits:
     """A writer that writes nothing: a test waits here until the loader has what is committed."""
 
     def __init__(self, loader: MetadataLoader) -> None:
-        self._last_offset = -1
+        self._image = loader.log_image
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
         loader.register_writer(self)
@@ -52,16 +52,15 @@ class Commits:
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
         """Nothing."""
 
-    def handle_commit(self, last_offset: int, epoch: int) -> None:
-        self._last_offset = last_offset
-        while self._waiting and self._waiting[0][0] <= last_offset:
+    def handle_commit(self, epoch: int) -> None:
+        while self._waiting and self._waiting[0][0] < self._image.end_offset:
             _, _, future = heapq.heappop(self._waiting)
             if not future.done():
                 future.set_result(None)
 
     async def wait_for(self, offset: int) -> None:
         """Return once the record at `offset` has been replayed and published."""
-        if self._last_offset >= offset:
+        if offset < self._image.end_offset:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (offset, next(self._order), future))

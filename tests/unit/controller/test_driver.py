@@ -55,7 +55,7 @@ class World:
             clock=LoopClock(loop, 1_700_000_000_000),
             rng=random.Random(1),
             supervisor=self.supervisor,
-            bootstrap=lambda: [BOOTSTRAP],
+            bootstrap=[BOOTSTRAP],
         )
 
     def lead(self, epoch: int = 1) -> World:

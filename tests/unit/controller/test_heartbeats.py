@@ -34,7 +34,7 @@ def test_expiry_and_the_next_one() -> None:
     heartbeats.follow([broker(1, fenced=True), broker(2)], 1100.0)
     assert heartbeats.expired(1149.0, PATIENCE) == frozenset()
     assert heartbeats.next_expiry_ms(PATIENCE) == 1150.0
-    assert heartbeats.last_contact_ms(3) is None
+    assert not heartbeats.has_session(3, 1100.0, TIMEOUT_MS)
 
 
 def test_only_the_registered_life_counts() -> None:
@@ -42,9 +42,9 @@ def test_only_the_registered_life_counts() -> None:
     heartbeats.reset([broker(1, epoch=7)], 0.0)
     heartbeats.touch(1, epoch=6, metadata_offset=5, monotonic_ms=50.0)
     heartbeats.touch(2, epoch=1, metadata_offset=5, monotonic_ms=50.0)
-    assert heartbeats.last_contact_ms(1) == 0.0
+    assert heartbeats.next_expiry_ms(PATIENCE) == 0.0 + TIMEOUT_MS
     heartbeats.follow([broker(1, epoch=8)], 60.0)
-    assert heartbeats.last_contact_ms(1) == 60.0
+    assert heartbeats.next_expiry_ms(PATIENCE) == 60.0 + TIMEOUT_MS
     assert heartbeats.lowest_active_metadata_offset([broker(1, epoch=8)]) == -1
 
 
@@ -53,7 +53,7 @@ def test_offsets_and_contacts_never_go_back() -> None:
     heartbeats.reset([broker(1)], 10.0)
     heartbeats.touch(1, epoch=1, metadata_offset=9, monotonic_ms=20.0)
     heartbeats.touch(1, epoch=1, metadata_offset=3, monotonic_ms=15.0)
-    assert heartbeats.last_contact_ms(1) == 20.0
+    assert heartbeats.next_expiry_ms(PATIENCE) == 20.0 + TIMEOUT_MS
     assert heartbeats.lowest_active_metadata_offset([broker(1)]) == 9
 
 
