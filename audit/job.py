@@ -1,8 +1,8 @@
 """Shell: the audit as a whole: plan, have the plan done, merge, judge.
 
-`run` is what the command, the chaos tests and spark-submit call. Nothing is shuffled: a task reads
-an interval of the log and gives back what it found, which is little; the history table alone is as
-long as the log, and each task writes its own part of it.
+`run` is what the command, the chaos tests and spark-submit call. Nothing is shuffled: a task
+returns what it found in its part of the log, which is little. Only the history table is as long as
+the log, and each task writes its own part of it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _audit(inputs: Inputs, execute: Execute, width: int, options: WorkOptions) -
 
 
 def _cut_short(plan: Sequence[Work], merged: Merged, share: int, elections_max: int) -> list[Work]:
-    """Intervals with more elections than their share, if all together are not too many to list.
+    """The work on intervals with more elections than their share, if all together can be listed.
 
     Elections come in bursts; a share for each interval keeps what tasks return small, and the few
     that had more are done once more.

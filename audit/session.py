@@ -69,17 +69,17 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
         master = master or local_master()
         packages = (settings or {}).get("spark.jars.packages")
         loading = f" with {packages} from Maven Central" if packages else ""
-        with told(f"Spark did not start on {master}{loading}"):
+        with spark_failures(f"Spark did not start on {master}{loading}"):
             spark = start(master, folder, settings or {})
         try:
-            with told(f"Spark failed on {master}"):
+            with spark_failures(f"Spark failed on {master}"):
                 yield spark
         finally:
             spark.stop()
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def spark_failures(what: str) -> Iterator[None]:
     """Errors of Spark as one sentence. Its own are pages of Java's and Python's stacks; the last
     line of the Python one, or the first of all, is what went wrong. Raises SparkFailed."""
     from py4j.protocol import Py4JError

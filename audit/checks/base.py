@@ -1,4 +1,4 @@
-"""The check: one rule, in one file, asked at fixed points of the replay.
+"""The check of a replay: one rule, in one file, asked at fixed points.
 
 A check overrides the hooks it needs; the replay calls no others. A hook yields complaints and the
 replay adds where in the log it is. `on_shape` must depend on its arguments alone: its answer is
@@ -18,23 +18,22 @@ from audit.state.shapes import ShapeKey
 
 
 class Facts(NamedTuple):
-    """What beside the partition a rule about its shape may look at."""
+    """Facts beside the partition that a rule about its shape may look at."""
 
     effective_min_isr: int
     elr_enabled: bool
 
 
-class BatchPlace(NamedTuple):
-    """A batch and what the log before it lets one expect; None when that is unknown."""
+class BatchContext(NamedTuple):
+    """A batch, and what is to be expected by the log before it; None where that is unknown."""
 
     batch: Batch
     path: str
     expected_offset: int | None
     last_epoch: int | None
-    after_damage: bool
 
 
-class DamagePlace(NamedTuple):
+class DamageContext(NamedTuple):
     """Bytes of a file that are no batch. `at_end`: nothing readable follows in the whole log."""
 
     kind: str
@@ -92,7 +91,7 @@ class Check:
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
 
-    def on_batch(self, place: BatchPlace) -> Iterable[Complaint]:
+    def on_batch(self, context: BatchContext) -> Iterable[Complaint]:
         return ()
 
     def on_missing(self, first: int, last: int) -> Iterable[Complaint]:
@@ -105,7 +104,7 @@ class Check:
     def on_bad_snapshot(self, problem: str) -> Iterable[Complaint]:
         return ()
 
-    def on_damage(self, place: DamagePlace) -> Iterable[Complaint]:
+    def on_damage(self, context: DamageContext) -> Iterable[Complaint]:
         return ()
 
     def on_record_error(self, reason: str, orphan: bool) -> Iterable[Complaint]:

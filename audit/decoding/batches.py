@@ -1,4 +1,4 @@
-"""Batches of a segment or snapshot file, read in windows, whatever has happened to the file.
+"""Batches in the bytes of a segment or snapshot file, whatever has happened to the file.
 
 A walk never raises for what the bytes say. A batch whose CRC does not fit is still given, marked;
 bytes that are no batch are given as `Damage`, and the walk goes on at the next position where a
@@ -40,7 +40,7 @@ class DamageKind(StrEnum):
     CUT = "cut"
 
 
-class Mark(NamedTuple):
+class BatchIdentity(NamedTuple):
     """A batch, as far as copies must agree on it."""
 
     next_offset: int
@@ -62,8 +62,8 @@ class Batch(NamedTuple):
         return self.header.size_bytes
 
     @property
-    def mark(self) -> Mark:
-        return Mark(self.header.next_offset, self.header.leader_epoch, self.header.crc)
+    def identity(self) -> BatchIdentity:
+        return BatchIdentity(self.header.next_offset, self.header.leader_epoch, self.header.crc)
 
 
 class Damage(NamedTuple):

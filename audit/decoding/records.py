@@ -26,10 +26,10 @@ RECOVERY_STAYS = -1
 
 
 @dataclass(slots=True, eq=False)
-class Delta:
-    """What a partition change says; None (or LEADER_STAYS, RECOVERY_STAYS) leaves a part as it is.
+class PartitionChange:
+    """The content of a partition change; None (LEADER_STAYS, RECOVERY_STAYS) leaves it as it is.
 
-    Deltas are compared by identity: `DeltaCache` makes each but once.
+    Changes are compared by identity: `PartitionChangeCache` makes each only once.
     `kind` and `cause` are what a Kraftbox controller noted about an election: 0 and "" for none.
     """
 
@@ -46,8 +46,8 @@ class Delta:
     cause: str
 
 
-def delta_of(record: PartitionChangeRecord) -> Delta:
-    return Delta(
+def partition_change(record: PartitionChangeRecord) -> PartitionChange:
+    return PartitionChange(
         isr=_tuple(record.isr),
         leader=record.leader,
         replicas=_tuple(record.replicas),
@@ -66,29 +66,29 @@ def _tuple(values: list[int] | None) -> tuple[int, ...] | None:
     return None if values is None else tuple(values)
 
 
-class DeltaCache:
-    """Deltas by the bytes that follow the partition in a framed change.
+class PartitionChangeCache:
+    """Changes by the bytes that follow the partition in a framed change.
 
-    `on_clear` is called when the cache begins anew, for whoever keeps things by delta.
+    `on_clear` is called when the cache is cleared: what others keep by change is of no use then.
     """
 
     def __init__(self, on_clear: Callable[[], None] = lambda: None) -> None:
-        self._known: dict[bytes, Delta] = {}
+        self._known: dict[bytes, PartitionChange] = {}
         self._on_clear = on_clear
 
-    def get(self, value: bytes) -> Delta:
-        """The delta of a framed PartitionChangeRecord. Raises ProtocolError."""
+    def get(self, value: bytes) -> PartitionChange:
+        """The change of a framed PartitionChangeRecord. Raises ProtocolError."""
         rest = value[2:3] + value[KEY_END:]
-        delta = self._known.get(rest)
-        if delta is None:
+        change = self._known.get(rest)
+        if change is None:
             record, _ = decode_record(value)
             assert isinstance(record, PartitionChangeRecord)
-            delta = delta_of(record)
+            change = partition_change(record)
             if len(self._known) >= CACHE_ENTRIES_MAX:
                 self._known.clear()
                 self._on_clear()
-            self._known[rest] = delta
-        return delta
+            self._known[rest] = change
+        return change
 
 
 def is_change(value: bytes) -> bool:
@@ -105,7 +105,7 @@ class Decoded(NamedTuple):
 
 
 class JsonCache:
-    """Records as JSON, with the same trick: only the partition of a change is written anew."""
+    """Records as JSON. Of a change only the partition is formatted; the rest is looked up."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[int, str]] = {}

@@ -1,4 +1,4 @@
-"""Findings, and the elections that they and the report speak of."""
+"""Findings, and the complaints that checks make them of."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """What a check gives; who runs the check knows where in the log it is."""
+    """The answer of a check, made a finding by its caller, who knows the place in the log."""
 
     message: str
     before: Any = None
@@ -48,7 +48,7 @@ class Complaint(NamedTuple):
     def finding(
         self, check: str, severity: Severity, offset: int, timestamp_ms: int, *, log: str = ""
     ) -> Finding:
-        """What `check` found there; an offset and a severity of the complaint's own go before."""
+        """The finding of `check` there. The complaint's own offset and severity, if any, win."""
         return Finding(
             check,
             self.severity or severity,

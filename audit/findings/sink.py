@@ -1,8 +1,7 @@
 """The sink of a replay's findings, bounded.
 
-Counts are always whole; of findings, elections and changes of leadership only the first are kept,
-and who reads the result learns how many there were. History rows leave in columns, as Arrow wants
-them.
+All are counted; of findings, elections and changes of leadership only the first are kept, and the
+result says how many there were. History rows are handed on in batches.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ class Sink:
         self.findings: list[Finding] = []
         self.found: dict[str, int] = {}
         self.elections: list[Election] = []
-        self.moves: list[list[Any]] = []
-        self.moves_dropped = 0
+        self.leadership_rows: list[list[Any]] = []
+        self.leadership_left_out = 0
         self.events: list[Event] = []
         self._elections_max = elections_max
         self._clean = 0
@@ -85,12 +84,12 @@ class Sink:
     def leadership(
         self, offset: int, timestamp_ms: int, partition: Partition, before: int | None, why: str
     ) -> None:
-        """A partition begins, ends, or loses its leader; elections are told by `election`."""
-        if len(self.moves) >= LEADERSHIP_MAX:
-            self.moves_dropped += 1
+        """A partition begins, ends, or loses its leader; elections are given to `election`."""
+        if len(self.leadership_rows) >= LEADERSHIP_MAX:
+            self.leadership_left_out += 1
             return
         leader = -1 if why == "deleted" else partition.shape.key.leader
-        self.moves.append(
+        self.leadership_rows.append(
             [
                 offset,
                 timestamp_ms,
@@ -162,5 +161,5 @@ class Sink:
             yield FINDINGS_LEFT_OUT, -1, -1, dumps(left_out)
         for election in self.elections:
             yield ELECTION, election.offset, election.timestamp_ms, dumps(election)
-        for move in self.moves:
-            yield "leadership", move[0], move[1], dumps(move)
+        for row in self.leadership_rows:
+            yield "leadership", row[0], row[1], dumps(row)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Segment(NamedTuple):
-    """One segment file. `size_bytes` is what it had when the log was listed."""
+    """One segment file. `size_bytes` is its size when the log was listed."""
 
     path: str
     base_offset: int
@@ -34,7 +34,7 @@ class MetadataLog(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How findings call this log."""
+        """The name of this log in findings."""
         return self.path if self.node_id is None else f"node {self.node_id}"
 
     @property
@@ -45,7 +45,7 @@ class MetadataLog(NamedTuple):
 
 
 class FileRange(NamedTuple):
-    """Bytes of one file, both ends at a batch's begin (`end` None: to the file's end).
+    """Bytes of one file; both ends are where a batch begins (`end` None: the file's end).
 
     from_offset, below_offset: batches outside are left to other ranges.
     """
@@ -60,8 +60,8 @@ class FileRange(NamedTuple):
     below_offset: int | None = None
 
 
-class Ends(NamedTuple):
-    """Where one copy of the log ends: the offset after its last batch, and that batch's epoch."""
+class LogEnd(NamedTuple):
+    """The end of one copy of the log: the offset after its last batch, and that batch's epoch."""
 
     end_offset: int
     epoch: int

@@ -1,4 +1,4 @@
-"""Replicas of the brokers, and what clients were told of them."""
+"""Replicas of the brokers, and the sends that they acknowledged to clients."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class ReplicaFiles(NamedTuple):
     `high_watermark` and `log_start` are what its broker last wrote down, 0 if nothing; `epochs` are
     the (epoch, first offset) pairs of its checkpoint, None without a file.
 
-    at_rest: the broker stopped cleanly, so all of this says what is true. While a broker runs, and
-    after a crash, each of these files may be behind, and in a copy the end of the log, too: files
-    are copied one after the other.
+    at_rest: the broker stopped cleanly, so all of this is up to date. While a broker runs, and
+    after a crash, each of these files may be behind. In a copy the end of the log may be behind as
+    well, because files are copied one after the other.
     """
 
     topic: str
@@ -30,7 +30,7 @@ class ReplicaFiles(NamedTuple):
     at_rest: bool = False
 
 
-class Sent(NamedTuple):
+class AcknowledgedSend(NamedTuple):
     """One acknowledged send. `value` is unique in the history; the record's value in the log
     begins with it in decimal and a bar."""
 

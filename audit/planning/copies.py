@@ -1,14 +1,14 @@
-"""Copies of one metadata log: the one to audit, and what of the others is compared with it."""
+"""Copies of one metadata log: the choice of the one to audit, the plan to compare the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from audit.inputs.metadata_log import Ends, MetadataLog, Segment, overlapping
+from audit.inputs.metadata_log import LogEnd, MetadataLog, Segment, overlapping
 
 
-def choose_primary(logs: Sequence[MetadataLog], ends: dict[str, Ends]) -> MetadataLog:
+def choose_primary(logs: Sequence[MetadataLog], ends: dict[str, LogEnd]) -> MetadataLog:
     """The copy to audit: the one of the newest leader, as elections of the quorum judge it; of
     equals the one that reaches back farthest."""
 

@@ -18,9 +18,10 @@ from audit.inputs.metadata_log import MetadataLog, Segment, Snapshot, overlappin
 class Interval(NamedTuple):
     """Offsets `start_offset` (inclusive) to `end_offset` (exclusive, None: the log's end).
 
-    base: the snapshot it begins with, None for an empty cluster. milestones: snapshots, of any copy
-    of the log, that the replay must agree with where it comes by; the last may stand at its end.
-    knows_start: whether base (or offset 0) says all that was before.
+    base: the snapshot it begins with, None for an empty cluster. milestones: the snapshots inside
+    it, of any copy of the log; the replay must agree with each when it reaches that offset, and the
+    last may be at the interval's end. knows_start: whether base (or offset 0) says all that was
+    before.
     """
 
     number: int
@@ -45,7 +46,7 @@ class Interval(NamedTuple):
 
 def plan_intervals(log: MetadataLog, others: Sequence[MetadataLog] = ()) -> list[Interval]:
     """The intervals of a log, in order, each with one shard. `others` are copies of it, whose
-    snapshots are compared, too."""
+    snapshots are compared as well."""
     start = log.segments[0].base_offset if log.segments else log.snapshots[-1].end_offset
     older = [s for s in log.snapshots if s.end_offset <= start]
     base = older[-1] if older else None

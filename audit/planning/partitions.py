@@ -1,15 +1,15 @@
-"""Partitions of the data audit, with what metadata and clients say about them."""
+"""Partitions whose data is audited, with what metadata and clients say about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from audit.inputs.replicas import ReplicaFiles, Sent
+from audit.inputs.replicas import AcknowledgedSend, ReplicaFiles
 
 
 class PartitionWork(NamedTuple):
-    """What a task needs of a partition.
+    """The audit of one partition's replicas, and all that it needs.
 
     leader: by the metadata, -1 if there is none or it is not known; leader_epochs: epoch to leader
     as far as the metadata says it, None where that is not known; compacted: cleaning rewrites
@@ -23,12 +23,12 @@ class PartitionWork(NamedTuple):
     leader_epoch: int | None
     leader_epochs: dict[int, int] | None
     compacted: bool
-    sent: tuple[Sent, ...]
+    sent: tuple[AcknowledgedSend, ...]
 
 
 def plan_partitions(
     found: Iterable[ReplicaFiles],
-    sent: Mapping[tuple[str, int], Sequence[Sent]],
+    sent: Mapping[tuple[str, int], Sequence[AcknowledgedSend]],
     result: Mapping[str, Any],
 ) -> list[PartitionWork]:
     """One piece of work per partition that has replicas. `result` is that of the metadata audit."""
@@ -60,7 +60,7 @@ def plan_partitions(
 
 
 def _members(replicas: Sequence[ReplicaFiles], now: Mapping[str, Any] | None) -> list[ReplicaFiles]:
-    """Without copies that the assignment no longer names: nobody truncates those."""
+    """The replicas but for those that the assignment no longer names: nobody truncates these."""
     if now is None:
         return list(replicas)
     return [replica for replica in replicas if replica.broker in now["replicas"]]

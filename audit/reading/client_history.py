@@ -11,7 +11,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from audit.inputs.replicas import Sent
+from audit.inputs.replicas import AcknowledgedSend
 from audit.reading.logs import UnreadableInput
 
 MAGIC = b"KBXH"
@@ -20,9 +20,9 @@ OK = 1
 _HEADER_BYTES, _CRC_BYTES = 5, 4
 
 
-def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[Sent]]:
+def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[AcknowledgedSend]]:
     """(topic, partition) to its acknowledged sends with an offset. Raises UnreadableInput."""
-    found: dict[tuple[str, int], list[Sent]] = {}
+    found: dict[tuple[str, int], list[AcknowledgedSend]] = {}
     for path in histories:
         body = _body(path)
         topics = [row[0] for row in body.get("topics", ())]
@@ -30,12 +30,12 @@ def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[Sen
             process, topic, partition, value, _, _, outcome, offset, order = row[:9]
             if outcome == OK and offset >= 0:
                 key = (topics[topic], partition)
-                found.setdefault(key, []).append(Sent(process, order, value, offset))
+                found.setdefault(key, []).append(AcknowledgedSend(process, order, value, offset))
     return found
 
 
 def _body(path: Path) -> dict[str, Any]:
-    import msgpack  # on the driver only; executors import this module for `Sent`
+    import msgpack  # on the driver only: executors need not have it
 
     data = path.read_bytes()
     if data[:4] != MAGIC or len(data) < _HEADER_BYTES + _CRC_BYTES:

@@ -31,7 +31,7 @@ class Place(TypedDict):
 
 
 class LogChanged(Exception):
-    """What a stream had read, or was to read next, is not in the log any more."""
+    """The log no longer has what a stream had read, or what it should read next."""
 
 
 def end_of(log: MetadataLog, before: Place | None) -> Place:
@@ -98,7 +98,7 @@ def between(log: MetadataLog, start: Place | None, end: Place) -> Iterator[FileR
 
 
 def _at(segment: Segment) -> Place:
-    """The begin of a segment."""
+    """The place where a segment begins."""
     base = segment.base_offset
     return Place(segment=base, position=0, next_offset=base, last_position=-1, last_crc=-1)
 

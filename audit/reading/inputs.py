@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from audit.inputs.metadata_log import MetadataLog
-from audit.inputs.replicas import ReplicaFiles, Sent
+from audit.inputs.replicas import AcknowledgedSend, ReplicaFiles
 from audit.reading.client_history import acknowledged
 from audit.reading.logs import UnreadableInput, find_logs
 from audit.reading.replicas import find_replicas
 
 
 class Inputs(NamedTuple):
-    """Copies of the metadata log, the brokers' replicas, and what clients were told by
+    """Copies of the metadata log, the brokers' replicas, and acknowledged sends by
     (topic, partition)."""
 
     logs: Sequence[MetadataLog]
     replicas: Sequence[ReplicaFiles]
-    sent: Mapping[tuple[str, int], Sequence[Sent]]
+    sent: Mapping[tuple[str, int], Sequence[AcknowledgedSend]]
 
 
 def read_inputs(

@@ -26,7 +26,7 @@ _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class UnreadableInput(Exception):
-    """What was given cannot be audited; the message says what and why."""
+    """The given files cannot be audited; the message says which and why."""
 
 
 def find_logs(paths: Iterable[Path]) -> list[MetadataLog]:
@@ -91,7 +91,7 @@ def _holds_other_records(directory: Path) -> bool:
 
 
 def _try_to_open(paths: Iterable[str]) -> None:
-    """Tasks read the files, and what a task dies of is told badly."""
+    """Raises UnreadableInput. Tasks read the files, too, but Spark hides why a task failed."""
     for path in paths:
         try:
             with open(path, "rb"):

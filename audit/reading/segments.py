@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from audit.decoding.batches import Batch, Damage, batches_in
-from audit.inputs.metadata_log import Ends, MetadataLog, Segment
+from audit.inputs.metadata_log import LogEnd, MetadataLog, Segment
 from protocol.batch.header import HEADER_BYTES, crc_ok, parse_header
 
 WINDOW_BYTES = 16 << 20
@@ -16,7 +16,7 @@ _INDEX_ENTRY_BYTES = 8
 def walk(
     path: str, start: int = 0, end: int | None = None, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Batch | Damage]:
-    """The batches of a file between two positions, the first of which is a batch's begin."""
+    """The batches of a file between two positions; a batch begins at the first."""
     with open(path, "rb") as file:
         file.seek(start)
         left = float("inf") if end is None else end - start
@@ -63,15 +63,15 @@ def _is_batch(path: str, position: int, below: int) -> bool:
     return len(data) == header.size_bytes and crc_ok(data, 0, len(data))
 
 
-def log_end(log: MetadataLog) -> Ends:
+def log_end(log: MetadataLog) -> LogEnd:
     """The end of a copy's last whole batch; that of its newest snapshot if there is none."""
     newest = max(log.snapshots, key=lambda s: s.end_offset, default=None)
-    end = Ends(newest.end_offset, newest.epoch) if newest else Ends(0, -1)
+    end = LogEnd(newest.end_offset, newest.epoch) if newest else LogEnd(0, -1)
     for segment in reversed(log.segments):
         for found in walk(segment.path):
             if isinstance(found, Batch) and found.crc_ok:
                 header = found.header
-                end = max(end, Ends(header.next_offset, header.leader_epoch))
+                end = max(end, LogEnd(header.next_offset, header.leader_epoch))
         if end.end_offset > segment.base_offset:
             break
     return end

@@ -150,7 +150,7 @@ class Brokers:
             self._known.pop(broker_id, None)
         else:
             self._known[broker_id] = after
-        if self._scope.speaks:
+        if self._scope.reports_cluster:
             self._reports.event("broker", _broker_row(broker_id, event, before, after, epoch))
         self._judge(BrokerChange(broker_id, event, before, after, epoch))
 
@@ -165,7 +165,7 @@ class Brokers:
                 certain.add(change.id)
             if doubtful:
                 return
-        if self._scope.speaks:
+        if self._scope.reports_cluster:
             self._reports.ask("on_broker", change)
 
 

@@ -38,8 +38,7 @@ _ENTITY_KEYS: Mapping[str, tuple[str, ...]] = {
     "RegisterControllerRecord": ("controller_id",),
     "ProducerIdsRecord": (),
 }
-"""Records that are kept as they are, to compare with snapshots, and the fields that tell them
-apart."""
+"""Records that are kept as they are, to compare with snapshots; the fields that identify one."""
 _REMOVERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "RemoveAccessControlEntryRecord": ("AccessControlEntryRecord", ("id",)),
     "RemoveUserScramCredentialRecord": ("UserScramCredentialRecord", ("mechanism", "name")),
@@ -159,7 +158,7 @@ class Effects:
                 self._partitions.set_min_isr(topic, min_isr)
 
     def _report_setting(self, kind: str, resource: str, name: str, before: Any, after: Any) -> None:
-        if self._scope.speaks:
+        if self._scope.reports_cluster:
             row = {
                 "kind": kind,
                 "resource": resource,
@@ -182,7 +181,7 @@ class Effects:
             entities.pop(key, None)
         else:
             entities[key] = fields
-        if isinstance(record, RegisterControllerRecord) and self._scope.speaks:
+        if isinstance(record, RegisterControllerRecord) and self._scope.reports_cluster:
             self._reports.event("controller", {"controller": record.controller_id})
 
     def _remove_entity(self, record: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from audit.checks.base import Check, Replacement
-from audit.decoding.records import Delta, DeltaCache, delta_of
+from audit.decoding.records import PartitionChange, PartitionChangeCache, partition_change
 from audit.findings.finding import Complaint
 from audit.replay.brokers import BatchEvents
 from audit.replay.reports import Reports
@@ -15,7 +15,7 @@ from audit.replay.statistics import Statistics
 from audit.replay.transitions import Transition, Transitions
 from audit.state.cluster import ClusterState, Partition, Topic, partition_key
 from audit.state.elections import Election, ElectionKind, election_cause
-from audit.state.shapes import NO_LEADER, Shape, ShapeKey, describe, merged
+from audit.state.shapes import NO_LEADER, Shape, ShapeKey, after_change, describe
 from protocol.errors import ProtocolError
 from protocol.ids import uuid_to_text
 from protocol.metadata import PartitionChangeRecord, PartitionRecord
@@ -43,54 +43,61 @@ class Partitions:
         self._statistics = statistics
         self._reports = reports
         self._transitions = Transitions(cluster, checks)
-        self._deltas = DeltaCache(cluster.shapes.forget_transitions)
+        self._change_cache = PartitionChangeCache(cluster.shapes.forget_transitions)
 
     # --- changes of a partition that is known for certain --------------------------------------
 
     def change(self, partition: Partition, value: bytes, offset: int) -> None:
         """A framed PartitionChangeRecord. Nearly every record of a long log comes this way."""
         try:
-            delta = self._deltas.get(value)
+            change = self._change_cache.get(value)
         except ProtocolError as error:
             self._reports.record_error(offset, str(error), orphan=False)
             partition.certain = False
             return
         before = partition.shape
-        move: Transition | None = before.transitions.get(delta)
-        if move is None:
-            move = self._transitions.make(before, delta)
-        partition.shape = move.after
+        transition: Transition | None = before.transitions.get(change)
+        if transition is None:
+            transition = self._transitions.make(before, change)
+        partition.shape = transition.after
         partition.partition_epoch += 1
-        if move.names_leader:
+        if transition.names_leader:
             partition.leader_epoch += 1
         statistics = self._statistics
-        statistics.series.isr += move.isr_growth
-        statistics.series.elr += move.elr_growth
-        if move.grown:
+        statistics.series.isr += transition.isr_growth
+        statistics.series.elr += transition.elr_growth
+        if transition.grown:
             statistics.isr_expands += 1
             self.grown.append(partition)
-        if move.shrunk:
+        if transition.shrunk:
             statistics.isr_shrinks += 1
-        if not move.quiet:
-            self._loud(partition, before, move, delta, offset)
+        if not transition.quiet:
+            self._report_transition(partition, before, transition, change, offset)
         if self._reports.keeps_history:
-            self._reports.history(partition, "PartitionChangeRecord", offset, move.elected, delta)
+            self._reports.history(
+                partition, "PartitionChangeRecord", offset, transition.elected, change
+            )
         partition.offset = offset
 
-    def _loud(
-        self, partition: Partition, before: Shape, move: Transition, delta: Delta, offset: int
+    def _report_transition(
+        self,
+        partition: Partition,
+        before: Shape,
+        transition: Transition,
+        change: PartitionChange,
+        offset: int,
     ) -> None:
         self._statistics.changed(partition, self._scope.timestamp_ms)
-        self._statistics.series.leaderless += move.after.leaderless - before.leaderless
-        old, new = before.key, move.after.key
+        self._statistics.series.leaderless += transition.after.leaderless - before.leaderless
+        old, new = before.key, transition.after.key
         if old.leader != new.leader:
-            self._leader_moved(partition, old, new, move.elected, delta, offset)
-        if move.reassigns:
+            self._leader_moved(partition, old, new, transition.elected, change, offset)
+        if transition.reassigns:
             self._reports.reassignment(partition, old, new, offset)
-        for check, message in move.broken:
+        for check, message in transition.broken:
             stood = describe(
                 old,
-                partition.leader_epoch - move.names_leader,
+                partition.leader_epoch - transition.names_leader,
                 partition.partition_epoch - 1,
             )
             self._complain(check, message, partition, {"offset": partition.offset, **stood}, offset)
@@ -160,17 +167,17 @@ class Partitions:
             if scope.is_mine(record.partition_id, record.topic_id):
                 raise Orphan(f"partition {record.partition_id}, which it changes, does not exist")
             return
-        delta = delta_of(record)
+        change = partition_change(record)
         before = partition.shape
-        after = self._cluster.shapes.get(merged(before.key, delta), before.min_isr)
+        after = self._cluster.shapes.get(after_change(before.key, change), before.min_isr)
         statistics.series.add(before.key, -1)
         statistics.series.add(after.key, 1)
         partition.shape = after
         partition.partition_epoch += 1
-        if delta.leader >= 0 and delta.leader != before.key.leader:
+        if change.leader >= 0 and change.leader != before.key.leader:
             partition.leader_epoch += 1
-            kind = self._transitions.make(before, delta).elected
-            self._leader_moved(partition, None, after.key, kind, delta, scope.offset)
+            kind = self._transitions.make(before, change).elected
+            self._leader_moved(partition, None, after.key, kind, change, scope.offset)
         statistics.changed(partition, scope.timestamp_ms)
         partition.offset = scope.offset
 
@@ -210,7 +217,7 @@ class Partitions:
         old: ShapeKey | None,
         new: ShapeKey,
         kind: ElectionKind | None,
-        delta: Delta,
+        change: PartitionChange,
         offset: int,
     ) -> None:
         """`old` is None where a hole in the log hides who led."""
@@ -222,7 +229,7 @@ class Partitions:
         cause = "unknown"
         if old is not None:
             events = self.batch_events.by_broker()
-            cause = election_cause(self._cluster, events, old, new, delta, kind, topic)
+            cause = election_cause(self._cluster, events, old, new, change, kind, topic)
         election = Election(
             offset,
             self._scope.timestamp_ms,

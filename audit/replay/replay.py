@@ -1,4 +1,4 @@
-"""The replay: records in, state changed, checks asked, elections and events told.
+"""The replay: takes records, changes the state, asks checks, reports elections and events.
 
 `Replay.batch` is the only way in. Changes of partitions that are known for certain take the short
 way, `Partitions.change`: look up the partition, look up the transition, add. Everything else goes

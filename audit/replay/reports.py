@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from audit.checks.base import Check
-from audit.decoding.records import Delta
+from audit.decoding.records import PartitionChange
 from audit.findings.finding import Complaint
 from audit.findings.sink import Sink
 from audit.replay.scope import Scope
@@ -26,7 +26,7 @@ HOOKS = (
 
 
 class Reports:
-    """Puts what a replay comes by into the sink, with its place in the log.
+    """Puts what a replay finds into the sink, with its place in the log.
 
     `history`: whether a row is given for each record of a partition.
     """
@@ -98,10 +98,10 @@ class Reports:
         record: str,
         offset: int,
         kind: ElectionKind | None = None,
-        delta: Delta | None = None,
+        change: PartitionChange | None = None,
     ) -> None:
         """The partition after a record, if rows of its history are asked for."""
         if self.keeps_history:
-            cause = delta.cause if delta is not None and kind is not None else None
+            cause = change.cause if change is not None and kind is not None else None
             timestamp_ms = self._scope.timestamp_ms
             self.sink.history(offset, timestamp_ms, partition, record, kind, cause or None)

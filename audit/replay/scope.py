@@ -10,8 +10,8 @@ class Orphan(Exception):
 class Scope:
     """One replay of one interval, or of one shard of its partitions.
 
-    Shard 0 also speaks for everything that is not a partition. While `loading`, a snapshot is read:
-    nothing is judged and nothing is told.
+    Shard 0 also reports what is not about partitions. While `loading`, a snapshot is read: nothing
+    is judged and nothing is reported.
     """
 
     def __init__(self, shard: int = 0, shards: int = 1) -> None:
@@ -28,8 +28,8 @@ class Scope:
         return self.certain_brokers is not None
 
     @property
-    def speaks(self) -> bool:
-        """Whether what is not about a partition is told here and now."""
+    def reports_cluster(self) -> bool:
+        """Whether this replay now reports what is not about partitions."""
         return self.shard == 0 and not self.loading
 
     def is_mine(self, index: int, topic_id: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Snapshots as the audit reads them, and what two states of a cluster differ in."""
+"""Snapshots: their records loaded into a state, and the differences of two states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIFFERENCES_MAX = 100
 def load_snapshot(
     replay: Replay, snapshot: Snapshot, batches: Iterable[Batch | Damage]
 ) -> str | None:
-    """Make the replay's cluster that of the snapshot, asking no check.
+    """Replay the records of the snapshot into the cluster's state, asking no check.
 
     The replay's time becomes that of the last record that the snapshot contains. Returns what is
     wrong with the file, None if it is whole.
@@ -63,7 +63,8 @@ def _known_since(partition: Partition, timestamp_ms: int) -> None:
 def state_differences(
     mine: ClusterState, other: ClusterState, *, everything: bool
 ) -> Iterator[Difference]:
-    """What the snapshot's cluster says otherwise; partitions only, unless `everything`."""
+    """Differences between the replayed state and the snapshot's; of partitions only, unless
+    `everything`."""
     names = {topic.id: topic.name for topic in (*mine.topics.values(), *other.topics.values())}
     yield from _partitions(mine, other, names)
     if not everything:

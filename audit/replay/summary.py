@@ -1,4 +1,4 @@
-"""Summary of a cluster's state: what the audit says of the end of a log."""
+"""Summary of a cluster's state, taken at the end of a log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def partition_rows(cluster: ClusterState) -> Iterator[dict[str, Any]]:
 
 def end_state(cluster: ClusterState, *, whole: bool) -> dict[str, Any]:
     """Numbers of partitions; with `whole` also what is not about partitions, which one shard of
-    several tells for all."""
+    several reports for all."""
     leaders: dict[str, int] = {}
     preferred: dict[str, int] = {}
     replicas: dict[str, int] = {}

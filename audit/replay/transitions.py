@@ -1,4 +1,4 @@
-"""Effects of a change on a shape, worked out once.
+"""Transitions: effects of a change on a shape, worked out once.
 
 A transition holds everything that follows from (shape before, change, effective min ISR, whether
 ELR is on) and from nothing else: the shape after, the kind of election, the rules that it breaks.
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from audit.checks.base import Check, Facts
-from audit.decoding.records import LEADER_STAYS, Delta
+from audit.decoding.records import LEADER_STAYS, PartitionChange
 from audit.state.cluster import ClusterState
 from audit.state.elections import ElectionKind, election_kind
-from audit.state.shapes import Shape, ShapeKey, merged
+from audit.state.shapes import Shape, ShapeKey, after_change
 
 Broken: TypeAlias = tuple[tuple[Check, str], ...]
 
 
 class Transition:
-    """`quiet` transitions change the shape and nothing that anybody must be told of."""
+    """The effect of one change on one shape. A `quiet` one has nothing to report."""
 
     __slots__ = (
         "after",
@@ -61,14 +61,14 @@ class Transitions:
         found = ((check, check.on_shape(before, after.key, facts)) for check in self._checks)
         return tuple((check, message) for check, message in found if message is not None)
 
-    def make(self, before: Shape, delta: Delta) -> Transition:
+    def make(self, before: Shape, change: PartitionChange) -> Transition:
         """The transition, remembered on the shape before it."""
         old = before.key
-        new = merged(old, delta)
+        new = after_change(old, change)
         after = self._cluster.shapes.get(new, before.min_isr)
         made = Transition(after)
-        made.names_leader = delta.leader != LEADER_STAYS
-        made.elected = election_kind(old, new, delta)
+        made.names_leader = change.leader != LEADER_STAYS
+        made.elected = election_kind(old, new, change)
         made.broken = self.judge(old, after)
         made.grown = len(set(new.isr) - set(old.isr))
         made.shrunk = len(set(old.isr) - set(new.isr))
@@ -78,5 +78,5 @@ class Transitions:
         made.quiet = not (
             made.broken or made.reassigns or old.leader != new.leader or after.under != before.under
         )
-        before.transitions[delta] = made
+        before.transitions[change] = made
         return made

@@ -1,4 +1,4 @@
-"""From what the tasks found to one result: sort, add up, judge the sums.
+"""The document of an audit: what the tasks found, sorted, added up and judged as a whole.
 
 The result is plain JSON values; `audit.report` draws it, `docs/audit.md` describes it.
 """
@@ -14,7 +14,7 @@ from audit.checks.log.logs_agree import LogsAgree
 from audit.checks.totals.base import Lasting, Totals
 from audit.findings.finding import Complaint, Finding, Severity
 from audit.findings.sink import ELECTION, FINDINGS_LEFT_OUT, FINDINGS_PER_CHECK_MAX
-from audit.inputs.metadata_log import Ends, MetadataLog
+from audit.inputs.metadata_log import LogEnd, MetadataLog
 from audit.state.elections import Election, LeaderChange
 
 SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -24,12 +24,12 @@ class Merged:
     """Collects events, then gives the result."""
 
     def __init__(
-        self, primary: MetadataLog, logs: Sequence[MetadataLog], ends: Mapping[str, Ends]
+        self, primary: MetadataLog, logs: Sequence[MetadataLog], ends: Mapping[str, LogEnd]
     ) -> None:
         self.primary, self.logs, self.ends = primary, logs, ends
         self.findings: list[Finding] = []
         self.elections: list[Election] = []
-        self.moves: list[list[Any]] = []
+        self.leadership_rows: list[list[Any]] = []
         self.by_kind: dict[str, list[dict[str, Any]]] = {}
         self.left_out: dict[str, int] = {}
         """Findings by check that tasks counted and did not list."""
@@ -42,19 +42,19 @@ class Merged:
             elif kind == ELECTION:
                 self.elections.append(Election(*value))
             elif kind == "leadership":
-                self.moves.append(value)
+                self.leadership_rows.append(value)
             elif kind == FINDINGS_LEFT_OUT:
                 self.left_out = _added((self.left_out, value))
             else:
                 event = {"offset": offset, "timestamp_ms": timestamp_ms, **value}
                 self.by_kind.setdefault(kind, []).append(event)
 
-    def say(self, check: str, severity: Severity, complaint: Complaint) -> None:
+    def _complain(self, check: str, severity: Severity, complaint: Complaint) -> None:
         """A finding of a check that looks at the whole."""
         self.findings.append(complaint.finding(check, severity, -1, -1))
 
     def elections_counted(self) -> int:
-        """How many there were, listed or not."""
+        """The number of elections, listed or not."""
         return sum(sum(n["elections"].values()) for n in self.by_kind.get("numbers", ()))
 
     def intervals_above(self, elections: int) -> set[tuple[int, int]]:
@@ -83,8 +83,8 @@ class Merged:
             "quorum": self._quorum(),
             "settings": _by_offset(self.by_kind.get("setting", [])),
             "reassignments": _by_offset(self.by_kind.get("reassignment", [])),
-            "leadership": sorted(self.moves, key=lambda m: (m[0], m[2], m[3])),
-            "leadership_left_out": sum(n["moves_dropped"] for n in numbers),
+            "leadership": sorted(self.leadership_rows, key=lambda m: (m[0], m[2], m[3])),
+            "leadership_left_out": sum(n["leadership_left_out"] for n in numbers),
             "series": series(numbers),
             "partitions": sorted(self.by_kind.get("partition", []), key=_place),
             "data": sorted(self.by_kind.get("data", []), key=_place),
@@ -94,14 +94,14 @@ class Merged:
         for make in TOTALS_CHECKS:
             check = make()
             for complaint in list(check.on_totals(totals))[:FINDINGS_PER_CHECK_MAX]:
-                self.say(check.name, check.severity, complaint)
+                self._complain(check.name, check.severity, complaint)
         newest = {
             log.name: max((s.end_offset for s in log.snapshots), default=0) for log in self.logs
         }
         comparisons = _by_offset(self.by_kind.get("comparison", []))
         agree = LogsAgree()
         for complaint in agree.on_comparisons(comparisons, self.primary.name, newest):
-            self.say(agree.name, agree.severity, complaint)
+            self._complain(agree.name, agree.severity, complaint)
 
     def _sorted_findings(self) -> list[Finding]:
         unique: dict[tuple[Any, ...], Finding] = {}

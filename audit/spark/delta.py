@@ -1,4 +1,4 @@
-"""Delta tables: whether they can be written here, and what Spark must be told to write them.
+"""Delta tables: whether they can be written here, and the settings of Spark that they need.
 
 delta-spark's wheel is Python alone. Its Java part is one jar per version of Spark, which Spark gets
 from Maven Central when it starts; so a delta-spark that is not made for the installed Spark cannot
@@ -46,13 +46,13 @@ def require() -> None:
 
 
 def settings(given: Mapping[str, str]) -> dict[str, str]:
-    """What Spark must be told, beside what it is told already. Jars that are given by name are
+    """Spark's settings for Delta, with regard to the given ones. Jars that are given by name are
     taken to have Delta among them; otherwise Spark loads it. Raises NoDelta."""
     require()
-    told = {_EXTENSIONS: _joined(given.get(_EXTENSIONS), EXTENSION), _CATALOG: CATALOG}
+    needed = {_EXTENSIONS: _joined(given.get(_EXTENSIONS), EXTENSION), _CATALOG: CATALOG}
     if _JARS not in given:
-        told[_PACKAGES] = _joined(given.get(_PACKAGES), package())
-    return told
+        needed[_PACKAGES] = _joined(given.get(_PACKAGES), package())
+    return needed
 
 
 def package() -> str:

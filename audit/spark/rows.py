@@ -54,7 +54,7 @@ ARROW_SCHEMA = pa.schema(
 
 
 class RowReader:
-    """Reads ranges into Arrow batches. `fields` and `raw` choose the dear columns."""
+    """Reads ranges into Arrow batches. `fields` and `raw` choose the expensive columns."""
 
     def __init__(self, *, fields: bool = True, raw: bool = False) -> None:
         self._fields = fields

@@ -1,4 +1,4 @@
-"""The cluster as the audit sees it while it reads: its own fold of the metadata records.
+"""The state of the cluster as the audit replays it from metadata records.
 
 This is on purpose not the product's replay table. A check that judged a log with the code that
 wrote it would share its mistakes; here each record's effect is written a second time, in another
@@ -119,9 +119,9 @@ class ClusterState:
         return {broker.id for broker in self.brokers.values() if broker.fenced}
 
     def went_in_order(self, shape: ShapeKey) -> bool:
-        """Whether a leaderless partition waits only for brokers that took their leave: all that may
-        lead it, the last members of its ISR (or, with an empty one, its last known leaders), are in
-        a controlled shutdown or were when they were fenced."""
+        """Whether a leaderless partition waits only for brokers that shut down in order: all that
+        may lead it, the last members of its ISR (or, with an empty one, its last known leaders),
+        are in a controlled shutdown or were when they were fenced."""
         last = shape.isr or shape.last_known or shape.elr
         brokers = [self.brokers.get(broker_id) for broker_id in last]
         return bool(last) and all(broker is not None and broker.shutting_down for broker in brokers)

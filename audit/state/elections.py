@@ -1,4 +1,4 @@
-"""Of which kind an election was, and why it was held: the rules of docs/audit.md.
+"""Elections: kinds and causes, by the rules of docs/audit.md.
 
 A metadata record does not say it. Kind and cause follow from the partition before and after, and
 from what happened to the old leader's broker. Where a Kraftbox controller noted kind and cause in
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from audit.decoding.records import LEADER_STAYS, Delta
+from audit.decoding.records import LEADER_STAYS, PartitionChange
 from audit.state.cluster import UNCLEAN, Broker, ClusterState
 from audit.state.shapes import NO_LEADER, RECOVERING, ShapeKey
 
@@ -83,17 +83,19 @@ _CAUSE: Mapping[BrokerEvent, str] = {
 }
 
 
-def election_kind(before: ShapeKey, after: ShapeKey, delta: Delta) -> ElectionKind | None:
+def election_kind(
+    before: ShapeKey, after: ShapeKey, change: PartitionChange
+) -> ElectionKind | None:
     """The kind of election that the change is, None if it elects nobody.
 
     A change that names the leader it had only begins a new leader epoch.
     """
     leader = after.leader
-    if delta.leader == LEADER_STAYS or leader in (NO_LEADER, before.leader):
+    if change.leader == LEADER_STAYS or leader in (NO_LEADER, before.leader):
         return None
-    if delta.kind in NOTED_KINDS:
-        return NOTED_KINDS[delta.kind]
-    began_recovering = after.recovery == RECOVERING and delta.recovery == RECOVERING
+    if change.kind in NOTED_KINDS:
+        return NOTED_KINDS[change.kind]
+    began_recovering = after.recovery == RECOVERING and change.recovery == RECOVERING
     if began_recovering:
         if not before.isr and not before.elr and leader in before.last_known:
             return ElectionKind.LAST_KNOWN_LEADER
@@ -117,13 +119,13 @@ def election_cause(
     events: Mapping[int, BrokerEvent],
     before: ShapeKey,
     after: ShapeKey,
-    delta: Delta,
+    change: PartitionChange,
     kind: ElectionKind,
     topic: str,
 ) -> str:
-    """Why; `events` are what the same batch did to brokers."""
-    if delta.kind in NOTED_KINDS:
-        return delta.cause or UNKNOWN
+    """The cause; `events` are what the same batch did to brokers."""
+    if change.kind in NOTED_KINDS:
+        return change.cause or UNKNOWN
     if kind is ElectionKind.PREFERRED:
         return "preferred"
     if before.leader == NO_LEADER:

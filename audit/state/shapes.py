@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from audit.decoding.records import LEADER_STAYS, RECOVERY_STAYS, Delta
+from audit.decoding.records import LEADER_STAYS, RECOVERY_STAYS, PartitionChange
 
 NO_LEADER = -1
 RECOVERING = 1
@@ -38,7 +38,7 @@ class Shape:
         self.effective_min_isr = min(min_isr, len(key.replicas))
         self.under = len(key.isr) < self.effective_min_isr
         self.leaderless = key.leader == NO_LEADER
-        self.transitions: dict[Delta, Any] = {}
+        self.transitions: dict[PartitionChange, Any] = {}
 
 
 class Shapes:
@@ -63,18 +63,18 @@ class Shapes:
             shape.transitions.clear()
 
 
-def merged(before: ShapeKey, delta: Delta) -> ShapeKey:
+def after_change(before: ShapeKey, change: PartitionChange) -> ShapeKey:
     """The partition after a change."""
     return ShapeKey(
-        replicas=before.replicas if delta.replicas is None else delta.replicas,
-        isr=before.isr if delta.isr is None else delta.isr,
-        elr=before.elr if delta.elr is None else delta.elr,
-        last_known=before.last_known if delta.last_known is None else delta.last_known,
-        leader=before.leader if delta.leader == LEADER_STAYS else delta.leader,
-        recovery=before.recovery if delta.recovery == RECOVERY_STAYS else delta.recovery,
-        adding=before.adding if delta.adding is None else delta.adding,
-        removing=before.removing if delta.removing is None else delta.removing,
-        directories=before.directories if delta.directories is None else delta.directories,
+        replicas=before.replicas if change.replicas is None else change.replicas,
+        isr=before.isr if change.isr is None else change.isr,
+        elr=before.elr if change.elr is None else change.elr,
+        last_known=before.last_known if change.last_known is None else change.last_known,
+        leader=before.leader if change.leader == LEADER_STAYS else change.leader,
+        recovery=before.recovery if change.recovery == RECOVERY_STAYS else change.recovery,
+        adding=before.adding if change.adding is None else change.adding,
+        removing=before.removing if change.removing is None else change.removing,
+        directories=before.directories if change.directories is None else change.directories,
     )
 
 

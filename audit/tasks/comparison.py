@@ -1,4 +1,4 @@
-"""Copies of one log beside each other: one task reads the same offsets of every copy.
+"""The comparison of copies of one log: one task reads the same offsets of every copy.
 
 Batches are replicated byte for byte, so equal logs have equal batches: same offsets, same epoch,
 same CRC. What a task finds is judged, for the whole log, by `audit.checks.log.logs_agree`.
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from audit.checks import REPLAY_CHECKS
-from audit.checks.base import BatchPlace, Check, DamagePlace
-from audit.decoding.batches import Batch, Mark
+from audit.checks.base import BatchContext, Check, DamageContext
+from audit.decoding.batches import Batch, BatchIdentity
 from audit.findings.sink import Sink
 from audit.inputs.metadata_log import Segment
 from audit.planning.copies import Comparison, Copy
@@ -22,13 +22,15 @@ CONFLICTS_MAX = 20
 
 def compare(comparison: Comparison, sink: Sink) -> None:
     """Compare the copies; findings about single copies and one event with the differences."""
-    marks = [_marks(comparison, copy, sink) for copy in comparison.copies]
-    first = marks[0]
-    for copy, other in zip(comparison.copies[1:], marks[1:], strict=True):
+    identities = [_identities(comparison, copy, sink) for copy in comparison.copies]
+    first = identities[0]
+    for copy, other in zip(comparison.copies[1:], identities[1:], strict=True):
         sink.event("comparison", comparison.start_offset, -1, _differences(copy.log, first, other))
 
 
-def _differences(log: str, mine: dict[int, Mark], other: dict[int, Mark]) -> dict[str, Any]:
+def _differences(
+    log: str, mine: dict[int, BatchIdentity], other: dict[int, BatchIdentity]
+) -> dict[str, Any]:
     shared = sorted(mine.keys() & other.keys())
     conflicts = []
     diverged = None
@@ -48,17 +50,17 @@ def _differences(log: str, mine: dict[int, Mark], other: dict[int, Mark]) -> dic
     }
 
 
-def _marks(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Mark]:
-    """The copy's batches by base offset; other copies than the primary are judged by the way."""
+def _identities(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, BatchIdentity]:
+    """The copy's batches by base offset. Copies other than the primary are judged here, too."""
     checks: list[Check] = [] if copy.is_primary else [make() for make in REPLAY_CHECKS]
-    marks: dict[int, Mark] = {}
+    identities: dict[int, BatchIdentity] = {}
     expected: int | None = None
     epoch: int | None = None
     damaged = False
     for segment, found, after in _walk(comparison, copy):
         if not isinstance(found, Batch):
             at_end = segment.path == copy.last_path
-            place = DamagePlace(
+            context = DamageContext(
                 found.kind,
                 segment.path,
                 found.position,
@@ -67,22 +69,23 @@ def _marks(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Mark]:
                 after - 1,
             )
             for check in checks:
-                _tell(sink, copy, check, check.on_damage(place), -1)
+                _report(sink, copy, check, check.on_damage(context), -1)
             damaged = True
             continue
         header = found.header
-        here = BatchPlace(found, segment.path, None if damaged else expected, epoch, damaged)
+        context = BatchContext(found, segment.path, None if damaged else expected, epoch)
         for check in checks:
-            _tell(sink, copy, check, check.on_batch(here), header.max_timestamp)
+            _report(sink, copy, check, check.on_batch(context), header.max_timestamp)
         damaged = not found.crc_ok
         if found.crc_ok:
-            marks[header.base_offset] = found.mark
+            identities[header.base_offset] = found.identity
             expected, epoch = header.next_offset, max(epoch or 0, header.leader_epoch)
-    return marks
+    return identities
 
 
 def _walk(comparison: Comparison, copy: Copy) -> Iterator[tuple[Segment, Any, int]]:
-    """What stands at the comparison's offsets, and the offset after the last whole batch before it.
+    """Batches and damage at the comparison's offsets, each with the offset after the last whole
+    batch before it.
 
     Damage has no offset; it belongs to where the batch before it ends.
     """
@@ -100,6 +103,6 @@ def _walk(comparison: Comparison, copy: Copy) -> Iterator[tuple[Segment, Any, in
                 after = header.next_offset
 
 
-def _tell(sink: Sink, copy: Copy, check: Check, complaints: Any, timestamp_ms: int) -> None:
+def _report(sink: Sink, copy: Copy, check: Check, complaints: Any, timestamp_ms: int) -> None:
     for complaint in complaints:
         sink.finding(complaint.finding(check.name, check.severity, -1, timestamp_ms, log=copy.log))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from audit.checks import REPLAY_CHECKS
-from audit.checks.base import BatchPlace, Check, DamagePlace, Difference
+from audit.checks.base import BatchContext, Check, DamageContext, Difference
 from audit.decoding.batches import Batch, Damage, DamageKind, split
 from audit.findings.finding import Complaint
 from audit.findings.sink import Sink
@@ -53,14 +53,13 @@ class IntervalAudit:
         self._epoch: int | None = interval.base.epoch if interval.base else None
         self._first_timestamp_ms: int | None = None
         self._after_damage = False
-        self._ended_whole = True
 
     def _scope(self) -> Scope:
         return Scope(self.interval.shard, self.interval.shards)
 
     @property
-    def _speaks(self) -> bool:
-        """Whether this shard tells what is not about its own partitions."""
+    def _reports_cluster(self) -> bool:
+        """Whether this shard reports what is not about partitions: the first one does for all."""
         return self.interval.shard == 0
 
     def run(self) -> None:
@@ -69,7 +68,7 @@ class IntervalAudit:
             pass
 
     def steps(self) -> Iterator[None]:
-        """The whole interval, in steps of a batch, so that who asks can carry rows away."""
+        """The whole interval, batch by batch, so that the caller can take rows away between."""
         self._begin()
         for path, found in self._walk():
             if isinstance(found, Damage):
@@ -102,7 +101,7 @@ class IntervalAudit:
                 self.sink.leadership(
                     interval.start_offset, replay.scope.timestamp_ms, partition, None, "known"
                 )
-            if interval.base is not None and self._speaks:
+            if interval.base is not None and self._reports_cluster:
                 for broker in self.replay.cluster.brokers.values():
                     row = {**broker._asdict(), "event": "known", "broker": broker.id}
                     replay.reports.event("broker", row, interval.start_offset)
@@ -134,15 +133,15 @@ class IntervalAudit:
         return True
 
     def _judge_batch(self, path: str, batch: Batch) -> None:
-        if self._speaks:
+        if self._reports_cluster:
             expected = None if self._after_damage else self._expected
-            place = BatchPlace(batch, path, expected, self._epoch, self._after_damage)
+            context = BatchContext(batch, path, expected, self._epoch)
             for check in self.checks:
-                for complaint in check.on_batch(place):
+                for complaint in check.on_batch(context):
                     self._complain(check, complaint, batch.header.max_timestamp)
 
     def _trust(self, batch: Batch) -> bool:
-        """Whether the batch is to be replayed; what it says about the log's place is noted."""
+        """Whether the batch is to be replayed. Notes which offset and epoch the log has reached."""
         header = batch.header
         if not batch.crc_ok:
             self._after_damage = True
@@ -186,17 +185,16 @@ class IntervalAudit:
             if isinstance(control, LeaderChangeMessage):
                 change = LeaderChange(control.leader_id, header.leader_epoch, offset)
                 self.replay.leader_change(change, header.max_timestamp)
-            elif isinstance(control, VotersRecord | KRaftVersionRecord) and self._speaks:
+            elif isinstance(control, VotersRecord | KRaftVersionRecord) and self._reports_cluster:
                 self.replay.reports.event("voters", to_json(control, 0), offset)
 
     def _damage(self, path: str, damage: Damage) -> None:
         self._after_damage = True
-        self._ended_whole = False
         self.replay.doubt()
-        if not self._speaks:
+        if not self._reports_cluster:
             return
         last = self.interval.segments[-1].path
-        place = DamagePlace(
+        context = DamageContext(
             kind=damage.kind,
             path=path,
             position=damage.position,
@@ -205,13 +203,13 @@ class IntervalAudit:
             after_offset=(self._expected or 0) - 1,
         )
         for check in self.checks:
-            for complaint in check.on_damage(place):
+            for complaint in check.on_damage(context):
                 self._complain(check, complaint, self.replay.scope.timestamp_ms)
 
     # --- end -----------------------------------------------------------------------------------
 
     def _pass_milestones(self) -> None:
-        """Compare with every snapshot that ends where the replay is."""
+        """Compare with the snapshots that end at the offset which the replay has reached."""
         while self._milestones and self._milestones[0].end_offset <= (self._expected or 0):
             milestone = self._milestones.pop(0)
             if milestone.end_offset == self._expected and not self.replay.scope.in_doubt:
@@ -225,7 +223,7 @@ class IntervalAudit:
             self._ask("on_bad_snapshot", snapshot.end_offset, problem)
             return
         differences: list[Difference] = list(
-            state_differences(self.replay.cluster, other.cluster, everything=self._speaks)
+            state_differences(self.replay.cluster, other.cluster, everything=self._reports_cluster)
         )
         if differences:
             self.replay.scope.offset = snapshot.end_offset
@@ -238,11 +236,11 @@ class IntervalAudit:
         self._ask("on_missing", self._expected, self._expected, end - 1)
 
     def _summarise(self) -> None:
-        """One event with the numbers, and what the last interval knows of the end."""
+        """One event with the numbers; of the last interval also the state at the log's end."""
         interval, replay = self.interval, self.replay
         replay.statistics.close(replay.scope.timestamp_ms)
         numbers = replay.statistics.as_json()
-        if not self._speaks:
+        if not self._reports_cluster:
             numbers["records"] = numbers["batches"] = 0
             numbers["record_types"] = {}
         body = {
@@ -254,10 +252,10 @@ class IntervalAudit:
             "epoch": self._epoch,
             "first_timestamp_ms": self._first_timestamp_ms,
             "last_timestamp_ms": replay.scope.timestamp_ms,
-            "moves_dropped": self.sink.moves_dropped,
+            "leadership_left_out": self.sink.leadership_left_out,
         }
         if interval.is_last:
-            body["end"] = end_state(replay.cluster, whole=self._speaks)
+            body["end"] = end_state(replay.cluster, whole=self._reports_cluster)
             if self._lists_partitions:
                 for row in partition_rows(replay.cluster):
                     replay.reports.event("partition", row)
@@ -269,10 +267,10 @@ class IntervalAudit:
         self.sink.finding(complaint.finding(check.name, check.severity, -1, timestamp_ms))
 
     def _ask(self, hook: str, offset: int, *arguments: Any) -> None:
-        """Ask every check that has the hook; shard 0 asks for all."""
-        if self._speaks:
+        """Ask every check, if this shard reports what is not about partitions."""
+        if self._reports_cluster:
             for check in self.checks:
                 for complaint in getattr(check, hook)(*arguments):
                     at = offset if complaint.offset is None else complaint.offset
-                    told = complaint._replace(offset=at)
-                    self._complain(check, told, self.replay.scope.timestamp_ms)
+                    placed = complaint._replace(offset=at)
+                    self._complain(check, placed, self.replay.scope.timestamp_ms)

@@ -1,4 +1,4 @@
-"""One partition's replicas, read and judged: the work of one task."""
+"""The audit of one partition's replicas: reads them and asks the checks of data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def audit_partition(work: PartitionWork, sink: Sink) -> None:
             here = complaint._replace(topic=work.topic, partition=work.partition)
             sink.finding(here.finding(check.name, check.severity, -1, -1))
     body = {"topic": work.topic, "partition": work.partition, "replicas": len(replicas)}
-    sink.event("data", 0, -1, {**body, "batches": sum(len(r.marks) for r in replicas)})
+    sink.event("data", 0, -1, {**body, "batches": sum(len(r.batches) for r in replicas)})
 
 
 def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
@@ -59,7 +59,7 @@ def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
                     )
                 )
             else:
-                replica.marks[found.header.base_offset] = found.mark
+                replica.batches[found.header.base_offset] = found.identity
                 if values and not found.header.is_control:
                     replica.values.update(_values(found))
     return replica
@@ -81,4 +81,4 @@ def _values(batch: Batch) -> Iterator[tuple[int, int]]:
             if bar and digits.isdigit():
                 yield offset, int(digits)
     except (ProtocolError, ApiError):
-        return  # told by the check of records that cannot be read, where metadata is concerned
+        return  # no promise says that clients' records can be split

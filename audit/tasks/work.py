@@ -1,4 +1,4 @@
-"""One piece of an audit's work, wherever it is done: in a Spark task or in this process."""
+"""Work of an audit: one piece of it, done in a Spark task or in this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WorkOptions(NamedTuple):
 
 
 def perform(work: Work, options: WorkOptions, sink: Sink) -> Iterator[None]:
-    """Do it, in steps, so that whoever asks can carry history rows away."""
+    """Do it, in steps, so that the caller can take history rows away between."""
     if isinstance(work, Interval):
         yield from IntervalAudit(
             work,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.findings.sink import Sink
-from audit.inputs.metadata_log import Ends, MetadataLog
+from audit.inputs.metadata_log import LogEnd, MetadataLog
 from audit.planning.intervals import plan_intervals
 from audit.reading.logs import METADATA_DIRECTORY, read_listing
 from audit.report.document import Merged
@@ -184,7 +184,7 @@ def audited(log: Path, shards: int = 1, others: Sequence[Path] = ()) -> dict[str
 
     listing: MetadataLog = read_listing(log)
     copies = [read_listing(path) for path in others]
-    ends = {one.name: Ends(0, 0) for one in (listing, *copies)}
+    ends = {one.name: LogEnd(0, 0) for one in (listing, *copies)}
     merged = Merged(listing, [listing, *copies], ends)
     for interval in plan_intervals(listing, copies):
         for shard in range(shards):

@@ -50,8 +50,8 @@ SHELL_ROOMS = (
     "controller/apis/*",
 )
 SHELL_MARK = "Shell: "
-# Never imported (outside TYPE_CHECKING) by code that must replay from a seed: no time, no chance,
-# no network, no disk, no process.
+# Never imported (outside TYPE_CHECKING) by code that must replay from a seed: time, chance,
+# no network, disk, processes.
 BANNED_IN_PURE = {
     *("asyncio", "random", "secrets", "select", "socket", "threading", "time", "uuid"),
     *("os", "pathlib", "shutil", "subprocess", "tempfile", "zipfile"),

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from audit.checks.data.base import DataCheck, PartitionView
 from audit.findings.finding import Complaint
-from audit.inputs.replicas import Sent
+from audit.inputs.replicas import AcknowledgedSend
 
 
 class AcknowledgedOrder(DataCheck):
     name = "acknowledged-order"
 
     def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
-        last: dict[int, Sent] = {}
+        last: dict[int, AcknowledgedSend] = {}
         for sent in sorted(view.work.sent, key=lambda s: (s.process, s.order)):
             before = last.get(sent.process)
             if before is not None and sent.offset <= before.offset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
-from audit.decoding.batches import Mark
+from audit.decoding.batches import BatchIdentity
 from audit.findings.finding import Complaint, Severity
 from audit.inputs.replicas import ReplicaFiles
 from audit.planning.partitions import PartitionWork
@@ -16,7 +16,7 @@ class Replica:
 
     def __init__(self, files: ReplicaFiles) -> None:
         self.files = files
-        self.marks: dict[int, Mark] = {}
+        self.batches: dict[int, BatchIdentity] = {}
         self.values: dict[int, int] = {}
         """Offset to the value that a client put there."""
         self.damage: list[Complaint] = []
@@ -27,12 +27,12 @@ class Replica:
 
     @property
     def start_offset(self) -> int:
-        return min(self.marks, default=self.files.segments[0].base_offset)
+        return min(self.batches, default=self.files.segments[0].base_offset)
 
     @property
     def end_offset(self) -> int:
         last = self.files.segments[-1].base_offset
-        return max((mark.next_offset for mark in self.marks.values()), default=last)
+        return max((batch.next_offset for batch in self.batches.values()), default=last)
 
     @property
     def log_start(self) -> int:
@@ -44,13 +44,13 @@ class Replica:
 
     def lacks(self, offset: int) -> bool:
         """Whether the log has no batch at the offset, and is not merely a copy from before it."""
-        return offset not in self.marks and (self.files.at_rest or offset < self.end_offset)
+        return offset not in self.batches and (self.files.at_rest or offset < self.end_offset)
 
     @property
     def end(self) -> tuple[int, int]:
         """Last epoch and end offset: what an election compares."""
-        last = max(self.marks, default=None)
-        return (-1 if last is None else self.marks[last].epoch, self.end_offset)
+        last = max(self.batches, default=None)
+        return (-1 if last is None else self.batches[last].epoch, self.end_offset)
 
 
 class PartitionView(NamedTuple):

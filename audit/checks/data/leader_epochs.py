@@ -30,26 +30,26 @@ class LeaderEpochs(DataCheck):
     def _log(view: PartitionView, replica: Replica) -> Iterable[Complaint]:
         work = view.work
         last = -1
-        for offset, mark in sorted(replica.marks.items()):
-            if mark.epoch == last:
+        for offset, batch in sorted(replica.batches.items()):
+            if batch.epoch == last:
                 continue
-            if mark.epoch < last:
+            if batch.epoch < last:
                 yield Complaint(
-                    f"the leader epoch goes back from {last} to {mark.epoch} in the log of broker "
+                    f"the leader epoch goes back from {last} to {batch.epoch} in the log of broker "
                     f"{replica.broker}",
                     offset=offset,
                 )
-            last = max(last, mark.epoch)
-            if work.leader_epoch is not None and mark.epoch > work.leader_epoch:
+            last = max(last, batch.epoch)
+            if work.leader_epoch is not None and batch.epoch > work.leader_epoch:
                 if replica.files.at_rest:
                     yield Complaint(
-                        f"broker {replica.broker} has a batch of leader epoch {mark.epoch}, but "
+                        f"broker {replica.broker} has a batch of leader epoch {batch.epoch}, but "
                         f"the metadata only knows epochs up to {work.leader_epoch}",
                         offset=offset,
                     )
-            elif (work.leader_epochs or {}).get(mark.epoch) == NO_LEADER:
+            elif (work.leader_epochs or {}).get(batch.epoch) == NO_LEADER:
                 yield Complaint(
-                    f"broker {replica.broker} has a batch of leader epoch {mark.epoch}, in which "
+                    f"broker {replica.broker} has a batch of leader epoch {batch.epoch}, in which "
                     "the partition had no leader",
                     offset=offset,
                 )
@@ -64,9 +64,9 @@ class LeaderEpochs(DataCheck):
         log_start = replica.log_start
         said = {epoch: max(start, log_start) for epoch, start in entries}
         first: dict[int, int] = {}
-        for offset, mark in sorted(replica.marks.items()):
-            if mark.next_offset > log_start and mark.epoch >= 0:
-                first.setdefault(mark.epoch, max(offset, log_start))
+        for offset, batch in sorted(replica.batches.items()):
+            if batch.next_offset > log_start and batch.epoch >= 0:
+                first.setdefault(batch.epoch, max(offset, log_start))
         agreed = max((epoch for epoch in first if said.get(epoch) == first[epoch]), default=-1)
         for epoch, offset in first.items():
             if epoch not in said and (epoch < agreed or replica.files.at_rest):

@@ -44,8 +44,8 @@ class ReplicasEqual(DataCheck):
         committed = min(mine.files.high_watermark, other.files.high_watermark)
         begin = max(mine.start_offset, other.start_offset)
         told = 0
-        for offset in sorted(mine.marks.keys() | other.marks.keys()):
-            left, right = mine.marks.get(offset), other.marks.get(offset)
+        for offset in sorted(mine.batches.keys() | other.batches.keys()):
+            left, right = mine.batches.get(offset), other.batches.get(offset)
             if left == right or not begin <= offset < committed:
                 continue
             if None in (left, right) and not (mine.lacks(offset) or other.lacks(offset)):
@@ -63,5 +63,5 @@ class ReplicasEqual(DataCheck):
                 return
 
 
-def _shown(mark: object) -> str:
-    return "no batch that begins there" if mark is None else "another batch"
+def _shown(batch: object) -> str:
+    return "no batch that begins there" if batch is None else "another batch"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import BatchPlace, Check, Replacement
+from audit.checks.base import BatchContext, Check, Replacement
 from audit.findings.finding import Complaint
 from audit.state.shapes import describe
 
@@ -12,13 +12,13 @@ from audit.state.shapes import describe
 class Epochs(Check):
     name = "epochs-monotone"
 
-    def on_batch(self, place: BatchPlace) -> Iterable[Complaint]:
-        header = place.batch.header
-        if place.last_epoch is not None and header.leader_epoch < place.last_epoch:
+    def on_batch(self, context: BatchContext) -> Iterable[Complaint]:
+        header = context.batch.header
+        if context.last_epoch is not None and header.leader_epoch < context.last_epoch:
             yield Complaint(
                 f"the batch at offset {header.base_offset} has epoch {header.leader_epoch}, but "
-                f"one before it has {place.last_epoch}: a leader that was voted out wrote on",
-                before={"epoch": place.last_epoch},
+                f"one before it has {context.last_epoch}: a leader that was voted out wrote on",
+                before={"epoch": context.last_epoch},
                 after={"epoch": header.leader_epoch},
                 offset=header.base_offset,
             )

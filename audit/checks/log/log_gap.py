@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import BatchPlace, Check
+from audit.checks.base import BatchContext, Check
 from audit.findings.finding import Complaint
 
 
@@ -18,9 +18,9 @@ class LogGap(Check):
             after={"snapshot_end_offset": last + 1},
         )
 
-    def on_batch(self, place: BatchPlace) -> Iterable[Complaint]:
-        base = place.batch.header.base_offset
-        expected = place.expected_offset
+    def on_batch(self, context: BatchContext) -> Iterable[Complaint]:
+        base = context.batch.header.base_offset
+        expected = context.expected_offset
         if expected is None or base == expected:
             return
         if base > expected:
@@ -28,7 +28,7 @@ class LogGap(Check):
         else:
             what = f"offsets {base} to {expected - 1} stand in the log twice"
         yield Complaint(
-            f"{what}: the batch before ends at {expected - 1}, the next in {place.path} begins "
+            f"{what}: the batch before ends at {expected - 1}, the next in {context.path} begins "
             f"at {base}",
             before={"end_offset": expected},
             after={"base_offset": base},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import Check, DamagePlace
+from audit.checks.base import Check, DamageContext
 from audit.decoding.batches import DamageKind
 from audit.findings.finding import Complaint, Severity
 
@@ -17,14 +17,14 @@ class TruncatedTail(Check):
     name = "truncated-tail"
     severity = Severity.WARNING
 
-    def on_damage(self, place: DamagePlace) -> Iterable[Complaint]:
-        if place.kind == DamageKind.CUT:
-            where = "the log ends" if place.at_end else "a segment inside the log ends"
+    def on_damage(self, context: DamageContext) -> Iterable[Complaint]:
+        if context.kind == DamageKind.CUT:
+            where = "the log ends" if context.at_end else "a segment inside the log ends"
             yield Complaint(
-                f"{where} in the middle of a batch: {place.size_bytes} bytes from position "
-                f"{place.position} of {place.path} on are the begin of a batch whose rest is "
-                f"missing; the last whole batch ends at offset {place.after_offset}",
-                after={"position": place.position, "size_bytes": place.size_bytes},
-                offset=place.after_offset + 1,
-                severity=None if place.at_end else Severity.ERROR,
+                f"{where} in the middle of a batch: {context.size_bytes} bytes from position "
+                f"{context.position} of {context.path} on are the begin of a batch whose rest is "
+                f"missing; the last whole batch ends at offset {context.after_offset}",
+                after={"position": context.position, "size_bytes": context.size_bytes},
+                offset=context.after_offset + 1,
+                severity=None if context.at_end else Severity.ERROR,
             )

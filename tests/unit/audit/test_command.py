@@ -13,7 +13,7 @@ import pytest
 from audit.job import run_here
 from audit.reading.inputs import read_inputs
 from audit.reading.logs import UnreadableInput, find_logs
-from audit.session import told
+from audit.session import spark_failures
 from audit.spark.package import shipped_files, write_package
 from audit.time_travel import BadMoment, cluster_at, parse_moment
 from kraftbox.chaos.history import History, save
@@ -180,7 +180,7 @@ def test_spark_that_fails_ends_with_2(
     errors = pytest.importorskip("pyspark.errors", reason="pyspark is missing (docs/gaps.md)")
 
     def run(*_: object) -> None:
-        with told("Spark failed on local[2]"):
+        with spark_failures("Spark failed on local[2]"):
             raise errors.PySparkException(WORKER_DIED)
 
     monkeypatch.setattr(command, "_run", run)
