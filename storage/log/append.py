@@ -17,8 +17,7 @@ from protocol.batch.header import (
 from protocol.errors import ProtocolError
 from runtime.errors import InvariantViolated
 from storage.log.errors import CorruptLog
-from storage.log.producers import EndMarker
-from storage.log.recovery import end_marker
+from storage.log.producers import EndMarker, end_marker
 
 MAX_INT64: Final = 2**63 - 1
 NO_MARKERS: Final[dict[int, EndMarker]] = {}

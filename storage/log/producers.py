@@ -26,14 +26,18 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
 from protocol.batch.header import (
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
+    Buffer,
 )
-from protocol.errors import ApiError, ErrorCode
+from protocol.batch.records import read_batch
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from storage.log.errors import CorruptLog
 
 REMEMBERED_BATCHES: Final = 5
 EXPIRY_STEP: Final = 1_000
@@ -89,6 +93,20 @@ class EndMarker(NamedTuple):
 
     commit: bool
     coordinator_epoch: int
+
+
+def end_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndMarker | None:
+    """The content of an end-of-transaction batch, None for other control batches.
+
+    Raises CorruptLog for a control batch that cannot be read.
+    """
+    try:
+        for record in read_batch(buf, pos, header):
+            if read_control_type(record.key) in (ControlType.ABORT, ControlType.COMMIT):
+                return EndMarker(*read_end_txn_marker(record))
+    except (ApiError, ProtocolError) as error:
+        raise CorruptLog(f"control batch at offset {header.base_offset}: {error}") from error
+    return None
 
 
 class CompletedTxn(NamedTuple):

@@ -29,10 +29,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
-from protocol.batch.header import BatchHeader, Buffer
-from protocol.batch.records import read_batch
-from protocol.errors import ApiError, ProtocolError
+from protocol.batch.header import BatchHeader
 from storage.files import Files
 from storage.log import segment as names
 from storage.log.checkpoints import (
@@ -45,7 +42,7 @@ from storage.log.epochs import EpochCache
 from storage.log.errors import CorruptLog
 from storage.log.indexes import AbortedTxn
 from storage.log.producer_snapshots import ProducerSnapshots
-from storage.log.producers import EndMarker, ProducerStates
+from storage.log.producers import ProducerStates, end_marker
 from storage.log.scan import BatchScan
 from storage.log.segment import Segment, file_name
 
@@ -475,17 +472,3 @@ def replay_producers(
                 segment.txn_index.append(
                     AbortedTxn(*completed[:3], producers.last_stable_offset_after(completed))
                 )
-
-
-def end_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndMarker | None:
-    """The content of an end-of-transaction batch, None for other control batches.
-
-    Raises CorruptLog for a control batch that cannot be read.
-    """
-    try:
-        for record in read_batch(buf, pos, header):
-            if read_control_type(record.key) in (ControlType.ABORT, ControlType.COMMIT):
-                return EndMarker(*read_end_txn_marker(record))
-    except (ApiError, ProtocolError) as error:
-        raise CorruptLog(f"control batch at offset {header.base_offset}: {error}") from error
-    return None

@@ -274,6 +274,12 @@ def test_nothing_is_left_for_later():
     assert found == []
 
 
+def test_each_folder_of_modules_is_a_package():
+    """Without an `__init__.py` lint-imports does not see a folder, and holds it to no contract."""
+    folders = {path.rpartition("/")[0] for path in sources()}
+    assert [folder for folder in folders if f"{folder}/__init__.py" not in sources()] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_packages_resolve_inside_the_repository(package):
     spec = find_spec(package)

@@ -1,0 +1,1 @@
+"""The log of a partition, and all logs of a log directory."""
