@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from metalog.loader import MetadataLoader
-from metalog.quorum.node import QuorumNode
 from metalog.quorum.metrics import quorum_families
+from metalog.quorum.node import QuorumNode
 from protocol.transport.request_metrics import TransportMetrics
 from protocol.transport.server import Server
 from protocol.transport.stats import ApiStats, ConnectionStats

@@ -19,54 +19,24 @@ broker's current epoch moves its state (B32).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+from broker.apis.follower_fetch import FollowerFetch
 from broker.apis.leader_hints import LeaderHints
+from broker.apis.running_fetch import FetchShared, RunningFetch, Wanted
 from broker.context import BrokerContext
-from broker.quota.enforcer import quota_user
-from broker.quota.quotas import QuotaKind
-from broker.replication.fetch_session import FetchPlan, PartitionKey
-from broker.replication.follower_watch import FollowerWatch
-from broker.replication.partition import Partition
-from broker.replication.replica_selector import RACK_AWARE, nearest_replica
-from broker.replication.waits import FetchWait
+from broker.replication.fetch_session import PartitionKey
+from broker.replication.replica_selector import RACK_AWARE
 from protocol.api_keys import ApiKey
-from protocol.compression import Codec
-from protocol.errors import ApiError, ErrorCode
+from protocol.errors import ApiError
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.transport.dispatch import Body, HandlerTable, Reply, RequestContext
-
-if TYPE_CHECKING:
-    from storage.log.log import Log
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
-ZSTD_SINCE: Final = 10
-RACKS_SINCE: Final = 11
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
-LEADERS_SINCE: Final = 16
-
-PARTITION_BYTES: Final = 64
-"""What a partition takes in a response besides its records; quotas count it."""
-
-READ_COMMITTED: Final = 1
-CONSUMER: Final = -1
-
-_Data = FetchResponse.PartitionData
-_Wanted = FetchRequest.FetchPartition
-_Read = tuple[PartitionKey, _Data]
-
-# Shared by all answers, which never change them: an object per field and partition is dear.
-_NO_DIVERGENCE: Final = FetchResponse.EpochEndOffset()
-_NO_LEADER: Final = FetchResponse.LeaderIdAndEpoch()
-_NO_SNAPSHOT: Final = FetchResponse.SnapshotId()
-
-_news = attrgetter(*(f.name for f in _Data.FIELDS if f.name != "records"))
-"""What a session compares: every field of the schema but the record bytes."""
 
 
 def register(table: HandlerTable, broker: BrokerContext) -> None:
@@ -79,590 +49,33 @@ class FetchApi:
     """The handler; a plain function per request, which may return a future."""
 
     def __init__(self, broker: BrokerContext) -> None:
-        self.broker = broker
-        self.hints = LeaderHints(
-            broker.metadata, enabled=broker.config["kraftbox.leader.discovery.enable"]
+        self._broker = broker
+        self._shared = FetchShared(
+            broker=broker,
+            hints=LeaderHints(
+                broker.metadata, enabled=broker.config["kraftbox.leader.discovery.enable"]
+            ),
+            response_bytes_max=broker.config["fetch.max.bytes"],
+            rack_aware=broker.config["replica.selector.class"] == RACK_AWARE,
         )
-        self.response_bytes_max: int = broker.config["fetch.max.bytes"]
-        self.rack_aware = broker.config["replica.selector.class"] == RACK_AWARE
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Reply:
         replica_id, broker_epoch = _replica(context, request)
         by_id = context.api_version >= TOPIC_IDS_SINCE
         try:
-            plan = self.broker.sessions.begin(
+            plan = self._broker.sessions.begin(
                 session_id=request.session_id,
                 session_epoch=request.session_epoch,
                 wanted=_wanted(request, by_id),
                 forgotten=lambda: _forgotten(request, by_id),
                 privileged=replica_id >= 0,
                 uses_topic_ids=by_id,
-                now_ms=self.broker.clock.monotonic_ms(),
+                now_ms=self._broker.clock.monotonic_ms(),
             )
         except ApiError as error:
             return FetchResponse(error_code=error.code)
-        kind = _FollowerFetch if replica_id >= 0 else _Fetch
-        return kind(self, context, request, plan, replica_id, broker_epoch).start()
-
-
-class _Quiet:
-    """A partition that a session has read to the end, and the facts that it was told."""
-
-    __slots__ = ("committed", "high_watermark", "last_stable", "log_start", "partition")
-
-    def __init__(self, partition: Partition, data: _Data, committed: bool) -> None:
-        self.partition = partition
-        self.high_watermark = data.high_watermark
-        self.last_stable = data.last_stable_offset
-        self.log_start = data.log_start_offset
-        self.committed = committed
-
-    def is_over(self, wanted: _Wanted, committed: bool) -> bool:
-        """Whether a fetch with this wish must look at the partition."""
-        partition, high_watermark = self.partition, self.high_watermark
-        log = partition.log
-        epoch = wanted.current_leader_epoch
-        last_stable = log.last_stable_offset
-        return (
-            log.high_watermark != high_watermark
-            or wanted.fetch_offset != (last_stable if committed else high_watermark)
-            or not partition.is_leader
-            or log.log_start_offset != self.log_start
-            or last_stable != self.last_stable
-            or committed is not self.committed
-            or 0 <= epoch != partition.leader_epoch
-            or 0 <= wanted.last_fetched_epoch != log.latest_epoch
-        )
-
-
-class _Fetch:
-    """One request from its arrival to its answer."""
-
-    __slots__ = (
-        "_answered",
-        "_api",
-        "_arriving",
-        "_broker",
-        "_broker_epoch",
-        "_bytes",
-        "_bytes_max",
-        "_bytes_min",
-        "_context",
-        "_deadline_ms",
-        "_due",
-        "_future",
-        "_must_answer",
-        "_nearby",
-        "_plan",
-        "_prefetched",
-        "_queued",
-        "_reads",
-        "_replica_id",
-        "_request",
-        "_wait",
-    )
-
-    def __init__(
-        self,
-        api: FetchApi,
-        context: RequestContext,
-        request: FetchRequest,
-        plan: FetchPlan[_Wanted],
-        replica_id: int,
-        broker_epoch: int,
-    ) -> None:
-        self._api = api
-        self._broker = api.broker
-        self._context = context
-        self._request = request
-        self._plan = plan
-        self._replica_id = replica_id
-        self._broker_epoch = broker_epoch
-        self._bytes_max = self._most()
-        # What cannot come is not waited for.
-        self._bytes_min = min(request.min_bytes, max(self._bytes_max, 0))
-        self._deadline_ms = 0.0
-        self._due: list[tuple[PartitionKey, _Wanted]] = []
-        self._future: asyncio.Future[Body] | None = None
-        self._wait: FetchWait | None = None
-        self._queued = False
-        self._arriving = True
-        self._prefetched: dict[PartitionKey, tuple[Partition, bytes]] = {}
-        self._reads: list[_Read] = []
-        self._bytes = 0
-        self._must_answer = False
-        self._nearby: Callable[[Partition, _Wanted], int | None] | None = None
-        if api.rack_aware and replica_id < 0 and request.rack_id:
-            self._nearby = self._nearest
-
-    def _most(self) -> int:
-        most = min(self._request.max_bytes, self._api.response_bytes_max)
-        quotas, context = self._broker.quotas, self._context
-        if self._replica_id >= 0 or not quotas.active:
-            return most
-        of_quota = quotas.most_at_once(
-            QuotaKind.FETCH, quota_user(context), context.client_id or ""
-        )
-        return most if of_quota is None else min(most, int(of_quota))
-
-    def start(self) -> Reply:
-        """Reads once; answers or begins to wait."""
-        self._due = self._with_news()
-        for key, wanted in self._due:
-            if self._is_cold(key, wanted):
-                name = f"cold fetch of connection {self._context.connection.id}"
-                return self._broker.supervisor.spawn(name, self._start_cold(), fatal=False)
-        return self._read_and_answer()
-
-    def _read_and_answer(self) -> FetchResponse | asyncio.Future[Body]:
-        request = self._request
-        self._read_all()
-        if self._enough or request.max_wait_ms <= 0 or self._wants_nothing():
-            return self._response()
-        self._deadline_ms = self._broker.clock.monotonic_ms() + request.max_wait_ms
-        self._future = self._broker.waits.new_future()
-        self._hold()
-        return self._future
-
-    def _wants_nothing(self) -> bool:
-        return not self._plan.partitions
-
-    @property
-    def _enough(self) -> bool:
-        return self._must_answer or self._bytes >= self._bytes_min
-
-    # --- data that is probably not in the page cache ------------------------------------------
-
-    def _is_cold(self, key: PartitionKey, wanted: _Wanted) -> bool:
-        partition = self._broker.replicas.known(*key)
-        if partition is None or not partition.is_readable:
-            return False
-        log, offset = partition.log, wanted.fetch_offset
-        if offset >= log.log_end_offset:
-            return False
-        return log.local_log_start_offset <= offset and not log.is_recent(offset)
-
-    async def _start_cold(self) -> Body:
-        """Brings cold data into memory off the loop, then reads as usual.
-
-        Whether it may be sent is decided by the read that follows, not by what was true before.
-        """
-        budget = self._bytes_max
-        for key, wanted in self._due:
-            partition = self._local(key)
-            if budget <= 0 or partition is None or not self._is_cold(key, wanted):
-                continue
-            try:
-                data = await partition.log.read_cold(
-                    wanted.fetch_offset,
-                    max(0, min(budget, wanted.partition_max_bytes)),
-                    max_offset=self._visible_end(partition),
-                    min_one_batch=not self._prefetched,
-                )
-            except ApiError:
-                continue  # the read that follows finds out and says so
-            budget -= len(data)
-            self._prefetched[key] = (partition, data)
-        reply = self._read_and_answer()
-        return await reply if isinstance(reply, asyncio.Future) else reply
-
-    # --- waiting ------------------------------------------------------------------------------
-
-    def _hold(self) -> None:
-        self._arriving = False
-        if self._bytes:
-            self._reads = []
-        assert self._future is not None
-        wait = FetchWait(self._bytes_min - self._bytes, self._ready, self._future.cancel)
-        self._wait = wait
-        self._register(wait)
-        self._broker.waits.hold(wait, self._deadline_ms, self._context.connection)
-
-    def _register(self, wait: FetchWait) -> None:
-        """Has the partitions tell `wait` what happens."""
-        for key, _ in self._plan.partitions:
-            partition = self._local(key)
-            if partition is not None:
-                partition.add_fetch_wait(wait, replica=self._replica_id >= 0)
-
-    def _ready(self, wait: FetchWait) -> None:
-        if not self._queued:
-            self._queued = True
-            self._broker.waits.soon(self._finish)
-
-    def _finish(self) -> None:
-        """Something may be there, or the time is up: read again and answer, or wait on."""
-        self._queued = False
-        wait, future = self._wait, self._future
-        if wait is None or future is None or future.done() or wait.over:
-            return
-        self._broker.waits.purgatory.remove(wait)
-        wait.leave()
-        if wait.superseded:
-            # The next fetch has read what there is: it tells.
-            self._reads = []
-            future.set_result(self._response())
-            return
-        if wait.timed_out and not wait.touched and not self._bytes:
-            # What was read when it came still holds.
-            future.set_result(self._response())
-            return
-        try:
-            self._due = self._with_news()
-            self._read_all()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client must not hang on it
-            future.set_exception(error)
-            return
-        if self._enough or wait.timed_out or wait.interrupted:
-            self._wait = None
-            future.set_result(self._response())
-        else:
-            self._hold()
-
-    def _local(self, key: PartitionKey) -> Partition | None:
-        return self._broker.replicas.known(*key)
-
-    # --- reading ------------------------------------------------------------------------------
-
-    def _find(self, key: PartitionKey) -> Partition:
-        topic, index = key
-        replicas = self._broker.replicas
-        if isinstance(topic, bytes):
-            return replicas.find_by_id(topic, index)
-        return replicas.find(topic, index)
-
-    def _with_news(self) -> list[tuple[PartitionKey, _Wanted]]:
-        """The partitions to look at. A consumer's session leaves those out that it has read to the
-        end and knows all facts of: of a thousand partitions nearly all, nearly always."""
-        plan = self._plan
-        if plan.session is None or not plan.incremental or self._replica_id >= 0:
-            return plan.partitions
-        cached = plan.session.partitions
-        committed = self._request.isolation_level == READ_COMMITTED
-        due = []
-        for key, wanted in plan.partitions:
-            known = cached.get(key)
-            quiet = None if known is None else known.quiet
-            if quiet is None or quiet.is_over(wanted, committed):
-                due.append((key, wanted))
-            else:
-                quiet.partition.counters.fetches += 1
-        return due
-
-    def _read_all(self) -> None:
-        limit = self._bytes_max
-        reads: list[_Read] = []
-        total = 0
-        self._must_answer = False
-        for key, wanted in self._due:
-            partition: Partition | None = None
-            try:
-                partition = self._find(key)
-                partition.counters.fetches += 1
-                data = self._read(partition, key, wanted, limit - total, min_one_batch=total == 0)
-            except ApiError as error:
-                if partition is not None:
-                    partition.counters.failed_fetches += 1
-                data = _failure(wanted.partition, error.code)
-                self._must_answer = True
-            else:
-                records = data.records
-                if records:
-                    total += len(records)
-                elif _is_turned_away(data):
-                    self._must_answer = True
-            reads.append((key, data))
-        self._reads = reads
-        self._bytes = total
-
-    def _read(
-        self,
-        partition: Partition,
-        key: PartitionKey,
-        wanted: _Wanted,
-        budget: int,
-        *,
-        min_one_batch: bool,
-    ) -> _Data:
-        follower = self._replica_id >= 0
-        log = self._log_for(partition, wanted)
-        if self._nearby is not None and (nearer := self._nearby(partition, wanted)) is not None:
-            data = self._facts(partition, b"", _NO_DIVERGENCE)
-            data.preferred_read_replica = nearer
-            return data
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _divergence(partition, wanted)
-            if diverging is not None:
-                return self._facts(partition, b"", diverging)
-        end = self._visible_end(partition)
-        offset = wanted.fetch_offset
-        prefetched = self._prefetched.pop(key, None) if self._prefetched else None
-        if prefetched is not None and prefetched[0] is partition:
-            records = prefetched[1]
-        elif offset == log.log_end_offset:
-            records = b""
-        else:
-            records = log.read(
-                offset,
-                max(0, min(budget, wanted.partition_max_bytes)),
-                max_offset=end,
-                min_one_batch=min_one_batch,
-            )
-        if records and self._context.api_version < ZSTD_SINCE:
-            _refuse_zstd(records)
-        if follower and self._arriving:
-            # What a fetch proves it proved when it came; a read after a wait adds nothing.
-            self._follower_fetched(key, partition, wanted)
-        data = self._facts(partition, records, _NO_DIVERGENCE)
-        if not follower and self._request.isolation_level == READ_COMMITTED:
-            # Up to `end`, which may be more than was read: a reader skips what it does not meet.
-            data.aborted_transactions = [
-                FetchResponse.AbortedTransaction(
-                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
-                )
-                for aborted in (log.aborted_transactions(offset, end) if records else ())
-            ]
-        return data
-
-    def _visible_end(self, partition: Partition) -> int:
-        log = partition.log
-        if self._request.isolation_level == READ_COMMITTED:
-            return log.last_stable_offset
-        return log.high_watermark
-
-    def _facts(
-        self, partition: Partition, records: bytes, diverging: FetchResponse.EpochEndOffset
-    ) -> _Data:
-        log = partition.log
-        return _Data(
-            partition_index=partition.index,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            diverging_epoch=diverging,
-            current_leader=_NO_LEADER,
-            snapshot_id=_NO_SNAPSHOT,
-            aborted_transactions=None,
-            records=records,
-        )
-
-    def _log_for(self, partition: Partition, wanted: _Wanted) -> Log:
-        """The log to read; since version 11 a consumer may read from a follower."""
-        if self._context.api_version >= RACKS_SINCE:
-            return partition.require_readable(wanted.current_leader_epoch)
-        return partition.require_leader(wanted.current_leader_epoch)
-
-    def _nearest(self, partition: Partition, wanted: _Wanted) -> int | None:
-        """The replica in the reader's rack, if it is another one (KIP-392)."""
-        if not partition.is_leader:
-            return None
-        brokers = self._broker.metadata.image.cluster.brokers
-        return nearest_replica(partition, self._request.rack_id, wanted.fetch_offset, brokers)
-
-    def _follower_fetched(self, key: PartitionKey, partition: Partition, wanted: _Wanted) -> None:
-        raise AssertionError("a consumer has no state here")
-
-    # --- answering ----------------------------------------------------------------------------
-
-    def _throttled(self) -> FetchResponse | None:
-        """An answer without data for a consumer that is over its quota (KIP-219): it may have the
-        data when its time has passed. A session that was to begin does not."""
-        quotas, context = self._broker.quotas, self._context
-        if self._replica_id >= 0 or not quotas.active:
-            return None
-        who = quota_user(context), context.client_id or ""
-        now_ms = self._broker.clock.monotonic_ms()
-        size = self._bytes + PARTITION_BYTES * len(self._reads)
-        wait_ms = round(quotas.record(QuotaKind.FETCH, *who, size, now_ms))
-        if wait_ms <= 0:
-            return None
-        quotas.take_back(QuotaKind.FETCH, *who, size, now_ms)
-        context.connection.mute(wait_ms)
-        plan = self._plan
-        if not plan.incremental and plan.session is not None:
-            self._broker.sessions.forget(plan.session_id)
-            return FetchResponse(throttle_time_ms=wait_ms)
-        return FetchResponse(throttle_time_ms=wait_ms, session_id=plan.session_id)
-
-    def _response(self) -> FetchResponse:
-        throttled = self._throttled()
-        if throttled is not None:
-            self._reads = []
-            return throttled
-        session, incremental = self._plan.session, self._plan.incremental
-        response = FetchResponse(session_id=self._plan.session_id)
-        topics = response.responses
-        last_topic: str | bytes | None = None
-        for key, data in self._reads:
-            records = data.records
-            if session is not None:
-                force = bool(records or data.error_code) or _is_turned_away(data)
-                quiet = None if force else self._quiet(key, data)
-                news = session.news(key, _news(data), force=force, quiet=quiet)
-                if incremental and not news:
-                    continue
-            topic = key[0]
-            if topic != last_topic:
-                last_topic = topic
-                topics.append(
-                    FetchResponse.FetchableTopicResponse(topic_id=topic)
-                    if isinstance(topic, bytes)
-                    else FetchResponse.FetchableTopicResponse(topic=topic)
-                )
-            topics[-1].partitions.append(data)
-            if records:
-                self._count(key, len(records))
-                if session is not None:
-                    session.served(key)
-        self._reads = []
-        if self._must_answer and self._context.api_version >= LEADERS_SINCE:
-            epochs = {key: wanted.current_leader_epoch for key, wanted in self._plan.partitions}
-            self._api.hints.add_to_fetch(self._context, response, epochs)
-        return response
-
-    def _quiet(self, key: PartitionKey, data: _Data) -> _Quiet | None:
-        """None for a follower: its fetch tells of its own progress, so all must be looked at."""
-        partition = self._local(key) if self._replica_id < 0 else None
-        if partition is None:
-            return None
-        committed = self._request.isolation_level == READ_COMMITTED
-        return _Quiet(partition, data, committed)
-
-    def _count(self, key: PartitionKey, size_bytes: int) -> None:
-        partition = self._local(key)
-        if partition is None:
-            return
-        partition.counters.bytes_out += size_bytes
-
-
-class _FollowerFetch(_Fetch):
-    """A fetch that says how far a replica has come.
-
-    In a session it looks at partitions with news alone; see `FollowerWatch`.
-    """
-
-    __slots__ = ("_watch",)
-
-    def __init__(
-        self,
-        api: FetchApi,
-        context: RequestContext,
-        request: FetchRequest,
-        plan: FetchPlan[_Wanted],
-        replica_id: int,
-        broker_epoch: int,
-    ) -> None:
-        super().__init__(api, context, request, plan, replica_id, broker_epoch)
-        self._watch = None if plan.session is None else plan.session.watch
-
-    def start(self) -> Reply:
-        watch = self._watch
-        if watch is None:
-            return super().start()
-        if watch.wait is not None:
-            watch.wait.supersede()
-        if not self._plan.incremental:
-            watch.replica_id, watch.broker_epoch = self._replica_id, self._broker_epoch
-            self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)
-        reply = super().start()
-        if self._is_current():
-            watch.fetch_ms = self._broker.clock.monotonic_ms()
-        return reply
-
-    def _log_for(self, partition: Partition, wanted: _Wanted) -> Log:
-        log = partition.require_leader(wanted.current_leader_epoch)
-        if (
-            self._replica_id not in partition.remote
-            or self._replica_id not in self._broker.metadata.image.cluster.brokers
-        ):
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-        return log
-
-    def _is_current(self) -> bool:
-        """A request from before a restart, or one that knows no epoch, proves nothing."""
-        registered = self._broker.metadata.image.cluster.brokers.get(self._replica_id)
-        return registered is not None and registered.epoch == self._broker_epoch
-
-    def _wants_nothing(self) -> bool:
-        return self._watch is None and not self._plan.partitions
-
-    def _with_news(self) -> list[tuple[PartitionKey, _Wanted]]:
-        session = self._plan.session
-        if session is None or self._watch is None:
-            return self._plan.partitions
-        return session.to_look_at()
-
-    def _register(self, wait: FetchWait) -> None:
-        if self._watch is None:
-            super()._register(wait)
-        else:
-            self._watch.add_fetch_wait(wait)
-
-    def _follower_fetched(self, key: PartitionKey, partition: Partition, wanted: _Wanted) -> None:
-        watch = self._watch
-        if watch is not None:
-            watch.cover(key, partition)
-        if self._is_current():
-            partition.follower_fetched(
-                self._replica_id,
-                offset=wanted.fetch_offset,
-                log_start=wanted.log_start_offset,
-                broker_epoch=self._broker_epoch,
-                now_ms=self._broker.clock.monotonic_ms(),
-                times=watch,
-            )
-
-    def _visible_end(self, partition: Partition) -> int:
-        log = partition.log
-        if self._is_throttled(partition) and self._broker.throttles.sending.pause_ms(
-            self._broker.clock.monotonic_ms()
-        ):
-            return log.log_start_offset  # nothing for now
-        return log.log_end_offset
-
-    def _is_throttled(self, partition: Partition) -> bool:
-        return partition.leader_throttled and self._replica_id not in partition.isr
-
-    def _count(self, key: PartitionKey, size_bytes: int) -> None:
-        partition = self._local(key)
-        if partition is None:
-            return
-        partition.counters.replication_bytes_out += size_bytes
-        if self._replica_id in partition.adding:
-            partition.counters.reassignment_bytes_out += size_bytes
-        if self._is_throttled(partition):
-            now_ms = self._broker.clock.monotonic_ms()
-            self._broker.throttles.sending.record(size_bytes, now_ms)
-
-    def _response(self) -> FetchResponse:
-        watch, reads = self._watch, self._reads
-        response = super()._response()
-        if watch is not None and self._is_current():
-            for key, data in reads:
-                self._told(watch, key, data)
-        return response
-
-    def _told(self, watch: FollowerWatch, key: PartitionKey, data: _Data) -> None:
-        """Whether the partition must be looked at again by the next fetch."""
-        session = self._plan.session
-        if data.records or session is None:
-            watch.served(key)
-            return
-        cached, partition = session.partitions.get(key), self._local(key)
-        if data.error_code or data.diverging_epoch is not _NO_DIVERGENCE:
-            return
-        if (
-            cached is not None
-            and partition is not None
-            and cached.request.fetch_offset >= partition.log.log_end_offset
-            and self._replica_id in partition.maximal_isr
-        ):
-            watch.settled(key)
-
-
-def _is_turned_away(data: _Data) -> bool:
-    """Whether there are no records because the reader must cut its log, or read elsewhere."""
-    return data.diverging_epoch is not _NO_DIVERGENCE or data.preferred_read_replica >= 0
+        kind = FollowerFetch if replica_id >= 0 else RunningFetch
+        return kind(self._shared, context, request, plan, replica_id, broker_epoch).start()
 
 
 def _is_follower(request: FetchRequest) -> bool:
@@ -678,8 +91,8 @@ def _replica(context: RequestContext, request: FetchRequest) -> tuple[int, int]:
     return request.replica_id, -1
 
 
-def _wanted(request: FetchRequest, by_id: bool) -> list[tuple[PartitionKey, _Wanted]]:
-    wanted: dict[PartitionKey, _Wanted] = {}
+def _wanted(request: FetchRequest, by_id: bool) -> list[tuple[PartitionKey, Wanted]]:
+    wanted: dict[PartitionKey, Wanted] = {}
     for topic in request.topics:
         name: str | bytes = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
@@ -692,35 +105,3 @@ def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[PartitionKey]:
         name: str | bytes = topic.topic_id if by_id else topic.topic
         for index in topic.partitions:
             yield name, index
-
-
-def _divergence(partition: Partition, wanted: _Wanted) -> FetchResponse.EpochEndOffset | None:
-    """Where the reader's log left the leader's, None if it did not (KIP-595)."""
-    log = partition.log
-    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, None)
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return None
-
-
-def _refuse_zstd(records: bytes) -> None:
-    """A client that old cannot read zstd (KIP-110)."""
-    from protocol.batch.header import iter_batches
-
-    for header, _ in iter_batches(records):
-        if header.codec_id == Codec.ZSTD:
-            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None)
-
-
-def _failure(index: int, code: ErrorCode) -> _Data:
-    return _Data(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        diverging_epoch=_NO_DIVERGENCE,
-        current_leader=_NO_LEADER,
-        snapshot_id=_NO_SNAPSHOT,
-        aborted_transactions=None,
-    )

@@ -1,0 +1,144 @@
+"""A follower's Fetch: reads to the log end, and says how far the replica has come.
+
+In a session it looks at partitions with news alone; see `FollowerWatch`.
+"""
+
+from __future__ import annotations
+
+from broker.apis.running_fetch import (
+    NO_DIVERGENCE,
+    FetchShared,
+    PartitionData,
+    RunningFetch,
+    Wanted,
+)
+from broker.replication.fetch_session import FetchPlan, PartitionKey
+from broker.replication.follower_watch import FollowerWatch
+from broker.replication.partition import Partition
+from broker.replication.waits import FetchWait
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.transport.dispatch import Reply, RequestContext
+from storage.log.log import Log
+
+
+class FollowerFetch(RunningFetch):
+    """One request of a follower."""
+
+    __slots__ = ("_watch",)
+
+    def __init__(
+        self,
+        shared: FetchShared,
+        context: RequestContext,
+        request: FetchRequest,
+        plan: FetchPlan[Wanted],
+        replica_id: int,
+        broker_epoch: int,
+    ) -> None:
+        super().__init__(shared, context, request, plan, replica_id, broker_epoch)
+        self._watch = None if plan.session is None else plan.session.watch
+
+    def start(self) -> Reply:
+        watch = self._watch
+        if watch is None:
+            return super().start()
+        if watch.wait is not None:
+            watch.wait.supersede()
+        if not self._plan.incremental:
+            watch.replica_id, watch.broker_epoch = self._replica_id, self._broker_epoch
+            self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)
+        reply = super().start()
+        if self._is_current():
+            watch.fetch_ms = self._broker.clock.monotonic_ms()
+        return reply
+
+    def _log_for(self, partition: Partition, wanted: Wanted) -> Log:
+        log = partition.require_leader(wanted.current_leader_epoch)
+        if (
+            self._replica_id not in partition.remote
+            or self._replica_id not in self._broker.metadata.image.cluster.brokers
+        ):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        return log
+
+    def _is_current(self) -> bool:
+        """A request from before a restart, or one that knows no epoch, proves nothing."""
+        registered = self._broker.metadata.image.cluster.brokers.get(self._replica_id)
+        return registered is not None and registered.epoch == self._broker_epoch
+
+    def _wants_nothing(self) -> bool:
+        return self._watch is None and not self._plan.partitions
+
+    def _with_news(self) -> list[tuple[PartitionKey, Wanted]]:
+        session = self._plan.session
+        if session is None or self._watch is None:
+            return self._plan.partitions
+        return session.to_look_at()
+
+    def _register(self, wait: FetchWait) -> None:
+        if self._watch is None:
+            super()._register(wait)
+        else:
+            self._watch.add_fetch_wait(wait)
+
+    def _follower_fetched(self, key: PartitionKey, partition: Partition, wanted: Wanted) -> None:
+        watch = self._watch
+        if watch is not None:
+            watch.cover(key, partition)
+        if self._is_current():
+            partition.follower_fetched(
+                self._replica_id,
+                offset=wanted.fetch_offset,
+                log_start=wanted.log_start_offset,
+                broker_epoch=self._broker_epoch,
+                now_ms=self._broker.clock.monotonic_ms(),
+                times=watch,
+            )
+
+    def _visible_end(self, partition: Partition) -> int:
+        log = partition.log
+        if self._is_throttled(partition) and self._broker.throttles.sending.pause_ms(
+            self._broker.clock.monotonic_ms()
+        ):
+            return log.log_start_offset  # nothing for now
+        return log.log_end_offset
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        return partition.leader_throttled and self._replica_id not in partition.isr
+
+    def _count(self, key: PartitionKey, size_bytes: int) -> None:
+        partition = self._local(key)
+        if partition is None:
+            return
+        partition.counters.replication_bytes_out += size_bytes
+        if self._replica_id in partition.adding:
+            partition.counters.reassignment_bytes_out += size_bytes
+        if self._is_throttled(partition):
+            now_ms = self._broker.clock.monotonic_ms()
+            self._broker.throttles.sending.record(size_bytes, now_ms)
+
+    def _response(self) -> FetchResponse:
+        watch, reads = self._watch, self._reads
+        response = super()._response()
+        if watch is not None and self._is_current():
+            for key, data in reads:
+                self._told(watch, key, data)
+        return response
+
+    def _told(self, watch: FollowerWatch, key: PartitionKey, data: PartitionData) -> None:
+        """Whether the partition must be looked at again by the next fetch."""
+        session = self._plan.session
+        if data.records or session is None:
+            watch.served(key)
+            return
+        cached, partition = session.partitions.get(key), self._local(key)
+        if data.error_code or data.diverging_epoch is not NO_DIVERGENCE:
+            return
+        if (
+            cached is not None
+            and partition is not None
+            and cached.request.fetch_offset >= partition.log.log_end_offset
+            and self._replica_id in partition.maximal_isr
+        ):
+            watch.settled(key)
