@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.nodes import CLUSTER_ID, cpu_seconds
-from client.cluster_client import Address
+from client.addresses import Address
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from testkit.processes.nodes import ApacheKafkaNode

@@ -23,7 +23,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from client.cluster_client import Address, ClusterClient
+from client.addresses import Address
+from client.cluster_client import ClusterClient
 from kraftbox.chaos import local
 from kraftbox.chaos.target import LocalTarget
 from kraftbox.launcher import control

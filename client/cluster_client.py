@@ -1,17 +1,12 @@
-"""Shell: connections to the brokers of a cluster, its leaders, and requests to whom they concern.
+"""Shell: connections to the brokers of a cluster, and requests to whom they concern.
 
-It knows brokers and leaders from Metadata, sends each request to the leader it concerns, and tries
-again after retriable errors until the caller's time is over. It has no groups, no transactions, no
+A request goes to any broker, to one by its id, to the leader of a partition or to the coordinator
+of a group; where it is tried again, `retries.py` has the rule. There are no transactions, and no
 batching: callers bring whole batches. A `produce` that is tried again after a lost connection may
 be written twice; `producer.py` has one whose retries write nothing twice.
 
-Leaders are cached with their epoch. A newer answer is one with a higher epoch, not one that arrived
-later: brokers learn of elections at different times, and following an older answer would send the
-client back to a deposed leader (KIP-320). Only another topic id starts the count again.
-
 A refusal that names a newer leader (KIP-951) is followed at once, without asking for metadata; one
-that names nobody newer is met with a pause and fresh metadata. Where a hint said a leader can be
-reached is kept when metadata that does not know that node yet comes in.
+that names nobody newer is met with a pause and fresh metadata.
 """
 
 from __future__ import annotations
@@ -19,11 +14,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
+from client.addresses import Address, parse_addresses
+from client.errors import LeaderMoved, Refused, check, error_codes
+from client.leaders import Leader, LeaderCache, TopicPartition
+from client.retries import may_pass, retrying
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -32,30 +32,30 @@ from protocol.transport.client import DEFAULT_TIMEOUT_MS, Connection, Connection
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
-Address: TypeAlias = tuple[str, int]
-Partition: TypeAlias = tuple[str, int]
 
-RETRY_WAIT_MS = 50.0
 REQUEST_TIMEOUT_MS = 10_000.0
 CONNECT_TIMEOUT_MS = 5_000.0
 
 EARLIEST = -2
 LATEST = -1
+"""Timestamps that stand for the first offset of a log, and for the one that comes next."""
 
-
-class LeaderMoved(ApiError):
-    """A refusal that named a newer leader: to be tried there at once."""
-
-
-class Leader(NamedTuple):
-    """Who leads a partition, as far as this client knows; -1 is nobody."""
-
-    node_id: int
-    epoch: int
+_MOVING = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
 
 
 class Fetched(NamedTuple):
-    """What a fetch of one partition brought; `records` may end in a cut batch."""
+    """What a fetch of one partition brought.
+
+    `records` are whole record batches, the last of which may be cut off; the first may begin below
+    the offset that was asked for. `aborted` are the aborted transactions among them, as producer id
+    and first offset.
+    """
 
     records: Buffer
     high_watermark: int
@@ -73,70 +73,20 @@ class Produced(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """The answer of ListOffsets; offset -1: no record has such a timestamp."""
+    """The answer of ListOffsets. Offset -1: no record is that young; the timestamp is in ms."""
 
     offset: int
     timestamp: int
     leader_epoch: int
 
 
-class LeaderCache:
-    """Brokers, topic ids and leaders, from Metadata and from hints in other responses."""
-
-    def __init__(self) -> None:
-        self.brokers: dict[int, Address] = {}
-        self.leaders: dict[Partition, Leader] = {}
-        self.topic_ids: dict[str, bytes] = {}
-        self.cluster_id: str | None = None
-
-    def learn(self, answer: MetadataResponse) -> None:
-        """Take over an answer to Metadata."""
-        self.cluster_id = answer.cluster_id
-        known = self.brokers
-        self.brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
-        for topic in answer.topics:
-            if topic.error_code or topic.name is None:
-                continue
-            if self.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
-                self.forget(topic.name)
-            if topic.topic_id != ZERO_UUID:
-                self.topic_ids[topic.name] = topic.topic_id
-            for one in topic.partitions:
-                self.advance(
-                    (topic.name, one.partition_index), Leader(one.leader_id, one.leader_epoch)
-                )
-        # The answer may be staler than a hint: who leads by what we know stays reachable.
-        for leader in self.leaders.values():
-            if leader.node_id not in self.brokers and leader.node_id in known:
-                self.brokers[leader.node_id] = known[leader.node_id]
-
-    def advance(self, partition: Partition, leader: Leader) -> bool:
-        """Take a leader if its epoch is newer than the known one (or there are no epochs)."""
-        known = self.leaders.get(partition)
-        if known is not None and leader.epoch >= 0 and leader.epoch <= known.epoch:
-            return False
-        self.leaders[partition] = leader
-        return True
-
-    def hint(self, partition: Partition, leader: Leader, address: Address | None) -> bool:
-        """A leader that another response named (KIP-951); True if it is newer than the known one
-        and can be reached. `address` replaces what was known of that node."""
-        if address is None:
-            address = self.brokers.get(leader.node_id)
-        if leader.epoch < 0 or address is None or not self.advance(partition, leader):
-            return False
-        self.brokers[leader.node_id] = address
-        return True
-
-    def forget(self, topic: str) -> None:
-        """The topic was deleted or made anew."""
-        self.topic_ids.pop(topic, None)
-        for partition in [one for one in self.leaders if one[0] == topic]:
-            del self.leaders[partition]
-
-
 class ClusterClient:
-    """Connections to the brokers of one cluster. Make it with `connect`, end it with `close`."""
+    """Connections to the brokers of one cluster. Make it with `connect`, end it with `close`, or
+    with the end of an `async with` block.
+
+    Every `timeout_ms` is the time for the whole call, retries included. `cache` is what the client
+    knows of brokers and leaders; it grows with every answer that tells of them.
+    """
 
     def __init__(self, bootstrap: Sequence[Address], client_id: str | None) -> None:
         self.cache = LeaderCache()
@@ -147,19 +97,26 @@ class ClusterClient:
         self._told: dict[Address, int] = {}
         """Who answered Metadata, by the turn in which it last did."""
         self._turns = itertools.count(1)
+        self._coordinators: dict[str, int] = {}
         self._loop = asyncio.get_running_loop()
 
     @classmethod
     async def connect(
         cls,
-        bootstrap: Sequence[Address],
+        bootstrap: str | Sequence[Address],
         client_id: str | None = "kraftbox",
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> ClusterClient:
         """Connect to the first node that answers and learn the brokers.
 
-        Raises ConnectionLost when none does in time.
+        Args:
+            bootstrap: `host:port,...` or pairs of host and port.
+            client_id: what the cluster's logs, metrics and quotas call this client.
+
+        Raises OSError when no node answers in time, BadAddress.
         """
+        if isinstance(bootstrap, str):
+            bootstrap = parse_addresses(bootstrap)
         client = cls(bootstrap, client_id)
         try:
             await client.metadata([], timeout_ms)
@@ -178,6 +135,12 @@ class ClusterClient:
             if isinstance(result, Connection):
                 await result.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     # --- any broker ----------------------------------------------------------------------------
 
     async def metadata(
@@ -193,7 +156,10 @@ class ClusterClient:
         Errors of single topics are left in the answer. `doubting` is a broker that did not do what
         a leader does (-1: nobody led): it is asked last, and of the others who was asked longest
         ago is first. A broker that is cut off from the controllers alone goes on saying that it
-        leads, for as long as somebody asks it.
+        leads, for as long as somebody asks it. `create` lets the brokers create topics that are not
+        there (auto.create.topics.enable).
+
+        Raises OSError when no broker answers in time.
         """
         asked = None
         if topics is not None:
@@ -213,6 +179,8 @@ class ClusterClient:
         """Send a request to any broker that can be reached; its errors are the caller's to read.
 
         `version` where the request has the shape of one; otherwise the highest both sides know.
+        Raises OSError when no broker answers in time, ApiError(UNSUPPORTED_VERSION), EncodeError,
+        ProtocolError.
         """
         return await self._request_some(message, timeout_ms, version, None)
 
@@ -232,7 +200,7 @@ class ClusterClient:
                     failure = error
             raise failure if failure is not None else ConnectionLost("no bootstrap address")
 
-        return await self._until(timeout_ms, attempt)
+        return await retrying(timeout_ms, attempt)
 
     async def request_broker(
         self,
@@ -242,11 +210,92 @@ class ClusterClient:
         *,
         version: int | None = None,
     ) -> R:
-        """Send a request to one broker, once. Raises ConnectionLost, other OSError, ApiError."""
+        """Send a request to one broker, once; its errors are the caller's to read.
+
+        Raises OSError, ApiError(BROKER_NOT_AVAILABLE) for a broker that is not in the cache, and as
+        `request_any`.
+        """
         address = self.cache.brokers.get(node_id)
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not known")
         return await self._request(address, message, timeout_ms, version)
+
+    async def find_broker(self, node_id: int, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        """Ask for the brokers if this one is not in the cache. Raises OSError."""
+        if node_id not in self.cache.brokers:
+            await self.metadata([], timeout_ms)
+
+    async def topic(
+        self,
+        name: str,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        *,
+        create: bool = False,
+        is_new: bool = False,
+    ) -> MetadataResponse.MetadataResponseTopic:
+        """A topic with a leader for every partition, which are waited for.
+
+        A topic that the broker does not know is waited for if it `is_new`, made a moment ago, or if
+        the brokers may `create` it. Raises Refused, OSError.
+        """
+
+        def again(error: Exception) -> bool:
+            if not isinstance(error, ApiError):
+                return may_pass(error)
+            absent = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return error.code is ErrorCode.LEADER_NOT_AVAILABLE or (absent and (create or is_new))
+
+        async def attempt(left_ms: float) -> MetadataResponse.MetadataResponseTopic:
+            found = (await self.metadata([name], left_ms, create=create)).topics[0]
+            leaderless = (one.error_code for one in found.partitions if one.leader_id < 0)
+            check(found.error_code or next(leaderless, 0), f"topic {name}")
+            return found
+
+        return await retrying(timeout_ms, attempt, again)
+
+    # --- coordinators --------------------------------------------------------------------------
+
+    async def coordinator(self, group: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
+        """The id of the broker that coordinates a group; waits while the offsets topic is created.
+
+        Raises Refused, OSError.
+        """
+
+        async def attempt(left_ms: float) -> int:
+            request = FindCoordinatorRequest(coordinator_keys=[group])
+            found = (await self.request_any(request, left_ms)).coordinators[0]
+            check(found.error_code, f"group {group}", found.error_message)
+            return found.node_id
+
+        return await retrying(timeout_ms, attempt)
+
+    async def request_coordinator(
+        self,
+        group: str,
+        message: Request[R],
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        *,
+        version: int | None = None,
+    ) -> R:
+        """Send a request to the coordinator of a group, and again while that moves or loads.
+
+        Its other errors are the caller's to read. Raises Refused, OSError, ApiError as
+        `request_any`.
+        """
+
+        async def attempt(left_ms: float) -> R:
+            # Known only after an answer that did not say that it has moved.
+            node_id = self._coordinators.pop(group, None)
+            if node_id is None:
+                node_id = await self.coordinator(group, left_ms)
+            await self.find_broker(node_id, left_ms)
+            answer = await self.request_broker(node_id, message, left_ms, version=version)
+            for code in _MOVING & set(error_codes(answer)):
+                raise Refused(group, code)
+            self._coordinators[group] = node_id
+            return answer
+
+        return await retrying(timeout_ms, attempt)
 
     # --- leaders -------------------------------------------------------------------------------
 
@@ -276,7 +325,7 @@ class ClusterClient:
             answer = await connection.request(request, left_ms, version)
             return self.produced(topic, partition, answer)
 
-        return await self._until(timeout_ms, self._on_leader(topic, partition, attempt))
+        return await retrying(timeout_ms, self._on_leader(topic, partition, attempt))
 
     def produce_request(
         self,
@@ -364,7 +413,7 @@ class ClusterClient:
             _raise_for(one.error_code, moved=moved)
             return _fetched(one)
 
-        return await self._until(timeout_ms, self._on_leader(topic, partition, attempt))
+        return await retrying(timeout_ms, self._on_leader(topic, partition, attempt))
 
     async def list_offset(
         self,
@@ -399,7 +448,7 @@ class ClusterClient:
             _raise_for(one.error_code)
             return FoundOffset(one.offset, one.timestamp, one.leader_epoch)
 
-        return await self._until(timeout_ms, self._on_leader(topic, partition, attempt))
+        return await retrying(timeout_ms, self._on_leader(topic, partition, attempt))
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -475,30 +524,9 @@ class ClusterClient:
 
         return run
 
-    async def _until(self, timeout_ms: float, attempt: Callable[[float], Awaitable[T]]) -> T:
-        """Repeat `attempt` after retriable failures; the last one is raised when time is over.
-
-        Every LeaderMoved has a higher epoch than the one before, so trying at once has an end.
-        """
-        deadline_s = self._loop.time() + timeout_ms / 1000.0
-        while True:
-            left_ms = (deadline_s - self._loop.time()) * 1000.0
-            try:
-                return await attempt(max(left_ms, 1.0))
-            except LeaderMoved:
-                if self._loop.time() >= deadline_s:
-                    raise
-                continue
-            except (ApiError, OSError) as error:
-                if isinstance(error, ApiError) and not error.code.retriable:
-                    raise
-                if self._loop.time() + RETRY_WAIT_MS / 1000.0 >= deadline_s:
-                    raise
-            await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
-
     def take_hint(
         self,
-        partition: Partition,
+        partition: TopicPartition,
         leader: ProduceResponse.LeaderIdAndEpoch | FetchResponse.LeaderIdAndEpoch,
         endpoints: Sequence[ProduceResponse.NodeEndpoint] | Sequence[FetchResponse.NodeEndpoint],
     ) -> bool:

@@ -16,18 +16,19 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from client.cluster_client import ClusterClient, Partition, Produced
+from client.cluster_client import REQUEST_TIMEOUT_MS, ClusterClient, Produced
+from client.errors import ClientError
+from client.leaders import TopicPartition
+from client.retries import RETRY_WAIT_MS, retrying
 from protocol.batch.records import Producer, Record, build_batch
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.transport.client import DEFAULT_TIMEOUT_MS, Connection
 
 INFLIGHT_MAX = 5
 """How many of a producer's last batches a broker remembers."""
-RETRY_WAIT_MS = 50.0
-REQUEST_TIMEOUT_MS = 10_000.0
 ANSWER_GRACE_MS = 1_000.0
 LOOK_AGAIN_MS_MAX = 2_000.0
 EPOCH_MAX = 2**15 - 1
@@ -64,7 +65,7 @@ _START_OVER = frozenset(
 )
 
 
-class NotProduced(Exception):
+class NotProduced(ClientError):
     """A batch was given up. `certain`: it is in no log; otherwise nobody knows."""
 
     def __init__(self, cause: Exception, *, certain: bool) -> None:
@@ -103,7 +104,7 @@ class _Batch:
 class _Lane:
     """One partition. `window` has sequences and no answer yet; `waiting` has neither."""
 
-    def __init__(self, partition: Partition, producer_id: int, epoch: int) -> None:
+    def __init__(self, partition: TopicPartition, producer_id: int, epoch: int) -> None:
         self.partition = partition
         self.producer = Producer(producer_id, epoch, 0)
         self.window: deque[_Batch] = deque()
@@ -176,24 +177,21 @@ class IdempotentProducer:
         self._delivery_s = delivery_timeout_ms / 1000.0
         self._request_ms = request_timeout_ms
         self._compression = compression
-        self._lanes: dict[Partition, _Lane] = {}
+        self._lanes: dict[TopicPartition, _Lane] = {}
         self._loop = asyncio.get_running_loop()
 
     async def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Get a producer id. Raises ApiError, OSError."""
-        deadline_s = self._loop.time() + timeout_ms / 1000.0
-        while True:
-            left_ms = max(1.0, (deadline_s - self._loop.time()) * 1000.0)
-            answer = await self.client.request_any(
-                InitProducerIdRequest(transactional_id=None), left_ms
-            )
-            code = ErrorCode(answer.error_code)
-            if code is ErrorCode.NONE:
-                self.producer_id, self._epoch = answer.producer_id, answer.producer_epoch
-                return
-            if not code.retriable or left_ms <= RETRY_WAIT_MS:
-                raise ApiError(code)
-            await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
+
+        async def attempt(left_ms: float) -> InitProducerIdResponse:
+            request = InitProducerIdRequest(transactional_id=None)
+            answer = await self.client.request_any(request, left_ms)
+            if answer.error_code:
+                raise ApiError(ErrorCode(answer.error_code))
+            return answer
+
+        answer = await retrying(timeout_ms, attempt)
+        self.producer_id, self._epoch = answer.producer_id, answer.producer_epoch
 
     def send(
         self, topic: str, partition: int, records: Sequence[Record]

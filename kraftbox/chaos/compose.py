@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from client.cluster_client import Address
+from client.addresses import Address
 from kraftbox.chaos.target import Ability, Member, TargetError
 from kraftbox.launcher.links import LinkRule
 

@@ -9,24 +9,16 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from client.cluster_client import Address, ClusterClient
+from client.addresses import Address
+from client.admin import QUORUM_REQUEST, Admin
+from client.cluster_client import ClusterClient
 from kraftbox.chaos.target import Member, Target, TargetError
-from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from protocol.messages.describe_quorum import DescribeQuorumRequest
+from protocol.errors import ApiError, ProtocolError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 ASK_MS_MAX = 3_000.0
 LOOK_AGAIN_S = 0.1
 REASSIGN_MS_MAX = 15_000.0
-_QUORUM = DescribeQuorumRequest(
-    topics=[
-        DescribeQuorumRequest.TopicData(
-            topic_name="__cluster_metadata",
-            partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
-        )
-    ]
-)
 
 
 class PartitionView(NamedTuple):
@@ -80,7 +72,7 @@ class Scene:
         """The active controller. Raises TargetError."""
         client = await self._connected()
         try:
-            answer = await client.request_any(_QUORUM, ASK_MS_MAX)
+            answer = await client.request_any(QUORUM_REQUEST, ASK_MS_MAX)
             leader: int = answer.topics[0].partitions[0].leader_id
         except (ApiError, OSError, ProtocolError, IndexError) as error:
             raise TargetError(f"no broker told who the controller is: {error}") from None
@@ -98,26 +90,11 @@ class Scene:
 
     async def reassign(self, partition: int, replicas: list[int] | None) -> None:
         """Move a partition to other replicas; None cancels. Raises TargetError."""
-        asked = AlterPartitionReassignmentsRequest.ReassignablePartition(
-            partition_index=partition, replicas=replicas
-        )
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=int(REASSIGN_MS_MAX),
-            topics=[
-                AlterPartitionReassignmentsRequest.ReassignableTopic(
-                    name=self.topic, partitions=[asked]
-                )
-            ],
-        )
-        client = await self._connected()
+        admin = Admin(await self._connected(), REASSIGN_MS_MAX)
         try:
-            answer = await client.request_any(request, REASSIGN_MS_MAX)
+            await admin.reassign((self.topic, partition), replicas)
         except (ApiError, OSError, ProtocolError) as error:
             raise TargetError(f"reassignment: {error}") from None
-        codes = {answer.error_code, *(p.error_code for t in answer.responses for p in t.partitions)}
-        codes -= {ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
-        if codes:
-            raise TargetError(f"reassignment of {self.topic}-{partition}: error {codes}")
 
     async def is_whole(self) -> bool:
         """Whether every node runs and every replica is in sync, as all brokers tell: one that was

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from client.cluster_client import Address
+from client.addresses import Address
 from kraftbox.launcher import control
 from kraftbox.launcher.links import Link, LinkRule
 from kraftbox.launcher.place import ClusterPlace

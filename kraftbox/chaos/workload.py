@@ -16,15 +16,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from client.cluster_client import EARLIEST, LATEST, Address, ClusterClient, Produced
+from client.addresses import Address
+from client.admin import Admin, NewTopic
+from client.cluster_client import EARLIEST, LATEST, ClusterClient, Produced
 from client.producer import IdempotentProducer
+from client.retries import retrying
 from kraftbox.chaos.history import Topic, value_bytes, value_id, value_of
 from kraftbox.chaos.ledger import Ledger
 from protocol.batch.header import iter_checked
 from protocol.batch.records import Record, read_batch
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import ZERO_UUID
-from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.schema import Buffer
 from protocol.transport.client import SOFTWARE_NAME, SOFTWARE_VERSION
 
@@ -79,23 +81,14 @@ class Workload:
         load = self.load
         client = await ClusterClient.connect(self._bootstrap, "chaos-admin", PREPARE_MS_MAX)
         self._clients.append(client)
-        settings = (*load.topic_settings, ("min.insync.replicas", str(load.min_insync_replicas)))
-        request = CreateTopicsRequest(
-            topics=[
-                CreateTopicsRequest.CreatableTopic(
-                    name=load.topic,
-                    num_partitions=load.partitions,
-                    replication_factor=load.replication_factor,
-                    configs=[
-                        CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
-                        for key, value in settings
-                    ],
-                )
-            ],
-            timeout_ms=int(PREPARE_MS_MAX),
+        settings = {
+            **dict(load.topic_settings),
+            "min.insync.replicas": str(load.min_insync_replicas),
+        }
+        await self._create(
+            client, NewTopic(load.topic, load.partitions, load.replication_factor, settings)
         )
-        await self._create(client, request)
-        await self._leaders(client)
+        await client.topic(load.topic, PREPARE_MS_MAX, is_new=True)
         self._topic = self.ledger.topic(
             Topic(
                 load.topic,
@@ -106,29 +99,17 @@ class Workload:
             )
         )
 
-    async def _create(self, client: ClusterClient, request: CreateTopicsRequest) -> None:
-        deadline = time.monotonic() + PREPARE_MS_MAX / 1000
-        while True:
-            answer = await client.request_any(request, PREPARE_MS_MAX)
-            code = ErrorCode(answer.topics[0].error_code)
-            if code is ErrorCode.NONE:
-                return
+    async def _create(self, client: ClusterClient, topic: NewTopic) -> None:
+        def too_few_brokers(error: Exception) -> bool:
             # Containers may have been started a moment ago.
-            too_few = code is ErrorCode.INVALID_REPLICATION_FACTOR
-            if not too_few or time.monotonic() > deadline:
-                raise ApiError(code, answer.topics[0].error_message)
-            await asyncio.sleep(PAUSE_S)
+            return (
+                isinstance(error, ApiError) and error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+            )
 
-    async def _leaders(self, client: ClusterClient) -> None:
-        deadline = time.monotonic() + PREPARE_MS_MAX / 1000
-        while True:
-            topic = (await client.metadata([self.load.topic])).topics[0]
-            led = sum(one.leader_id >= 0 for one in topic.partitions)
-            if not topic.error_code and led == self.load.partitions:
-                return
-            if time.monotonic() > deadline:
-                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{led} partitions have a leader")
-            await asyncio.sleep(PAUSE_S)
+        async def attempt(_: float) -> None:
+            await Admin(client, PREPARE_MS_MAX).create_topics([topic])
+
+        await retrying(PREPARE_MS_MAX, attempt, too_few_brokers)
 
     def start(self) -> None:
         """Let the clients begin."""

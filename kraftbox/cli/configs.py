@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from kraftbox.cli.client import BOOTSTRAP_DEFAULT, BootstrapOption, check, run
+from client.admin import Admin, ConfigChange, ConfigOperation, ResourceType
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.output import JsonFlag, say, say_json, table
 from kraftbox.cli.topics import settings
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.describe_configs import DescribeConfigsResponse
 
 app = typer.Typer(help="Describe and alter configurations.", no_args_is_help=True)
 
-TOPIC, BROKER, GROUP = 2, 4, 32
 SOURCES = {
     1: "topic",
     2: "dynamic broker",
@@ -25,7 +26,7 @@ SOURCES = {
     8: "group",
 }
 DEFAULT = 5
-SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
 BrokerOption = Annotated[
@@ -34,9 +35,13 @@ BrokerOption = Annotated[
 GroupOption = Annotated[str | None, typer.Option("--group", "-g", help="The consumer group.")]
 
 
-def resource(topic: str | None, broker: str | None, group: str | None) -> tuple[int, str]:
+def resource(topic: str | None, broker: str | None, group: str | None) -> tuple[ResourceType, str]:
     """The one resource that was named; a usage error otherwise."""
-    named = [(TOPIC, topic), (BROKER, broker), (GROUP, group)]
+    named = [
+        (ResourceType.TOPIC, topic),
+        (ResourceType.BROKER, broker),
+        (ResourceType.GROUP, group),
+    ]
     given = [(kind, name) for kind, name in named if name is not None]
     if len(given) != 1:
         raise typer.BadParameter("give one of --topic, --broker, --group")
@@ -54,20 +59,14 @@ def describe(
 ) -> None:
     """Show what differs from the defaults and where it comes from; with --all everything."""
     kind, name = resource(topic, broker, group)
-    request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=kind, resource_name=name, configuration_keys=None
-            )
-        ],
-        include_synonyms=True,
-        include_documentation=as_json,
-    )
-    # A broker's static values are known only to that broker.
-    node = int(name) if kind == BROKER and name.isdigit() else None
-    result = run(bootstrap, lambda client: client.send(request, node=node)).results[0]
-    check(result.error_code, name, result.error_message)
-    shown = [c for c in result.configs if everything or c.config_source != DEFAULT]
+
+    async def work(client: ClusterClient) -> list[Config]:
+        described = await Admin(client).describe_configs(
+            kind, [name], synonyms=True, documentation=as_json
+        )
+        return described[name]
+
+    shown = [c for c in run(bootstrap, work) if everything or c.config_source != DEFAULT]
     shown.sort(key=lambda config: config.name)
     if as_json:
         say_json([_config_json(config) for config in shown])
@@ -100,37 +99,32 @@ def alter(
     """Change configurations one by one; what is not named stays."""
     kind, name = resource(topic, broker, group)
     changes = [
-        *((key, SET, value) for key, value in settings(to_set).items()),
-        *((key, DELETE, None) for key in to_delete),
-        *((key, APPEND, value) for key, value in settings(to_append).items()),
-        *((key, SUBTRACT, value) for key, value in settings(to_subtract).items()),
+        *_changes(ConfigOperation.SET, settings(to_set)),
+        *_changes(ConfigOperation.DELETE, dict.fromkeys(to_delete)),
+        *_changes(ConfigOperation.APPEND, settings(to_append)),
+        *_changes(ConfigOperation.SUBTRACT, settings(to_subtract)),
     ]
     if not changes:
         raise typer.BadParameter("give at least one of --set, --delete, --append, --subtract")
-    request = IncrementalAlterConfigsRequest(
-        resources=[
-            IncrementalAlterConfigsRequest.AlterConfigsResource(
-                resource_type=kind,
-                resource_name=name,
-                configs=[
-                    IncrementalAlterConfigsRequest.AlterableConfig(
-                        name=key, config_operation=operation, value=value
-                    )
-                    for key, operation, value in changes
-                ],
-            )
-        ],
-        validate_only=dry_run,
-    )
-    result = run(bootstrap, lambda client: client.send(request)).responses[0]
-    check(result.error_code, name, result.error_message)
+
+    async def work(client: ClusterClient) -> None:
+        await Admin(client).alter_configs(kind, name, changes, validate_only=dry_run)
+
+    run(bootstrap, work)
+    keys = [change.key for change in changes]
     if as_json:
-        say_json({"resource": name, "changed": [key for key, _, _ in changes], "dryRun": dry_run})
+        say_json({"resource": name, "changed": keys, "dryRun": dry_run})
         return
-    say(f"{'would change' if dry_run else 'changed'} {', '.join(key for key, _, _ in changes)}")
+    say(f"{'would change' if dry_run else 'changed'} {', '.join(keys)}")
 
 
-def _config_json(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> dict[str, Any]:
+def _changes(
+    operation: ConfigOperation, values: Mapping[str, str | None] | Mapping[str, str]
+) -> list[ConfigChange]:
+    return [ConfigChange(key, operation, value) for key, value in values.items()]
+
+
+def _config_json(config: Config) -> dict[str, Any]:
     return {
         "name": config.name,
         "value": config.value,

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from kraftbox.cli.client import BOOTSTRAP_DEFAULT, BootstrapOption, Client, check, run
-from kraftbox.cli.offsets import (
-    EARLIEST,
-    LATEST,
-    Partition,
-    commit,
-    committed,
-    end_offsets,
-    partitions_of,
-)
+from client.admin import Admin, owners_of
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.leaders import TopicPartition
+from client.offsets import commit, committed, offsets_at, partitions_of
+from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_error, say_json, table
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.internal import decode_versioned
-from protocol.internal.consumer_protocol_assignment import ConsumerProtocolAssignment
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 app = typer.Typer(help="Look at consumer groups and move their offsets.", no_args_is_help=True)
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 
 
-async def all_groups(client: Client) -> list[ListGroupsResponse.ListedGroup]:
-    """The groups of every coordinator."""
-    found = []
-    for broker in (await client.metadata([])).brokers:
-        reply = await client.send(ListGroupsRequest(), node=broker.node_id)
-        check(reply.error_code, f"node {broker.node_id}")
-        found += reply.groups
-    return sorted(found, key=lambda group: group.group_id)
-
-
 @app.command("list")
 def list_groups(as_json: JsonFlag = False, bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT) -> None:
     """List groups."""
-    groups = run(bootstrap, all_groups)
+    groups = run(bootstrap, lambda client: Admin(client).list_groups())
     if as_json:
         say_json(
             [
@@ -68,10 +46,12 @@ def describe(
 ) -> None:
     """State, members, committed offsets and how far they are behind."""
 
-    async def work(client: Client) -> tuple[Any, dict[Partition, int], dict[Partition, int]]:
-        described = await describe_group(client, group)
+    async def work(
+        client: ClusterClient,
+    ) -> tuple[Any, dict[TopicPartition, int], dict[TopicPartition, int]]:
+        described = await Admin(client).describe_group(group)
         offsets = await committed(client, group)
-        ends = await end_offsets(client, offsets, LATEST, missing_ok=True)
+        ends = await offsets_at(client, offsets, LATEST, missing_ok=True)
         return described, offsets, ends
 
     described, offsets, ends = run(bootstrap, work)
@@ -115,10 +95,9 @@ def delete(
 ) -> None:
     """Delete groups that have no members, with their offsets."""
 
-    async def work(client: Client) -> None:
+    async def work(client: ClusterClient) -> None:
         for group in groups:
-            reply = await client.ask_coordinator(group, DeleteGroupsRequest(groups_names=[group]))
-            check(reply.results[0].error_code, group)
+            await Admin(client).delete_group(group)
 
     run(bootstrap, work)
     if as_json:
@@ -148,20 +127,20 @@ def reset_offsets(
             "give one of --to-earliest, --to-latest, --to-offset, --to-timestamp-ms"
         )
 
-    async def work(client: Client) -> dict[Partition, int]:
-        described = await describe_group(client, group)
+    async def work(client: ClusterClient) -> dict[TopicPartition, int]:
+        described = await Admin(client).describe_group(group)
         if described.group_state not in ("Empty", "Dead"):
             raise CommandFailed(f"{group} is {described.group_state}: its members must stop first")
         wanted = await partitions_of(client, topics)
-        first = await end_offsets(client, wanted, EARLIEST)
-        last = await end_offsets(client, wanted, LATEST)
+        first = await offsets_at(client, wanted, EARLIEST)
+        last = await offsets_at(client, wanted, LATEST)
         if offset is not None:
             target = {key: min(max(offset, first[key]), last[key]) for key in wanted}
             for (name, index), chosen in target.items():
                 if chosen != offset:
                     say_error(f"{name}-{index} has no offset {offset}: {chosen} is the nearest")
         elif timestamp_ms is not None:
-            found = await end_offsets(client, wanted, timestamp_ms)
+            found = await offsets_at(client, wanted, timestamp_ms)
             target = {key: found[key] if found[key] >= 0 else last[key] for key in wanted}
         else:
             target = first if earliest else last
@@ -176,31 +155,3 @@ def reset_offsets(
         )
         return
     table(["TOPIC", "PARTITION", "OFFSET"], [(t, p, o) for (t, p), o in sorted(target.items())])
-
-
-async def describe_group(client: Client, group: str) -> DescribeGroupsResponse.DescribedGroup:
-    """One group by its coordinator; an unknown one is Dead."""
-    reply = await client.ask_coordinator(group, DescribeGroupsRequest(groups=[group]))
-    described = reply.groups[0]
-    if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        described.group_state = "Dead"
-        return described
-    check(described.error_code, group, described.error_message)
-    return described
-
-
-def owners_of(
-    members: Iterable[DescribeGroupsResponse.DescribedGroupMember],
-) -> dict[Partition, str]:
-    owners = {}
-    for member in members:
-        try:
-            assignment, _ = decode_versioned(
-                ConsumerProtocolAssignment, member.member_assignment, newer_as_latest=True
-            )
-        except ProtocolError:
-            continue
-        for topic in assignment.assigned_partitions:
-            for index in topic.partitions:
-                owners[topic.topic, index] = member.member_id
-    return owners

@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from client.cluster_client import Produced
+from client.cluster_client import ClusterClient, Produced
+from client.errors import check
+from client.partitioner import partition_of
 from client.producer import IdempotentProducer, NotProduced
-from kraftbox.cli.client import Client, check
 from kraftbox.cli.output import CommandFailed
 from protocol.batch.records import Record, build_batch
 from protocol.compression import Codec
@@ -29,7 +30,7 @@ class Producer:
     without to one partition per batch, in turn."""
 
     def __init__(
-        self, client: Client, topic: str, codec: Codec, acks: int, partition: int | None
+        self, client: ClusterClient, topic: str, codec: Codec, acks: int, partition: int | None
     ) -> None:
         self.sent = 0
         self.created_partitions = 0
@@ -44,7 +45,7 @@ class Producer:
         self._idempotent: IdempotentProducer | None = None
 
     async def start(self) -> None:
-        """Find the topic, creating it where the cluster does that. Raises CommandFailed."""
+        """Find the topic, creating it where the cluster does that. Raises Refused."""
         (before,) = (await self._client.metadata([self._topic])).topics
         topic = await self._client.topic(self._topic, create=True)
         self._partitions = len(topic.partitions)
@@ -54,7 +55,7 @@ class Producer:
             check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{self._partition}")
         if self._acks != 0:
             self._idempotent = IdempotentProducer(
-                self._client.cluster,
+                self._client,
                 acks=self._acks,
                 delivery_timeout_ms=TIMEOUT_MS,
                 compression=self._codec,
@@ -66,7 +67,7 @@ class Producer:
             await self._idempotent.close()
 
     async def send(self, lines: Sequence[Line]) -> None:
-        """Write the lines and wait for the acknowledgement."""
+        """Write the lines and wait for the acknowledgement. Raises CommandFailed."""
         now_ms = time.time_ns() // 1_000_000
         by_partition: dict[int, list[Record]] = defaultdict(list)
         for line in lines:
@@ -87,27 +88,12 @@ class Producer:
             return self._partition
         if key is None:
             return self._turn % self._partitions
-        return (murmur2(key) & 0x7FFFFFFF) % self._partitions
+        return partition_of(key, self._partitions)
 
     async def _send_batch(self, index: int, records: list[Record]) -> Produced:
         if self._idempotent is not None:
             return await self._idempotent.send(self._topic, index, records)
         batch = build_batch(records, compression=self._codec)
-        return await self._client.cluster.produce(
+        return await self._client.produce(
             self._topic, index, batch, acks=self._acks, timeout_ms=TIMEOUT_MS
         )
-
-
-def murmur2(data: bytes) -> int:
-    """The hash by which Kafka's clients place keys, as an unsigned 32-bit number."""
-    factor, mask = 0x5BD1E995, 0xFFFFFFFF
-    value = (0x9747B28C ^ len(data)) & mask
-    whole = len(data) - len(data) % 4
-    for at in range(0, whole, 4):
-        part = int.from_bytes(data[at : at + 4], "little") * factor & mask
-        part = (part ^ part >> 24) * factor & mask
-        value = (value * factor & mask) ^ part
-    if whole != len(data):
-        value = (value ^ int.from_bytes(data[whole:], "little")) * factor & mask
-    value = (value ^ value >> 13) * factor & mask
-    return value ^ value >> 15

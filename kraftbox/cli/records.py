@@ -5,24 +5,20 @@ from __future__ import annotations
 import base64
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Protocol
 
 import typer
 
-from kraftbox.cli.client import BOOTSTRAP_DEFAULT, BootstrapOption, Client, run
-from kraftbox.cli.consumer import Consumer, Received
-from kraftbox.cli.group_member import GroupMember
-from kraftbox.cli.offsets import (
-    EARLIEST,
-    LATEST,
-    Partition,
-    check_in_range,
-    end_offsets,
-    partitions_of,
-)
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.consumer import Consumer, PositionReset
+from client.group_member import GroupMember
+from client.leaders import TopicPartition
+from client.offsets import check_in_range, offsets_at, partitions_of
+from client.visible_records import Received
+from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say_error, say_json
 from kraftbox.cli.producer import Line, Producer
 from protocol.compression import Codec
@@ -66,7 +62,7 @@ def produce(
         raise typer.BadParameter("--key-separator needs at least one character")
     separator = None if key_separator is None else key_separator.encode()
 
-    async def work(client: Client) -> int:
+    async def work(client: ClusterClient) -> int:
         producer = Producer(client, topic, Codec[compression.name], _ACKS[acks], partition)
         await producer.start()
         if producer.created_partitions:
@@ -127,12 +123,14 @@ def consume(
         raise typer.BadParameter("a group chooses its partitions: no --partition, no --exit")
     printer = Printer(max_messages, keys=show_keys, as_json=as_json)
 
-    async def work(client: Client) -> None:
-        consumer = Consumer(client, read_committed=read_committed)
+    async def work(client: ClusterClient) -> None:
+        consumer = Consumer(client, read_committed=read_committed, on_reset=say_reset)
         idle = Idle(timeout_ms)
         if group is not None:
-            member = GroupMember(client, group, topics, consumer, from_beginning=from_beginning)
-            await member.run(printer, idle)
+            start = EARLIEST if from_beginning else LATEST
+            await follow_group(
+                GroupMember(client, group, topics, consumer, start=start), printer, idle
+            )
             return
         chosen = await chosen_partitions(client, topics, partition)
         if offset is not None:
@@ -142,9 +140,9 @@ def consume(
         else:
             # What ends at the end has to begin before it.
             first = EARLIEST if from_beginning or exit_at_end else LATEST
-            consumer.assign(await end_offsets(client, chosen, first))
-        ends = await end_offsets(client, chosen, LATEST) if exit_at_end else None
-        await _follow(consumer, printer, idle, ends)
+            consumer.assign(await offsets_at(client, chosen, first))
+        ends = await offsets_at(client, chosen, LATEST) if exit_at_end else None
+        await follow(consumer, printer, idle, ends)
 
     try:
         run(bootstrap, work)
@@ -153,11 +151,11 @@ def consume(
 
 
 async def chosen_partitions(
-    client: Client, topics: Sequence[str], partition: int | None
-) -> list[Partition]:
+    client: ClusterClient, topics: Sequence[str], partition: int | None
+) -> list[TopicPartition]:
     """All partitions of the topics, or the one of each with this number.
 
-    Raises CommandFailed when there is none.
+    Raises CommandFailed when there is none, Refused.
     """
     chosen = await partitions_of(client, topics)
     if partition is None:
@@ -168,37 +166,71 @@ async def chosen_partitions(
     return chosen
 
 
-async def _follow(
-    consumer: Consumer, printer: Printer, idle: Idle, ends: dict[Partition, int] | None
+class RecordPrinter(Protocol):
+    """Prints records until it has printed enough."""
+
+    @property
+    def left(self) -> int | None:
+        """How many records it still takes; None is any number."""
+
+    def __call__(self, record: Received) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+async def follow(
+    source: Consumer | GroupMember,
+    printer: RecordPrinter,
+    idle: Idle,
+    ends: Mapping[TopicPartition, int] | None = None,
 ) -> None:
-    while not (idle.passed() or printer.done or (ends is not None and consumer.reached(ends))):
-        if await consumer.poll(printer):
+    """Print records until it is enough, nothing comes any more, or these ends are reached."""
+    while printer.left != 0 and not idle.passed():
+        if ends is not None and all(source.positions[key] >= end for key, end in ends.items()):
+            return
+        records = await source.poll(printer.left)
+        for record in records:
+            printer(record)
+        if records:
             idle.restart()
         printer.flush()
+
+
+async def follow_group(member: GroupMember, printer: RecordPrinter, idle: Idle) -> None:
+    """As a member of a group, which it leaves at the end, whatever that is."""
+    try:
+        await member.join()
+        await follow(member, printer, idle)
+    finally:
+        await member.close()
+
+
+def say_reset(reset: PositionReset) -> None:
+    say_error(
+        f"{reset.topic}-{reset.partition} has no offset {reset.asked} any more: it begins at"
+        f" {reset.log_start_offset} and ends at {reset.log_end_offset}, reading goes on at"
+        f" {reset.position}"
+    )
 
 
 class Printer:
     """Prints records until it has printed enough."""
 
     def __init__(self, limit: int | None, *, keys: bool, as_json: bool) -> None:
-        self._left = limit if limit is not None else sys.maxsize
+        self.left = limit
         self._keys = keys
         self._as_json = as_json
         self._out = sys.stdout.buffer
 
-    @property
-    def done(self) -> bool:
-        return self._left <= 0
-
-    def __call__(self, record: Received) -> bool:
+    def __call__(self, record: Received) -> None:
         if self._as_json:
             say_json(_record_json(record))
         else:
             if self._keys:
                 self._out.write((record.key or b"") + b"\t")
             self._out.write((record.value or b"") + b"\n")
-        self._left -= 1
-        return not self.done
+        if self.left is not None:
+            self.left -= 1
 
     def flush(self) -> None:
         sys.stdout.flush()

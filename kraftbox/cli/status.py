@@ -17,32 +17,23 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from client.addresses import Address
+from client.admin import QUORUM_REQUEST
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json, table
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from protocol.messages.describe_quorum import DescribeQuorumResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
 
 R = TypeVar("R", bound=Response)
-Address = tuple[str, int]
 
 ASK_MS_MAX = 1_000.0
 WATCH_MS = 1_000
-QUORUM_TOPIC = "__cluster_metadata"
-
-_QUESTION = DescribeQuorumRequest(
-    topics=[
-        DescribeQuorumRequest.TopicData(
-            topic_name=QUORUM_TOPIC,
-            partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
-        )
-    ]
-)
 
 
 def status(
@@ -132,7 +123,7 @@ async def _ask_nodes(
 
 
 async def _ask_quorum(address: Address) -> DescribeQuorumResponse.PartitionData | None:
-    reply = await _ask(address, _QUESTION)
+    reply = await _ask(address, QUORUM_REQUEST)
     if reply is None or reply.error_code or not reply.topics:
         return None
     partition = reply.topics[0].partitions[0]

@@ -6,19 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from kraftbox.cli.client import BOOTSTRAP_DEFAULT, BootstrapOption, Client, check, run
+from client.admin import Admin, NewTopic
+from client.cluster_client import ClusterClient
+from client.errors import check
+from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say, say_json, table
-from protocol.errors import ErrorCode
 from protocol.ids import uuid_to_text
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.metadata import MetadataResponse
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC")]
-TIMEOUT_MS = 20_000
 
 
 def settings(pairs: list[str]) -> dict[str, str]:
@@ -67,29 +65,11 @@ def create(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Create topics."""
-    chosen = [
-        CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
-        for key, value in settings(configs).items()
-    ]
-    request = CreateTopicsRequest(
-        topics=[
-            CreateTopicsRequest.CreatableTopic(
-                name=name,
-                num_partitions=partitions,
-                replication_factor=replication_factor,
-                configs=chosen,
-            )
-            for name in names
-        ],
-        timeout_ms=TIMEOUT_MS,
+    chosen = settings(configs)
+    wanted = [NewTopic(name, partitions, replication_factor, chosen) for name in names]
+    created = run(
+        bootstrap, lambda client: Admin(client).create_topics(wanted, exist_ok=if_not_exists)
     )
-    reply = run(bootstrap, lambda client: client.send(request))
-    created = []
-    for topic in reply.topics:
-        if if_not_exists and topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-            continue
-        check(topic.error_code, topic.name, topic.error_message)
-        created.append(topic)
     if as_json:
         say_json(
             [
@@ -114,11 +94,16 @@ def describe(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Describe topics: leader, replicas and in-sync replicas of each partition."""
-    reply = run(bootstrap, lambda client: client.metadata(names or None))
-    for topic in reply.topics:
-        check(topic.error_code, topic.name or "")
+
+    async def work(client: ClusterClient) -> list[MetadataResponse.MetadataResponseTopic]:
+        topics = (await client.metadata(names or None)).topics
+        for topic in topics:
+            check(topic.error_code, topic.name or "")
+        return topics
+
+    found = run(bootstrap, work)
     if as_json:
-        say_json([_topic_json(topic) for topic in reply.topics])
+        say_json([_topic_json(topic) for topic in found])
         return
     rows = [
         (
@@ -129,7 +114,7 @@ def describe(
             ",".join(map(str, partition.replica_nodes)),
             ",".join(map(str, partition.isr_nodes)),
         )
-        for topic in reply.topics
+        for topic in found
         for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
     ]
     table(["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR"], rows)
@@ -143,16 +128,7 @@ def alter(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Add partitions to a topic. Configurations are changed with `kraftbox configs alter`."""
-    request = CreatePartitionsRequest(
-        topics=[
-            CreatePartitionsRequest.CreatePartitionsTopic(
-                name=name, count=partitions, assignments=None
-            )
-        ],
-        timeout_ms=TIMEOUT_MS,
-    )
-    result = run(bootstrap, lambda client: client.send(request)).results[0]
-    check(result.error_code, name, result.error_message)
+    run(bootstrap, lambda client: Admin(client).create_partitions(name, partitions))
     if as_json:
         say_json({"name": name, "partitions": partitions})
         return
@@ -170,20 +146,11 @@ def delete(
 ) -> None:
     """Delete topics and what is in them."""
 
-    async def work(client: Client) -> list[str]:
+    async def work(client: ClusterClient) -> list[str]:
         gone = []
         with progress("deleting", len(names)) as ticker:
             for name in names:
-                reply = await client.send(
-                    DeleteTopicsRequest(
-                        topics=[DeleteTopicsRequest.DeleteTopicState(name=name)],
-                        timeout_ms=TIMEOUT_MS,
-                    )
-                )
-                result = reply.responses[0]
-                absent = result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if not (if_exists and absent):
-                    check(result.error_code, name, result.error_message)
+                if await Admin(client).delete_topic(name, missing_ok=if_exists):
                     gone.append(name)
                 ticker.advance()
         return gone

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kraftbox.cli.client import CLIENT_ID, CONNECT_MS_MAX, Client, run
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import CLIENT_ID, CONNECT_MS_MAX, run
 from kraftbox.cli.output import say
 from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, parser
 from protocol.api_keys import ApiKey
@@ -20,7 +21,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _show(client: Client) -> None:
+async def _show(client: ClusterClient) -> None:
     for broker in sorted((await client.metadata([])).brokers, key=lambda b: b.node_id):
         address = f"{broker.host}:{broker.port}"
         connection = await Connection.connect(broker.host, broker.port, CLIENT_ID, CONNECT_MS_MAX)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kraftbox.cli.client import Client, check, run
+from client.admin import Admin, ConfigChange, ConfigOperation, ResourceType
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import (
     add_actions,
@@ -14,10 +16,15 @@ from kraftbox.kafka_tools.options import (
     file_properties,
     parser,
 )
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.describe_configs import DescribeConfigsResponse
 
-KINDS = {"topics": 2, "brokers": 4, "broker-loggers": 8, "client-metrics": 16, "groups": 32}
+KINDS = {
+    "topics": ResourceType.TOPIC,
+    "brokers": ResourceType.BROKER,
+    "broker-loggers": ResourceType.BROKER_LOGGER,
+    "client-metrics": ResourceType.CLIENT_METRICS,
+    "groups": ResourceType.GROUP,
+}
 SHORT = ("topic", "broker", "broker-logger", "client-metrics", "group")
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
@@ -30,7 +37,6 @@ SOURCES = {
     8: "GROUP_CONFIG",
 }
 DYNAMIC = frozenset({1, 2, 3, 6, 7, 8})
-SET, DELETE = 0, 1
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
@@ -93,7 +99,7 @@ def added(text: str) -> dict[str, str]:
 
 
 async def _alter(
-    client: Client, options: argparse.Namespace, kind: str, entity: str | None
+    client: ClusterClient, options: argparse.Namespace, kind: str, entity: str | None
 ) -> None:
     if entity is None:
         raise CommandFailed("--alter needs --entity-name or --entity-default")
@@ -102,51 +108,21 @@ async def _alter(
     removed = [key.strip() for key in (options.delete_config or "").split(",") if key.strip()]
     if not wanted and not removed:
         raise CommandFailed("--alter needs --add-config, --add-config-file or --delete-config")
-    changes: list[tuple[str, int, str | None]] = [(k, SET, v) for k, v in wanted.items()]
-    changes += [(key, DELETE, None) for key in removed]
-    reply = await client.send(
-        IncrementalAlterConfigsRequest(
-            resources=[
-                IncrementalAlterConfigsRequest.AlterConfigsResource(
-                    resource_type=KINDS[kind],
-                    resource_name=entity,
-                    configs=[
-                        IncrementalAlterConfigsRequest.AlterableConfig(
-                            name=key, config_operation=operation, value=value
-                        )
-                        for key, operation, value in changes
-                    ],
-                )
-            ]
-        ),
-        node=int(entity) if kind == "broker-loggers" and entity.isdigit() else None,
-    )
-    result = reply.responses[0]
-    check(result.error_code, entity, result.error_message)
+    changes = [ConfigChange(k, ConfigOperation.SET, v) for k, v in wanted.items()]
+    changes += [ConfigChange(key, ConfigOperation.DELETE, None) for key in removed]
+    await Admin(client).alter_configs(KINDS[kind], entity, changes)
     which = f"{kind.removesuffix('s')} {entity}" if entity else f"default for {kind}"
     say(f"Completed updating {'' if entity else 'the '}config for {which}.")
 
 
 async def _describe(
-    client: Client, options: argparse.Namespace, kind: str, entity: str | None
+    client: ClusterClient, options: argparse.Namespace, kind: str, entity: str | None
 ) -> None:
     for name in [entity] if entity is not None else await _entities(client, kind):
-        reply = await client.send(
-            DescribeConfigsRequest(
-                resources=[
-                    DescribeConfigsRequest.DescribeConfigsResource(
-                        resource_type=KINDS[kind], resource_name=name, configuration_keys=None
-                    )
-                ],
-                include_synonyms=True,
-            ),
-            node=int(name) if kind.startswith("broker") and name.isdigit() else None,
-        )
-        result = reply.results[0]
-        check(result.error_code, name, result.error_message)
+        configs = (await Admin(client).describe_configs(KINDS[kind], [name], synonyms=True))[name]
         which = f"{kind.removesuffix('s')} {name}" if name else f"the default {kind}"
         say(f"{'All' if options.all else 'Dynamic'} configs for {which} are:")
-        for config in sorted(result.configs, key=lambda config: config.name):
+        for config in sorted(configs, key=lambda config: config.name):
             if options.all or config.config_source in DYNAMIC:
                 say(f"  {_shown(config)}")
 
@@ -161,7 +137,7 @@ def _shown(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str
     return f"{config.name}={value} sensitive={sensitive} synonyms={{{synonyms}}}"
 
 
-async def _entities(client: Client, kind: str) -> list[str]:
+async def _entities(client: ClusterClient, kind: str) -> list[str]:
     """Names of everything of that type. Raises CommandFailed."""
     metadata = await client.metadata()
     if kind == "topics":

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from kraftbox.cli.client import Client, run
-from kraftbox.cli.consumer import Consumer, Received
-from kraftbox.cli.group_member import GroupMember
-from kraftbox.cli.offsets import EARLIEST, LATEST, end_offsets
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.consumer import Consumer
+from client.group_member import GroupMember
+from client.offsets import offsets_at
+from client.visible_records import Received
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed
-from kraftbox.cli.records import Idle, chosen_partitions
+from kraftbox.cli.records import Idle, chosen_partitions, follow, follow_group, say_reset
 from kraftbox.kafka_tools.options import (
     add_bootstrap,
     bootstrap_of,
@@ -31,7 +33,7 @@ class Printer:
     ) -> None:
         """`skip`: a record that cannot be shown is left out; there is none here."""
         self.count = 0
-        self._limit = limit
+        self.left = limit
         self._out = out
 
         def flag(name: str, default: str = "false") -> bool:
@@ -53,11 +55,7 @@ class Printer:
         self._line_end = properties.get("line.separator", "\n").encode()
         self._null = properties.get("null.literal", "null").encode()
 
-    @property
-    def done(self) -> bool:
-        return self._limit is not None and self.count >= self._limit
-
-    def __call__(self, record: Received) -> bool:
+    def __call__(self, record: Received) -> None:
         parts = {
             "timestamp": f"CreateTime:{record.timestamp_ms}".encode(),
             "partition": f"Partition:{record.partition}".encode(),
@@ -72,7 +70,11 @@ class Printer:
         }
         self._out.write(self._separator.join(parts[part] for part in self._shown) + self._line_end)
         self.count += 1
-        return not self.done
+        if self.left is not None:
+            self.left -= 1
+
+    def flush(self) -> None:
+        self._out.flush()
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
@@ -108,12 +110,12 @@ def main(name: str, arguments: Sequence[str]) -> int:
     try:
         run(bootstrap, lambda client: _consume(client, given, printer))
     finally:
-        sys.stdout.buffer.flush()
+        printer.flush()
         sys.stderr.write(f"Processed a total of {printer.count} messages\n")
     return 0
 
 
-async def _consume(client: Client, options: argparse.Namespace, printer: Printer) -> None:
+async def _consume(client: ClusterClient, options: argparse.Namespace, printer: Printer) -> None:
     properties = file_properties(options.consumer_config) if options.consumer_config else {}
     properties |= pairs(options.consumer_property, "--consumer-property")
     properties |= pairs(options.command_property, "--command-property")
@@ -123,22 +125,19 @@ async def _consume(client: Client, options: argparse.Namespace, printer: Printer
         options.from_beginning or properties.get("auto.offset.reset", "latest") == "earliest"
     )
     level = properties.get("isolation.level", options.isolation_level)
-    consumer = Consumer(client, read_committed=level == "read_committed")
+    consumer = Consumer(client, read_committed=level == "read_committed", on_reset=say_reset)
     idle = Idle(options.timeout_ms)
     group = options.group or properties.get("group.id")
     if group is not None:
-        member = GroupMember(client, group, topics, consumer, from_beginning=from_beginning)
-        await member.run(printer, idle)
+        start = EARLIEST if from_beginning else LATEST
+        await follow_group(GroupMember(client, group, topics, consumer, start=start), printer, idle)
         return
     consumer.assign(await _start(client, options, topics, from_beginning))
-    while not (printer.done or idle.passed()):
-        if await consumer.poll(printer):
-            idle.restart()
-        sys.stdout.buffer.flush()
+    await follow(consumer, printer, idle)
 
 
 async def _start(
-    client: Client, options: argparse.Namespace, topics: Sequence[str], from_beginning: bool
+    client: ClusterClient, options: argparse.Namespace, topics: Sequence[str], from_beginning: bool
 ) -> dict[tuple[str, int], int]:
     """Where to begin, by partition. Raises CommandFailed."""
     chosen = await chosen_partitions(client, topics, options.partition)
@@ -150,4 +149,4 @@ async def _start(
     if offset not in (None, "earliest", "latest"):
         raise CommandFailed(f"--offset {offset}: a number from 0, earliest or latest is allowed")
     early = from_beginning or offset == "earliest"
-    return await end_offsets(client, chosen, EARLIEST if early else LATEST)
+    return await offsets_at(client, chosen, EARLIEST if early else LATEST)

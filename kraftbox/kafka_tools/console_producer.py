@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kraftbox.cli.client import Client, run
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed
 from kraftbox.cli.producer import Line, Producer
 from kraftbox.kafka_tools.options import (
@@ -73,7 +74,7 @@ def reader_of(options: argparse.Namespace) -> Reader:
     )
 
 
-async def _produce(client: Client, options: argparse.Namespace) -> None:
+async def _produce(client: ClusterClient, options: argparse.Namespace) -> None:
     reader = reader_of(options)
     properties = pairs(options.producer_property, "--producer-property")
     properties |= pairs(options.command_property, "--command-property")

@@ -6,13 +6,14 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from kraftbox.cli.client import Client, check, run
+from client.admin import Admin, ElectionType
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import bootstrap_of, parser
 from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectLeadersRequest
 
-TYPES = {"preferred": 0, "unclean": 1}
+TYPES = {"preferred": ElectionType.PREFERRED, "unclean": ElectionType.UNCLEAN}
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
@@ -52,30 +53,22 @@ def partitions_of(options: argparse.Namespace) -> dict[str, list[int]] | None:
 
 
 async def _elect(
-    client: Client, options: argparse.Namespace, wanted: dict[str, list[int]] | None
+    client: ClusterClient, options: argparse.Namespace, wanted: dict[str, list[int]] | None
 ) -> bool:
     """Whether something failed."""
     kind = options.election_type
     named = None
     if wanted is not None:
-        named = [
-            ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
-            for topic, indexes in wanted.items()
-        ]
-    reply = await client.send(
-        ElectLeadersRequest(election_type=TYPES[kind], topic_partitions=named)
-    )
-    check(reply.error_code, "election")
+        named = [(topic, index) for topic, indexes in wanted.items() for index in indexes]
     done, had, failed = [], [], []
-    for topic in reply.replica_election_results:
-        for result in topic.partition_result:
-            name = f"{topic.topic}-{result.partition_id}"
-            if result.error_code == ErrorCode.NONE:
-                done.append(name)
-            elif result.error_code == ErrorCode.ELECTION_NOT_NEEDED:
-                had.append(name)
-            else:
-                failed.append(f"{name}: {ErrorCode(result.error_code).name}")
+    for (topic, index), code in (await Admin(client).elect_leaders(TYPES[kind], named)).items():
+        name = f"{topic}-{index}"
+        if code is ErrorCode.NONE:
+            done.append(name)
+        elif code is ErrorCode.ELECTION_NOT_NEEDED:
+            had.append(name)
+        else:
+            failed.append(f"{name}: {code.name}")
     if done:
         say(
             f"Successfully completed leader election ({kind.upper()}) for partitions "

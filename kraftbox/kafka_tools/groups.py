@@ -5,17 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
-from kraftbox.cli.client import Client, check, run
-from kraftbox.cli.groups import all_groups, describe_group, owners_of
-from kraftbox.cli.offsets import (
-    EARLIEST,
-    LATEST,
-    Partition,
-    commit,
-    committed,
-    end_offsets,
-    partitions_of,
-)
+from client.admin import Admin, owners_of
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.errors import Refused
+from client.leaders import TopicPartition
+from client.offsets import commit, committed, offsets_at, partitions_of
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import (
     add_actions,
@@ -25,9 +20,7 @@ from kraftbox.kafka_tools.options import (
     columns,
     parser,
 )
-from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsResponse
-from protocol.messages.offset_delete import OffsetDeleteRequest
 
 Group = DescribeGroupsResponse.DescribedGroup
 
@@ -68,14 +61,14 @@ def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     return options.parse_args(arguments)
 
 
-async def _names(client: Client, options: argparse.Namespace) -> list[str]:
+async def _names(client: ClusterClient, options: argparse.Namespace) -> list[str]:
     if options.all_groups:
-        return [group.group_id for group in await all_groups(client)]
+        return [group.group_id for group in await Admin(client).list_groups()]
     return list(options.group)
 
 
-async def _list(client: Client, options: argparse.Namespace) -> None:
-    groups = await all_groups(client)
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    groups = await Admin(client).list_groups()
     if options.state is None:
         for group in groups:
             say(group.group_id)
@@ -85,9 +78,9 @@ async def _list(client: Client, options: argparse.Namespace) -> None:
     columns([("GROUP", "STATE"), *(r for r in rows if not wanted or r[1].lower() in wanted)])
 
 
-async def _describe(client: Client, options: argparse.Namespace) -> None:
+async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     for name in await _names(client, options):
-        group = await describe_group(client, name)
+        group = await Admin(client).describe_group(name)
         offsets = await committed(client, name)
         if group.group_state == "Dead" and not offsets:
             raise CommandFailed(f"Consumer group '{name}' does not exist.")
@@ -102,7 +95,7 @@ async def _describe(client: Client, options: argparse.Namespace) -> None:
             await _show_offsets(client, group, offsets)
 
 
-async def _show_state(client: Client, group: Group) -> None:
+async def _show_state(client: ClusterClient, group: Group) -> None:
     node = await client.coordinator(group.group_id)
     broker = next(b for b in (await client.metadata([])).brokers if b.node_id == node)
     where = f"{broker.host}:{broker.port}  ({node})"
@@ -120,11 +113,13 @@ def _show_members(group: Group) -> None:
     columns([("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"), *rows])
 
 
-async def _show_offsets(client: Client, group: Group, offsets: Mapping[Partition, int]) -> None:
+async def _show_offsets(
+    client: ClusterClient, group: Group, offsets: Mapping[TopicPartition, int]
+) -> None:
     owners = owners_of(group.members)
     members = {member.member_id: member for member in group.members}
     wanted = sorted({*offsets, *owners})
-    ends = await end_offsets(client, wanted, LATEST, missing_ok=True)
+    ends = await offsets_at(client, wanted, LATEST, missing_ok=True)
     rows: list[tuple[object, ...]] = []
     for key in wanted:
         end, at = ends.get(key), offsets.get(key)
@@ -140,19 +135,23 @@ async def _show_offsets(client: Client, group: Group, offsets: Mapping[Partition
     columns([(*heading, "CONSUMER-ID", "HOST", "CLIENT-ID"), *rows])
 
 
-async def _delete(client: Client, options: argparse.Namespace) -> None:
+async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     names = await _names(client, options)
     for name in names:
-        reply = await client.ask_coordinator(name, DeleteGroupsRequest(groups_names=[name]))
-        check(reply.results[0].error_code, f"Group '{name}' could not be deleted")
+        try:
+            await Admin(client).delete_group(name)
+        except Refused as error:
+            raise CommandFailed(f"Group '{name}' could not be deleted: {error.reason}") from None
     listed = ", ".join(f"'{name}'" for name in names)
     say(f"Deletion of requested consumer groups ({listed}) was successful.")
 
 
-async def _wanted(client: Client, options: argparse.Namespace, group: str) -> list[Partition]:
+async def _wanted(
+    client: ClusterClient, options: argparse.Namespace, group: str
+) -> list[TopicPartition]:
     if options.all_topics:
         return sorted(await committed(client, group))
-    found: list[Partition] = []
+    found: list[TopicPartition] = []
     for entry in options.topic or ():
         topic, colon, listed = entry.partition(":")
         every = await partitions_of(client, [topic])
@@ -163,9 +162,9 @@ async def _wanted(client: Client, options: argparse.Namespace, group: str) -> li
     return found
 
 
-async def _reset(client: Client, options: argparse.Namespace) -> None:
+async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
     for name in await _names(client, options):
-        group = await describe_group(client, name)
+        group = await Admin(client).describe_group(name)
         if group.group_state not in ("Empty", "Dead"):
             raise CommandFailed(
                 f"offsets of group '{name}' cannot be reset: it is {group.group_state}"
@@ -180,11 +179,11 @@ async def _reset(client: Client, options: argparse.Namespace) -> None:
 
 
 async def _target(
-    client: Client, options: argparse.Namespace, group: str, keys: Sequence[Partition]
-) -> dict[Partition, int]:
+    client: ClusterClient, options: argparse.Namespace, group: str, keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
     """Where the offsets are to be, within what the logs hold. Raises CommandFailed."""
-    first = await end_offsets(client, keys, EARLIEST)
-    last = await end_offsets(client, keys, LATEST)
+    first = await offsets_at(client, keys, EARLIEST)
+    last = await offsets_at(client, keys, LATEST)
     if options.to_earliest:
         return first
     if options.to_latest:
@@ -203,31 +202,11 @@ async def _target(
     return {key: min(max(asked[key], first[key]), last[key]) for key in keys}
 
 
-async def _delete_offsets(client: Client, options: argparse.Namespace) -> None:
+async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:
     for name in await _names(client, options):
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in await _wanted(client, options, name):
-            by_topic.setdefault(topic, []).append(index)
-        request = OffsetDeleteRequest(
-            group_id=name,
-            topics=[
-                OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                    name=topic,
-                    partitions=[
-                        OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index)
-                        for index in indexes
-                    ],
-                )
-                for topic, indexes in by_topic.items()
-            ],
-        )
-        reply = await client.ask_coordinator(name, request)
-        check(reply.error_code, name)
-        rows: list[tuple[object, ...]] = []
-        for entry in reply.topics:
-            for partition in entry.partitions:
-                check(partition.error_code, f"{entry.name}-{partition.partition_index}")
-                rows.append((entry.name, partition.partition_index, "Successful"))
+        wanted = await _wanted(client, options, name)
+        await Admin(client).delete_offsets(name, wanted)
+        rows = [(*key, "Successful") for key in wanted]
         columns([("TOPIC", "PARTITION", "STATUS"), *rows])
 
 

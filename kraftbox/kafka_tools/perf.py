@@ -12,7 +12,8 @@ import random
 import time
 from collections.abc import Sequence
 
-from kraftbox.cli.client import Client, run
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import (
     check_client_properties,
@@ -76,7 +77,7 @@ class _Run:
     """One measurement: batches in turn to all partitions, a few of them on their way."""
 
     def __init__(
-        self, client: Client, options: argparse.Namespace, properties: dict[str, str]
+        self, client: ClusterClient, options: argparse.Namespace, properties: dict[str, str]
     ) -> None:
         self._client = client
         self._options = options
@@ -122,7 +123,7 @@ class _Run:
         begun = time.monotonic()
         topic = self._options.topic
         try:
-            await self._client.cluster.produce(topic, partition, batch, acks=self._acks)
+            await self._client.produce(topic, partition, batch, acks=self._acks)
         except (ApiError, OSError) as error:
             self._failure = CommandFailed(f"{topic}-{partition}: {error}")
             return

@@ -6,14 +6,15 @@ import json
 import time
 from collections.abc import Sequence
 
-from kraftbox.cli.client import Client, check, run
+from client.admin import Admin
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import say
 from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, columns, parser
 from protocol.ids import uuid_to_text
 from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from protocol.messages.describe_quorum import DescribeQuorumResponse
 
-TOPIC = "__cluster_metadata"
 Reply = DescribeQuorumResponse
 State = DescribeQuorumResponse.ReplicaState
 CONTROLLERS = 2
@@ -31,8 +32,8 @@ def main(name: str, arguments: Sequence[str]) -> int:
     given = options.parse_args(arguments)
     controllers = given.bootstrap_server is None
 
-    async def work(client: Client) -> None:
-        reply = await _ask(client)
+    async def work(client: ClusterClient) -> None:
+        reply = await Admin(client).describe_quorum()
         if given.status:
             await _status(client, reply, controllers=controllers)
         else:
@@ -42,25 +43,9 @@ def main(name: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _ask(client: Client) -> Reply:
-    request = DescribeQuorumRequest(
-        topics=[
-            DescribeQuorumRequest.TopicData(
-                topic_name=TOPIC,
-                partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
-            )
-        ]
-    )
-    reply = await client.send(request)
-    check(reply.error_code, TOPIC, reply.error_message)
+async def _status(client: ClusterClient, reply: Reply, *, controllers: bool) -> None:
     found = reply.topics[0].partitions[0]
-    check(found.error_code, TOPIC, found.error_message)
-    return reply
-
-
-async def _status(client: Client, reply: Reply, *, controllers: bool) -> None:
-    found = reply.topics[0].partitions[0]
-    cluster = await client.send(
+    cluster = await client.request_any(
         DescribeClusterRequest(endpoint_type=CONTROLLERS if controllers else 1)
     )
     leader_end = max((v.log_end_offset for v in found.current_voters), default=0)

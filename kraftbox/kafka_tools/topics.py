@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from kraftbox.cli.client import Client, check, run
+from client.admin import Admin, NewTopic, ResourceType
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import (
     add_actions,
@@ -18,22 +20,13 @@ from kraftbox.kafka_tools.options import (
     pairs,
     parser,
 )
-from protocol.errors import ErrorCode
 from protocol.ids import uuid_to_text
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest
-from protocol.messages.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-)
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
 
 Topic: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 Partition: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 TIMEOUT_MS = 30_000
-TOPIC = 2
 DEFAULT_SOURCE = 5
 
 
@@ -80,32 +73,17 @@ def assignment(text: str) -> dict[int, list[int]]:
         raise CommandFailed(f"--replica-assignment {text!r} is not like 1:2,2:3") from None
 
 
-async def _create(client: Client, options: argparse.Namespace) -> None:
+async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     assigned = assignment(options.replica_assignment) if options.replica_assignment else {}
-    request = CreateTopicsRequest(
-        topics=[
-            CreateTopicsRequest.CreatableTopic(
-                name=options.topic,
-                num_partitions=options.partitions or -1,
-                replication_factor=options.replication_factor or -1,
-                assignments=[
-                    CreateTopicsRequest.CreatableReplicaAssignment(
-                        partition_index=index, broker_ids=brokers
-                    )
-                    for index, brokers in assigned.items()
-                ],
-                configs=[
-                    CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
-                    for key, value in pairs(options.config, "--config").items()
-                ],
-            )
-        ],
-        timeout_ms=options.timeout,
+    topic = NewTopic(
+        options.topic,
+        options.partitions or -1,
+        options.replication_factor or -1,
+        pairs(options.config, "--config"),
+        assigned,
     )
-    result = (await client.send(request)).topics[0]
-    if options.if_not_exists and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+    if not await _admin(client, options).create_topics([topic], exist_ok=options.if_not_exists):
         return
-    check(result.error_code, options.topic, result.error_message)
     if "." in options.topic or "_" in options.topic:
         say(
             "WARNING: names with '.' and '_' may collide in metrics; it is best to use either, "
@@ -114,26 +92,13 @@ async def _create(client: Client, options: argparse.Namespace) -> None:
     say(f"Created topic {options.topic}.")
 
 
-async def topics_of(client: Client, options: argparse.Namespace) -> list[Topic]:
+def _admin(client: ClusterClient, options: argparse.Namespace) -> Admin:
+    return Admin(client, options.timeout)
+
+
+async def topics_of(client: ClusterClient, options: argparse.Namespace) -> list[Topic]:
     """The topics that are meant, all of them without --topic. Raises CommandFailed."""
-    found: list[Topic] = []
-    request = DescribeTopicPartitionsRequest()
-    while True:
-        reply = await client.send(request)
-        for topic in reply.topics:
-            if found and found[-1].name == topic.name:
-                found[-1].partitions += topic.partitions
-            else:
-                found.append(topic)
-        if reply.next_cursor is None:
-            break
-        request = DescribeTopicPartitionsRequest(
-            cursor=DescribeTopicPartitionsRequest.Cursor(
-                topic_name=reply.next_cursor.topic_name,
-                partition_index=reply.next_cursor.partition_index,
-            )
-        )
-    return _meant(found, options)
+    return _meant(await Admin(client).describe_topics(), options)
 
 
 def _meant(found: Iterable[Topic], options: argparse.Namespace) -> list[Topic]:
@@ -149,13 +114,13 @@ def _meant(found: Iterable[Topic], options: argparse.Namespace) -> list[Topic]:
     return topics
 
 
-async def _list(client: Client, options: argparse.Namespace) -> None:
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     options.if_exists = True
     for topic in await topics_of(client, options):
         say(topic.name or "")
 
 
-async def _describe(client: Client, options: argparse.Namespace) -> None:
+async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     topics = await topics_of(client, options)
     configs = await _configs(client, [topic.name or "" for topic in topics])
     partly = (
@@ -210,65 +175,35 @@ def _line(name: str, partition: Partition) -> None:
     )
 
 
-async def _configs(client: Client, names: Sequence[str]) -> dict[str, tuple[dict[str, str], int]]:
+async def _configs(
+    client: ClusterClient, names: Sequence[str]
+) -> dict[str, tuple[dict[str, str], int]]:
     """Configurations that are no defaults, and min.insync.replicas, by topic."""
     if not names:
         return {}
-    reply = await client.send(
-        DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsRequest.DescribeConfigsResource(
-                    resource_type=TOPIC, resource_name=name, configuration_keys=None
-                )
-                for name in names
-            ]
-        )
-    )
     found = {}
-    for result in reply.results:
-        check(result.error_code, result.resource_name, result.error_message)
-        values = {c.name: c.value or "" for c in result.configs}
-        own = {c.name: c.value or "" for c in result.configs if c.config_source != DEFAULT_SOURCE}
-        found[result.resource_name] = (own, int(values.get("min.insync.replicas", "1")))
+    described = await Admin(client).describe_configs(ResourceType.TOPIC, names)
+    for name, configs in described.items():
+        values = {c.name: c.value or "" for c in configs}
+        own = {c.name: c.value or "" for c in configs if c.config_source != DEFAULT_SOURCE}
+        found[name] = (own, int(values.get("min.insync.replicas", "1")))
     return found
 
 
-async def _alter(client: Client, options: argparse.Namespace) -> None:
+async def _alter(client: ClusterClient, options: argparse.Namespace) -> None:
     if options.partitions is None:
         raise CommandFailed("--alter needs --partitions; configurations belong to kafka-configs")
     assigned = assignment(options.replica_assignment) if options.replica_assignment else None
     for topic in await topics_of(client, options):
         new = None
         if assigned is not None:
-            new = [
-                CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=brokers)
-                for index, brokers in assigned.items()
-                if index >= len(topic.partitions)
-            ]
-        reply = await client.send(
-            CreatePartitionsRequest(
-                topics=[
-                    CreatePartitionsRequest.CreatePartitionsTopic(
-                        name=topic.name or "", count=options.partitions, assignments=new
-                    )
-                ],
-                timeout_ms=options.timeout,
-            )
-        )
-        result = reply.results[0]
-        check(result.error_code, result.name, result.error_message)
+            new = [brokers for at, brokers in assigned.items() if at >= len(topic.partitions)]
+        await _admin(client, options).create_partitions(topic.name or "", options.partitions, new)
 
 
-async def _delete(client: Client, options: argparse.Namespace) -> None:
+async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     for topic in await topics_of(client, options):
-        reply = await client.send(
-            DeleteTopicsRequest(
-                topics=[DeleteTopicsRequest.DeleteTopicState(name=topic.name)],
-                timeout_ms=options.timeout,
-            )
-        )
-        result = reply.responses[0]
-        check(result.error_code, topic.name or "", result.error_message)
+        await _admin(client, options).delete_topic(topic.name or "")
     sys.stdout.flush()
 
 

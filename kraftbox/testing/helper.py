@@ -12,48 +12,28 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kraftbox.cli.client import Client, check, run
+from client.admin import Admin
+from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed
 from kraftbox.launcher import frames
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
 
-TIMEOUT_MS = 20_000
 Question = Mapping[str, Any]
 
 
 def create_topic(question: Question) -> None:
-    request = CreateTopicsRequest(
-        topics=[
-            CreateTopicsRequest.CreatableTopic(
-                name=question["name"],
-                num_partitions=question["partitions"],
-                replication_factor=question["replication_factor"],
-                configs=[
-                    CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
-                    for key, value in question["configs"].items()
-                ],
-            )
-        ],
-        timeout_ms=TIMEOUT_MS,
+    run(
+        question["bootstrap"],
+        lambda client: Admin(client).create_topic(
+            question["name"],
+            question["partitions"],
+            question["replication_factor"],
+            question["configs"],
+        ),
     )
-
-    async def work(client: Client) -> None:
-        result = (await client.send(request)).topics[0]
-        check(result.error_code, result.name, result.error_message)
-        # Until brokers know it: whoever uses it next need not wait.
-        await client.topic(question["name"], create=True)
-
-    run(question["bootstrap"], work)
 
 
 def delete_topic(question: Question) -> None:
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicsRequest.DeleteTopicState(name=question["name"])],
-        timeout_ms=TIMEOUT_MS,
-    )
-    result = run(question["bootstrap"], lambda client: client.send(request)).responses[0]
-    check(result.error_code, question["name"], result.error_message)
+    run(question["bootstrap"], lambda client: Admin(client).delete_topic(question["name"]))
 
 
 def topics(question: Question) -> dict[str, list[dict[str, Any]]]:

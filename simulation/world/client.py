@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from client.cluster_client import EARLIEST, LATEST, ClusterClient, Leader
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.leaders import Leader
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest

@@ -13,7 +13,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from client.cluster_client import LATEST, Leader
+from client.cluster_client import LATEST
+from client.leaders import Leader
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from client.cluster_client import EARLIEST, LATEST, ClusterClient, Leader, LeaderCache
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.leaders import Leader, LeaderCache
 from protocol.api_keys import ApiKey
 from protocol.batch import Record, build_batch, iter_batches, patch, read_records
 from protocol.errors import ApiError, ErrorCode

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftbox.cli.client import _error_codes
+from client.errors import error_codes
 from protocol.api_keys import ApiKey
 from protocol.batch.records import Record, build_batch
 from protocol.errors import ErrorCode
@@ -152,7 +152,7 @@ async def ask_everything(client_port: int, port: int) -> tuple[int, list[str]]:
                 failures.append(f"{what}: {error}")
                 connection = await Connection.connect("127.0.0.1", port, "test", 5000)
             else:
-                if ErrorCode.UNKNOWN_SERVER_ERROR in set(_error_codes(reply)):
+                if ErrorCode.UNKNOWN_SERVER_ERROR in set(error_codes(reply)):
                     failures.append(f"{what}: {reply}")
         if api in (ApiKey.DELETE_TOPICS, ApiKey.CREATE_TOPICS):
             topic_id = await prepare(client)

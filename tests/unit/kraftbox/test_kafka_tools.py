@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from kraftbox.cli.consumer import Received
+from client.visible_records import Received
 from kraftbox.cli.output import CommandFailed
 from kraftbox.kafka_tools import TOOLS, main
 from kraftbox.kafka_tools.api_versions import shown
@@ -60,12 +60,14 @@ def test_records_become_lines():
         f"print.{part}": "true" for part in ("timestamp", "partition", "offset", "headers", "key")
     }
     printer = Printer({**properties, "key.separator": "|"}, 2, skip=False, out=out)
-    assert printer(record) is True
+    printer(record)
+    assert printer.left == 1
     assert out.getvalue() == b"CreateTime:1234|Partition:2|Offset:7|h:x,n:null|k|null\n"
     plain = Printer({}, 1, skip=False, out=out)
     out.truncate(0)
     out.seek(0)
-    assert plain(record._replace(value=b"v", headers=[])) is False and plain.done
+    plain(record._replace(value=b"v", headers=[]))
+    assert plain.left == 0
     assert out.getvalue() == b"v\n"
 
 

@@ -1,11 +1,12 @@
-"""Parts of the commands that need no node."""
+"""Parts of the client that need no node: addresses, partitioner, assignor, errors."""
 
 import pytest
 
-from kraftbox.cli.client import check, parse_bootstrap
-from kraftbox.cli.group_member import assign_range
-from kraftbox.cli.output import CommandFailed
-from kraftbox.cli.producer import murmur2
+from client.addresses import parse_addresses
+from client.errors import BadAddress, Refused, check
+from client.partitioner import murmur2, partition_of
+from client.range_assignor import assign_range
+from protocol.errors import ApiError, ErrorCode
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,7 @@ from kraftbox.cli.producer import murmur2
 )
 def test_keys_go_where_kafkas_clients_put_them(key, hashed):
     assert murmur2(key) == hashed & 0xFFFFFFFF
+    assert partition_of(key, 7) == (hashed & 0x7FFFFFFF) % 7
 
 
 def test_range_assignment_gives_neighbours_and_the_rest_to_the_first():
@@ -33,16 +35,19 @@ def test_more_members_than_partitions():
 
 
 def test_bootstrap_addresses():
-    assert parse_bootstrap("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
-    with pytest.raises(CommandFailed):
-        parse_bootstrap("localhost")
+    assert parse_addresses("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
+    with pytest.raises(BadAddress, match="'localhost' is not HOST:PORT"):
+        parse_addresses("localhost")
 
 
 def test_errors_are_named():
     check(0, "topic x")
-    with pytest.raises(CommandFailed, match="topic x: UNKNOWN_TOPIC_OR_PARTITION: "):
+    with pytest.raises(Refused, match="topic x: UNKNOWN_TOPIC_OR_PARTITION: ") as caught:
         check(3, "topic x")
-    with pytest.raises(CommandFailed, match="mine"):
+    assert caught.value.subject == "topic x"
+    assert isinstance(caught.value, ApiError)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(Refused, match=r"^topic x: INVALID_CONFIG: mine$"):
         check(40, "topic x", "mine")
-    with pytest.raises(CommandFailed, match="error 9999"):
+    with pytest.raises(Refused, match=r"^topic x: error 9999$"):
         check(9999, "topic x")

@@ -1,29 +1,24 @@
-"""Offsets of partitions and groups, for the commands."""
+"""Shell: offsets of partitions and of groups."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
 
-from kraftbox.cli.client import Client, check
-from kraftbox.cli.output import CommandFailed
+from client.cluster_client import EARLIEST, LATEST, REQUEST_TIMEOUT_MS, ClusterClient
+from client.errors import OffsetOutOfRange, Refused, check
+from client.leaders import TopicPartition
 from protocol.errors import ApiError
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 
-Partition: TypeAlias = tuple[str, int]
-
-LATEST = -1
-EARLIEST = -2
-TIMEOUT_MS = 10_000
 # The last versions that name topics; later ones need their ids.
-OFFSET_COMMIT_BY_NAME = 9
-OFFSET_FETCH_BY_NAME = 9
+_OFFSET_COMMIT_BY_NAME = 9
+_OFFSET_FETCH_BY_NAME = 9
 
 
-async def partitions_of(client: Client, topics: Iterable[str]) -> list[Partition]:
-    """Every partition of the topics, in order."""
+async def partitions_of(client: ClusterClient, topics: Iterable[str]) -> list[TopicPartition]:
+    """Every partition of the topics, in order. Raises Refused, OSError."""
     found = []
     for name in topics:
         topic = await client.topic(name)
@@ -31,12 +26,17 @@ async def partitions_of(client: Client, topics: Iterable[str]) -> list[Partition
     return found
 
 
-async def end_offsets(
-    client: Client, partitions: Iterable[Partition], timestamp: int, *, missing_ok: bool = False
-) -> dict[Partition, int]:
-    """First offset at or after `timestamp` (-1 when there is none), or by EARLIEST and LATEST.
+async def offsets_at(
+    client: ClusterClient,
+    partitions: Iterable[TopicPartition],
+    timestamp_ms: int,
+    *,
+    missing_ok: bool = False,
+) -> dict[TopicPartition, int]:
+    """The first offset at or after that time by partition, -1 where there is none; with EARLIEST
+    the first of the log, with LATEST the next one.
 
-    With `missing_ok` partitions that no longer exist are left out.
+    With `missing_ok` partitions that no longer exist are left out. Raises Refused, OSError.
     """
     wanted = list(partitions)
     if missing_ok:
@@ -44,27 +44,31 @@ async def end_offsets(
     result = {}
     for name, index in wanted:
         try:
-            found = await client.cluster.list_offset(name, index, timestamp, timeout_ms=TIMEOUT_MS)
+            found = await client.list_offset(
+                name, index, timestamp_ms, timeout_ms=REQUEST_TIMEOUT_MS
+            )
         except ApiError as error:
-            raise CommandFailed(f"{name}-{index}: {error}") from None
+            raise Refused(f"{name}-{index}", error.code, error.message) from None
         result[name, index] = found.offset
     return result
 
 
-async def check_in_range(client: Client, positions: Mapping[Partition, int]) -> None:
-    """Raises CommandFailed for a position that the log does not have; its end is allowed: there the
-    next record will be."""
-    first = await end_offsets(client, positions, EARLIEST)
-    last = await end_offsets(client, positions, LATEST)
+async def check_in_range(client: ClusterClient, positions: Mapping[TopicPartition, int]) -> None:
+    """Raises OffsetOutOfRange for a position that the log does not have; its end is allowed: there
+    the next record will be."""
+    first = await offsets_at(client, positions, EARLIEST)
+    last = await offsets_at(client, positions, LATEST)
     for (name, index), offset in positions.items():
         low, high = first[name, index], last[name, index]
         if not low <= offset <= high:
-            raise CommandFailed(
+            raise OffsetOutOfRange(
                 f"{name}-{index} has no offset {offset}: it begins at {low} and ends at {high}"
             )
 
 
-async def _existing(client: Client, partitions: Iterable[Partition]) -> list[Partition]:
+async def _existing(
+    client: ClusterClient, partitions: Iterable[TopicPartition]
+) -> list[TopicPartition]:
     """Those of the partitions that have a leader now."""
     wanted = set(partitions)
     topics = (await client.metadata(sorted({name for name, _ in wanted}))).topics
@@ -74,12 +78,12 @@ async def _existing(client: Client, partitions: Iterable[Partition]) -> list[Par
     return sorted(wanted & led)
 
 
-async def committed(client: Client, group: str) -> dict[Partition, int]:
-    """What the group has committed."""
+async def committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
+    """What a group has committed. Raises Refused, OSError."""
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)]
     )
-    reply = await client.ask_coordinator(group, request, version=OFFSET_FETCH_BY_NAME)
+    reply = await client.request_coordinator(group, request, version=_OFFSET_FETCH_BY_NAME)
     answer = reply.groups[0]
     check(answer.error_code, group)
     return {
@@ -91,14 +95,17 @@ async def committed(client: Client, group: str) -> dict[Partition, int]:
 
 
 async def commit(
-    client: Client,
+    client: ClusterClient,
     group: str,
-    offsets: Mapping[Partition, int],
+    offsets: Mapping[TopicPartition, int],
     *,
     member_id: str = "",
     generation: int = -1,
 ) -> None:
-    """Commit offsets, for a member of the group or, without one, for an empty group."""
+    """Commit offsets, for a member of the group or, without one, for an empty group.
+
+    Raises Refused, OSError.
+    """
     by_topic: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for (name, index), offset in offsets.items():
         by_topic[name].append((index, offset))
@@ -119,7 +126,7 @@ async def commit(
             for name, entries in by_topic.items()
         ],
     )
-    reply = await client.ask_coordinator(group, request, version=OFFSET_COMMIT_BY_NAME)
+    reply = await client.request_coordinator(group, request, version=_OFFSET_COMMIT_BY_NAME)
     for topic in reply.topics:
         for partition in topic.partitions:
             check(partition.error_code, f"{topic.name}-{partition.partition_index}")

@@ -1,0 +1,21 @@
+"""Addresses of nodes."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from client.errors import BadAddress
+
+Address: TypeAlias = tuple[str, int]
+"""Host and port."""
+
+
+def parse_addresses(text: str) -> list[Address]:
+    """`host:port,...`, as in bootstrap.servers. Raises BadAddress."""
+    found = []
+    for entry in text.split(","):
+        host, colon, port = entry.strip().rpartition(":")
+        if not colon or not port.isdigit():
+            raise BadAddress(f"{entry.strip()!r} is not HOST:PORT")
+        found.append((host.strip("[]") or "localhost", int(port)))
+    return found

@@ -1,0 +1,425 @@
+"""Shell: topics, configurations, groups, elections and the quorum, as tools ask for them.
+
+A request goes to any broker, which passes it on to the controller where that decides. A request
+whose connection is lost is sent to another broker: one that was carried out all the same is then
+refused (TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+from client.cluster_client import ClusterClient
+from client.errors import check
+from client.leaders import TopicPartition
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.internal import decode_versioned
+from protocol.internal.consumer_protocol_assignment import ConsumerProtocolAssignment
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.offset_delete import OffsetDeleteRequest
+from protocol.schema import Request, Response
+from protocol.topic_name import CLUSTER_METADATA_TOPIC
+from protocol.transport.client import DEFAULT_TIMEOUT_MS
+
+R = TypeVar("R", bound=Response)
+
+QUORUM_REQUEST = DescribeQuorumRequest(
+    topics=[
+        DescribeQuorumRequest.TopicData(
+            topic_name=CLUSTER_METADATA_TOPIC,
+            partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
+        )
+    ]
+)
+
+
+class ResourceType(IntEnum):
+    """What configurations belong to."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigOperation(IntEnum):
+    """What is done to a configuration (KIP-339); the last two change lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ElectionType(IntEnum):
+    """PREFERRED: the first replica, if it is in sync. UNCLEAN: any, where no other is left; what
+    only others had is lost (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created; -1 is the cluster's default.
+
+    With `replicas`, broker ids by partition, the numbers follow from them and stay -1.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = {}
+    replicas: Mapping[int, Sequence[int]] = {}
+
+
+class ConfigChange(NamedTuple):
+    """One change of a configuration; the value of a DELETE is None."""
+
+    key: str
+    operation: ConfigOperation
+    value: str | None
+
+
+class Admin:
+    """What administration tools ask of a cluster, over a ClusterClient.
+
+    Every method raises Refused for an error of the one thing that it is about, OSError when no node
+    answers in time, and ApiError, EncodeError or ProtocolError as `ClusterClient.request_any`.
+
+    Args:
+        timeout_ms: the time for each call; also how long the controller may take.
+    """
+
+    def __init__(self, client: ClusterClient, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+
+    async def _ask(self, request: Request[R], node_id: int | None = None) -> R:
+        """Ask one node, by default whichever answers."""
+        if node_id is None:
+            return await self._client.request_any(request, self._timeout_ms)
+        await self._client.find_broker(node_id, self._timeout_ms)
+        return await self._client.request_broker(node_id, request, self._timeout_ms)
+
+    # --- topics --------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, exist_ok: bool = False
+    ) -> list[CreateTopicsResponse.CreatableTopicResult]:
+        """Create topics, with one request; those that were created. The first one that was refused
+        is raised, with `exist_ok` unless it was there before.
+
+        Brokers hear of a new topic a moment later: `ClusterClient.topic` can wait for that.
+        """
+        request = CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.CreatableTopic(
+                    name=topic.name,
+                    num_partitions=topic.partitions,
+                    replication_factor=topic.replication_factor,
+                    assignments=[
+                        CreateTopicsRequest.CreatableReplicaAssignment(
+                            partition_index=index, broker_ids=list(brokers)
+                        )
+                        for index, brokers in topic.replicas.items()
+                    ],
+                    configs=[
+                        CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                        for key, value in topic.configs.items()
+                    ],
+                )
+                for topic in topics
+            ],
+            timeout_ms=int(self._timeout_ms),
+        )
+        created = []
+        for one in (await self._ask(request)).topics:
+            if exist_ok and one.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                continue
+            check(one.error_code, one.name, one.error_message)
+            created.append(one)
+        return created
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create one topic, and wait until each partition has a leader that a broker knows."""
+        await self.create_topics([NewTopic(name, partitions, replication_factor, configs or {})])
+        await self._client.topic(name, self._timeout_ms, is_new=True)
+
+    async def delete_topic(self, name: str, *, missing_ok: bool = False) -> bool:
+        """Delete a topic and what is in it. False: with `missing_ok`, there was none."""
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name=name)],
+            timeout_ms=int(self._timeout_ms),
+        )
+        result = (await self._ask(request)).responses[0]
+        if missing_ok and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        check(result.error_code, name, result.error_message)
+        return True
+
+    async def create_partitions(
+        self, topic: str, count: int, replicas: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Let a topic have `count` partitions; `replicas` are the broker ids of each new one."""
+        assignments = None
+        if replicas is not None:
+            assignments = [
+                CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=list(brokers))
+                for brokers in replicas
+            ]
+        request = CreatePartitionsRequest(
+            topics=[
+                CreatePartitionsRequest.CreatePartitionsTopic(
+                    name=topic, count=count, assignments=assignments
+                )
+            ],
+            timeout_ms=int(self._timeout_ms),
+        )
+        result = (await self._ask(request)).results[0]
+        check(result.error_code, topic, result.error_message)
+
+    async def describe_topics(
+        self,
+    ) -> list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]:
+        """All topics with all their partitions, eligible leader replicas too (KIP-966)."""
+        found: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
+        request = DescribeTopicPartitionsRequest()
+        while True:
+            reply = await self._ask(request)
+            for topic in reply.topics:
+                if found and found[-1].name == topic.name:
+                    found[-1].partitions += topic.partitions
+                else:
+                    found.append(topic)
+            if reply.next_cursor is None:
+                return found
+            request = DescribeTopicPartitionsRequest(
+                cursor=DescribeTopicPartitionsRequest.Cursor(
+                    topic_name=reply.next_cursor.topic_name,
+                    partition_index=reply.next_cursor.partition_index,
+                )
+            )
+
+    # --- configurations ------------------------------------------------------------------------
+
+    async def describe_configs(
+        self,
+        kind: ResourceType,
+        names: Sequence[str],
+        *,
+        synonyms: bool = False,
+        documentation: bool = False,
+    ) -> dict[str, list[DescribeConfigsResponse.DescribeConfigsResourceResult]]:
+        """Configurations by the names of what they belong to, defaults too.
+
+        A broker's are asked of that broker, which alone knows its static ones; its name is its id,
+        empty for the default of all brokers.
+        """
+        by_node: dict[int | None, list[str]] = defaultdict(list)
+        for name in names:
+            by_node[_node_of(kind, name)].append(name)
+        found = {}
+        for node_id, asked in by_node.items():
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsRequest.DescribeConfigsResource(
+                        resource_type=kind, resource_name=name, configuration_keys=None
+                    )
+                    for name in asked
+                ],
+                include_synonyms=synonyms,
+                include_documentation=documentation,
+            )
+            for result in (await self._ask(request, node_id)).results:
+                check(result.error_code, result.resource_name, result.error_message)
+                found[result.resource_name] = result.configs
+        return found
+
+    async def alter_configs(
+        self,
+        kind: ResourceType,
+        name: str,
+        changes: Iterable[ConfigChange],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change configurations one by one (KIP-339); what is not named stays."""
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    resource_type=kind,
+                    resource_name=name,
+                    configs=[
+                        IncrementalAlterConfigsRequest.AlterableConfig(
+                            name=change.key,
+                            config_operation=change.operation,
+                            value=change.value,
+                        )
+                        for change in changes
+                    ],
+                )
+            ],
+            validate_only=validate_only,
+        )
+        # Only a logger's level is changed by the node itself.
+        node_id = _node_of(kind, name) if kind is ResourceType.BROKER_LOGGER else None
+        result = (await self._ask(request, node_id)).responses[0]
+        check(result.error_code, name, result.error_message)
+
+    # --- groups --------------------------------------------------------------------------------
+
+    async def list_groups(self) -> list[ListGroupsResponse.ListedGroup]:
+        """The groups of every coordinator, by name."""
+        found = []
+        for broker in (await self._client.metadata([], self._timeout_ms)).brokers:
+            reply = await self._ask(ListGroupsRequest(), broker.node_id)
+            check(reply.error_code, f"node {broker.node_id}")
+            found += reply.groups
+        return sorted(found, key=lambda group: group.group_id)
+
+    async def describe_group(self, group: str) -> DescribeGroupsResponse.DescribedGroup:
+        """State and members of a group; the state of an unknown one is Dead."""
+        request = DescribeGroupsRequest(groups=[group])
+        reply = await self._client.request_coordinator(group, request, self._timeout_ms)
+        described = reply.groups[0]
+        if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            described.group_state = "Dead"
+            return described
+        check(described.error_code, group, described.error_message)
+        return described
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a group that has no members, with its offsets."""
+        request = DeleteGroupsRequest(groups_names=[group])
+        reply = await self._client.request_coordinator(group, request, self._timeout_ms)
+        check(reply.results[0].error_code, group)
+
+    async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete what a group has committed; its members must not subscribe to those topics."""
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, index in partitions:
+            by_topic[topic].append(index)
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index)
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in by_topic.items()
+            ],
+        )
+        reply = await self._client.request_coordinator(group, request, self._timeout_ms)
+        check(reply.error_code, group)
+        for entry in reply.topics:
+            for one in entry.partitions:
+                check(one.error_code, f"{entry.name}-{one.partition_index}")
+
+    # --- replicas and quorum -------------------------------------------------------------------
+
+    async def elect_leaders(
+        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Elect leaders of these partitions, or of all; what became of each.
+
+        ELECTION_NOT_NEEDED: it has the leader that was asked for.
+        """
+        asked = None
+        if partitions is not None:
+            by_topic: dict[str, list[int]] = defaultdict(list)
+            for topic, index in partitions:
+                by_topic[topic].append(index)
+            asked = [
+                ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
+                for topic, indexes in by_topic.items()
+            ]
+        reply = await self._ask(ElectLeadersRequest(election_type=kind, topic_partitions=asked))
+        check(reply.error_code, "election")
+        return {
+            (one.topic, result.partition_id): ErrorCode(result.error_code)
+            for one in reply.replica_election_results
+            for result in one.partition_result
+        }
+
+    async def reassign(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Begin to move a partition to these brokers (KIP-455); None takes a reassignment back, if
+        there is one."""
+        topic, index = partition
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=int(self._timeout_ms),
+            topics=[
+                AlterPartitionReassignmentsRequest.ReassignableTopic(
+                    name=topic,
+                    partitions=[
+                        AlterPartitionReassignmentsRequest.ReassignablePartition(
+                            partition_index=index,
+                            replicas=None if replicas is None else list(replicas),
+                        )
+                    ],
+                )
+            ],
+        )
+        reply = await self._ask(request)
+        check(reply.error_code, "reassignment", reply.error_message)
+        result = reply.responses[0].partitions[0]
+        if result.error_code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+            check(result.error_code, f"{topic}-{index}", result.error_message)
+
+    async def describe_quorum(self) -> DescribeQuorumResponse:
+        """Leader, voters and observers of the metadata quorum; its one topic has one partition."""
+        reply = await self._ask(QUORUM_REQUEST)
+        check(reply.error_code, CLUSTER_METADATA_TOPIC, reply.error_message)
+        found = reply.topics[0].partitions[0]
+        check(found.error_code, CLUSTER_METADATA_TOPIC, found.error_message)
+        return reply
+
+
+def owners_of(
+    members: Iterable[DescribeGroupsResponse.DescribedGroupMember],
+) -> dict[TopicPartition, str]:
+    """The member id that each assigned partition has; members of other protocols are left out."""
+    owners = {}
+    for member in members:
+        try:
+            assignment, _ = decode_versioned(
+                ConsumerProtocolAssignment, member.member_assignment, newer_as_latest=True
+            )
+        except ProtocolError:
+            continue
+        for topic in assignment.assigned_partitions:
+            for index in topic.partitions:
+                owners[topic.topic, index] = member.member_id
+    return owners
+
+
+def _node_of(kind: ResourceType, name: str) -> int | None:
+    """The broker that a resource is a part of, if it is one's."""
+    own = kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+    return int(name) if own and name.isdigit() else None

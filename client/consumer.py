@@ -1,0 +1,225 @@
+"""Shell: a consumer without a group, which fetches the partitions that it is assigned.
+
+A leader that moved is followed where the broker named the new one (KIP-951); where it did not, or
+does not answer, there is a pause and fresh metadata. A position that the log no longer has goes on
+where the log begins if it was deleted, and where it ends if it was cut off: never at the other end,
+which would repeat or skip what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.errors import check
+from client.leaders import TopicPartition
+from client.offsets import offsets_at
+from client.retries import RETRY_WAIT_MS, may_pass
+from client.visible_records import Received, visible_records
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import ZERO_UUID
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.transport.client import DEFAULT_TIMEOUT_MS
+
+REQUEST_TIMEOUT_MS = 30_000.0
+FETCH_WAIT_MS = 500
+FETCH_BYTES = 8 << 20
+PARTITION_BYTES = 1 << 20
+
+_MOVED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+# Fetches name topics by id from version 13 on.
+_BY_NAME_MAX = 12
+
+
+class PositionReset(NamedTuple):
+    """A position that the log no longer has: what was asked for, the log, and where it goes on."""
+
+    topic: str
+    partition: int
+    asked: int
+    log_start_offset: int
+    log_end_offset: int
+    position: int
+
+
+class Consumer:
+    """Positions of the assigned partitions, and the fetching from there.
+
+    Args:
+        read_committed: pass over aborted and unfinished transactions (KIP-98).
+        leader_timeout_ms: how long a leader that does not answer is waited for, or its successor.
+        on_reset: is told of positions that the log no longer has.
+    """
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        *,
+        read_committed: bool = False,
+        leader_timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        on_reset: Callable[[PositionReset], None] | None = None,
+    ) -> None:
+        self.positions: dict[TopicPartition, int] = {}
+        """The offset of the record that is next to be returned, by partition."""
+        self._client = client
+        self._isolation = 1 if read_committed else 0
+        self._leader_timeout_ms = leader_timeout_ms
+        self._on_reset = on_reset
+        self._stale: set[TopicPartition] = set()
+        self._failing_since_s: float | None = None
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions, from these offsets on, and no others."""
+        self.positions = dict(positions)
+        self._stale = set(positions)
+
+    async def poll(self, records_max: int | None = None) -> list[Received]:
+        """Fetch once from every leader, and wait up to half a second for the first record.
+
+        The positions are then behind what is returned; what was fetched beyond `records_max` is
+        fetched again. Raises Refused, and OSError or ApiError when a leader has not answered for
+        `leader_timeout_ms`.
+        """
+        # Positions move only with the return: whoever is cancelled or fails has lost no record.
+        found: list[Received] = []
+        after: dict[TopicPartition, int] = {}
+        try:
+            await self._find_leaders()
+            for node_id, keys in self._by_leader().items():
+                reply = await self._fetch(node_id, keys, 0 if found else FETCH_WAIT_MS)
+                for key, data in self._each(reply, keys):
+                    if records_max is None or len(found) < records_max:
+                        new, after[key] = await self._take(key, data, reply)
+                        found += new
+        except (ApiError, OSError):
+            # It comes again with the next call, and what was found until then must not be lost.
+            if not found:
+                raise
+        if records_max is not None and len(found) > records_max:
+            del found[records_max:]
+            after[found[-1].topic, found[-1].partition] = found[-1].offset + 1
+        self.positions.update(after)
+        return found
+
+    def _by_leader(self) -> dict[int, list[TopicPartition]]:
+        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+        for key in self.positions:
+            by_node[self._client.cache.leaders[key].node_id].append(key)
+        return by_node
+
+    async def _fetch(
+        self, node_id: int, keys: Sequence[TopicPartition], wait_ms: int
+    ) -> FetchResponse:
+        """The leader's answer, an empty one if it gave none. Raises Refused, ApiError, OSError."""
+        client = self._client
+        version = None if all(name in client.cache.topic_ids for name, _ in keys) else _BY_NAME_MAX
+        request = self._request(keys, wait_ms)
+        try:
+            await client.find_broker(node_id)
+            reply = await client.request_broker(
+                node_id, request, REQUEST_TIMEOUT_MS, version=version
+            )
+            if reply.error_code in _MOVED:
+                raise ApiError(ErrorCode(reply.error_code))
+        except (OSError, ApiError) as error:
+            self._failed(keys, error)
+            return FetchResponse()
+        self._failing_since_s = None
+        check(reply.error_code, f"fetch from node {node_id}")
+        return reply
+
+    def _failed(self, keys: Sequence[TopicPartition], error: OSError | ApiError) -> None:
+        """No answer from a leader: look again who leads, for a while."""
+        if not may_pass(error):
+            raise error
+        now_s = asyncio.get_running_loop().time()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        elif (now_s - self._failing_since_s) * 1000.0 > self._leader_timeout_ms:
+            raise error
+        self._stale.update(keys)
+
+    async def _find_leaders(self) -> None:
+        leaders = self._client.cache.leaders
+        unknown = {key for key in self.positions if key not in leaders}
+        if not unknown and not self._stale:
+            return
+        if not unknown:
+            await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
+        for name in sorted({name for name, _ in unknown | self._stale}):
+            await self._client.topic(name)
+        self._stale.clear()
+
+    def _request(self, keys: Sequence[TopicPartition], wait_ms: int) -> FetchRequest:
+        cache = self._client.cache
+        topics: dict[str, list[FetchRequest.FetchPartition]] = defaultdict(list)
+        for name, index in keys:
+            topics[name].append(
+                FetchRequest.FetchPartition(
+                    partition=index,
+                    current_leader_epoch=cache.leaders[name, index].epoch,
+                    fetch_offset=self.positions[name, index],
+                    partition_max_bytes=PARTITION_BYTES,
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=self._isolation,
+            topics=[
+                FetchRequest.FetchTopic(
+                    topic=name,
+                    topic_id=cache.topic_ids.get(name, ZERO_UUID),
+                    partitions=entries,
+                )
+                for name, entries in topics.items()
+            ],
+        )
+
+    def _each(
+        self, reply: FetchResponse, keys: Sequence[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, FetchResponse.PartitionData]]:
+        """The partitions of an answer, by the names of their topics."""
+        topic_ids = self._client.cache.topic_ids
+        names = {topic_ids[name]: name for name, _ in keys if name in topic_ids}
+        for topic in reply.responses:
+            for data in topic.partitions:
+                yield (topic.topic or names[topic.topic_id], data.partition_index), data
+
+    async def _take(
+        self, key: TopicPartition, data: FetchResponse.PartitionData, reply: FetchResponse
+    ) -> tuple[list[Received], int]:
+        """New records of a partition, and the position after them. Raises Refused."""
+        if data.error_code in _MOVED:
+            if not self._client.take_hint(key, data.current_leader, reply.node_endpoints):
+                self._stale.add(key)
+            return [], self.positions[key]
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return [], await self._nearest(key)
+        check(data.error_code, f"{key[0]}-{key[1]}")
+        buffer = data.records or b""
+        assert not isinstance(buffer, list), "a received record set is one buffer"
+        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+        return visible_records(key, buffer, self.positions[key], aborted)
+
+    async def _nearest(self, key: TopicPartition) -> int:
+        """The nearest position that the log has."""
+        low = (await offsets_at(self._client, [key], EARLIEST))[key]
+        high = (await offsets_at(self._client, [key], LATEST))[key]
+        asked = self.positions[key]
+        position = min(max(asked, low), max(low, high))
+        if position != asked and self._on_reset is not None:
+            self._on_reset(PositionReset(*key, asked, low, high, position))
+        return position

@@ -1,0 +1,82 @@
+"""Brokers, topic ids and leaders of a cluster, as far as the client knows them.
+
+Leaders are kept with their epoch. A newer answer is one with a higher epoch, not one that arrived
+later: brokers learn of elections at different times, and following an older answer would send the
+client back to a deposed leader (KIP-320). Only another topic id starts the count again.
+
+Where a hint said a leader can be reached (KIP-951) is kept when metadata that does not know that
+node yet comes in.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from client.addresses import Address
+from protocol.ids import ZERO_UUID
+from protocol.messages.metadata import MetadataResponse
+
+TopicPartition: TypeAlias = tuple[str, int]
+"""The name of a topic and the index of one of its partitions."""
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as far as this client knows; -1 is nobody."""
+
+    node_id: int
+    epoch: int
+
+
+class LeaderCache:
+    """Brokers, topic ids and leaders, from Metadata and from hints in other responses."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Address] = {}
+        self.leaders: dict[TopicPartition, Leader] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self.cluster_id: str | None = None
+
+    def learn(self, answer: MetadataResponse) -> None:
+        """Take over an answer to Metadata."""
+        self.cluster_id = answer.cluster_id
+        known = self.brokers
+        self.brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
+        for topic in answer.topics:
+            if topic.error_code or topic.name is None:
+                continue
+            if self.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
+                self.forget(topic.name)
+            if topic.topic_id != ZERO_UUID:
+                self.topic_ids[topic.name] = topic.topic_id
+            for one in topic.partitions:
+                self.advance(
+                    (topic.name, one.partition_index), Leader(one.leader_id, one.leader_epoch)
+                )
+        # The answer may be staler than a hint: who leads by what we know stays reachable.
+        for leader in self.leaders.values():
+            if leader.node_id not in self.brokers and leader.node_id in known:
+                self.brokers[leader.node_id] = known[leader.node_id]
+
+    def advance(self, partition: TopicPartition, leader: Leader) -> bool:
+        """Take a leader if its epoch is newer than the known one (or there are no epochs)."""
+        known = self.leaders.get(partition)
+        if known is not None and leader.epoch >= 0 and leader.epoch <= known.epoch:
+            return False
+        self.leaders[partition] = leader
+        return True
+
+    def hint(self, partition: TopicPartition, leader: Leader, address: Address | None) -> bool:
+        """A leader that another response named (KIP-951); True if it is newer than the known one
+        and can be reached. `address` replaces what was known of that node."""
+        if address is None:
+            address = self.brokers.get(leader.node_id)
+        if leader.epoch < 0 or address is None or not self.advance(partition, leader):
+            return False
+        self.brokers[leader.node_id] = address
+        return True
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted or made anew."""
+        self.topic_ids.pop(topic, None)
+        for partition in [one for one in self.leaders if one[0] == topic]:
+            del self.leaders[partition]

@@ -1,0 +1,58 @@
+"""`kraftbox consume` and positions that a log does not have."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from client.consumer import PositionReset
+from client.offsets import offsets_at
+from kraftbox.cli.connect import run
+from kraftbox.cli.output import CommandFailed
+from kraftbox.cli.records import consume, say_reset
+from tests.unit.client.test_cluster_client import batch, cluster, connected
+
+
+@pytest.mark.parametrize("offset", [99, 2, 2**63])
+async def test_an_offset_that_the_log_does_not_have_is_refused(
+    offset: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with cluster(1) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        host, port = world.servers[0].address
+        with pytest.raises(CommandFailed) as refused:
+            await asyncio.to_thread(
+                consume, ["t"], partition=0, offset=offset, timeout_ms=1, bootstrap=f"{host}:{port}"
+            )
+    assert str(refused.value) == f"t-0 has no offset {offset}: it begins at 0 and ends at 1"
+    assert capsys.readouterr().out == ""
+
+
+async def test_the_end_of_the_log_is_an_offset_to_wait_at(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with cluster(1) as world, connected(world) as client:
+        await client.produce("t", 0, batch(b"a"))
+        host, port = world.servers[0].address
+        await asyncio.to_thread(
+            consume, ["t"], partition=0, offset=1, timeout_ms=1, bootstrap=f"{host}:{port}"
+        )
+    assert capsys.readouterr().out == ""
+
+
+async def test_a_number_that_no_request_can_hold_is_one_clear_line() -> None:
+    async with cluster(1) as world:
+        host, port = world.servers[0].address
+        with pytest.raises(CommandFailed, match=r"timestamp: 9223372036854775808 \(allowed"):
+            await asyncio.to_thread(
+                run, f"{host}:{port}", lambda client: offsets_at(client, [("t", 0)], 2**63)
+            )
+
+
+def test_a_position_that_is_gone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    say_reset(PositionReset("t", 0, 99, 3, 7, 7))
+    assert capsys.readouterr().err == (
+        "kraftbox: t-0 has no offset 99 any more: it begins at 3 and ends at 7,"
+        " reading goes on at 7\n"
+    )
