@@ -17,7 +17,8 @@ from broker.context import BrokerContext
 from broker.controller_link.lifecycle import BrokerLifecycle
 from broker.metrics.partition_series import PartitionSeries
 from broker.replication.counters import PartitionCounters
-from broker.replication.partition import Partition, Role
+from broker.replication.partition import Partition
+from broker.replication.replica_role import ReplicaRole
 from broker.replication.service import Replication
 from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
 from runtime.metrics import Family, Sample, rendered, single
@@ -66,7 +67,7 @@ class _Totals:
 
     def add(self, partition: Partition) -> None:
         self.partitions += 1
-        self.offline += partition.role is Role.OFFLINE
+        self.offline += partition.role is ReplicaRole.OFFLINE
         if partition.is_leader:
             self.leaders += 1
             in_sync = len(partition.isr)

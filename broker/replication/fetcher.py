@@ -28,7 +28,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from broker.replication.follower import Appended, append_fetched, truncate_to_common
-from broker.replication.partition import Partition, Role
+from broker.replication.partition import Partition
+from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import ReplicationThrottle
 from protocol.batch.header import Buffer
 from protocol.errors import ErrorCode
@@ -425,7 +426,7 @@ class Fetcher:
         effects: list[Effect],
     ) -> None:
         partition = followed.partition
-        if partition.role is not Role.FOLLOWER:
+        if partition.role is not ReplicaRole.FOLLOWER:
             return
         if data.error_code:
             self._refused(key, followed, ErrorCode(data.error_code), now_ms, effects)

@@ -20,7 +20,8 @@ from broker.replication.fetcher import (
     Unforeseen,
 )
 from broker.replication.flusher import Flusher
-from broker.replication.partition import Partition, Role
+from broker.replication.partition import Partition
+from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import ReplicationThrottle
 from broker.replication.waits import CommitWaiter
 from protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -342,7 +343,7 @@ class Fetchers:
 
     def follow(self, partition: Partition) -> None:
         """See `FetcherPort`."""
-        if self._closed or partition.role is not Role.FOLLOWER or partition.leader_id < 0:
+        if self._closed or partition.role is not ReplicaRole.FOLLOWER or partition.leader_id < 0:
             return
         self.unfollow(partition)
         slot = (int.from_bytes(partition.topic_id[-4:], "big") + partition.index) % (

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.replication.follower import reset_to
-from broker.replication.partition import Partition, Role
+from broker.replication.partition import Partition
+from broker.replication.replica_role import ReplicaRole
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest
 
@@ -29,7 +30,7 @@ class ListOffsetsReset:
         epoch = partition.leader_epoch
         end = await self._offset(link, partition, LATEST)
         start = await self._offset(link, partition, EARLIEST)
-        if partition.role is Role.FOLLOWER and partition.leader_epoch == epoch:
+        if partition.role is ReplicaRole.FOLLOWER and partition.leader_epoch == epoch:
             reset_to(partition, start, end)
 
     async def _offset(self, link: LeaderLink, partition: Partition, timestamp: int) -> int:

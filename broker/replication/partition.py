@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.replication.counters import PartitionCounters
@@ -30,7 +29,9 @@ from broker.replication.isr import (
     IsrProposal,
     PartitionStateNow,
 )
+from broker.replication.offset_waits import OffsetWaits
 from broker.replication.remote_replica import NEVER_MS, FetchTimes, RemoteReplica, laggards
+from broker.replication.replica_role import TRANSITIONS, ReplicaRole
 from broker.replication.waits import CommitWaiter
 from broker.replication.watched import Watch, Watched
 from protocol.batch.validate import AppendRules
@@ -43,31 +44,6 @@ if TYPE_CHECKING:
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
-
-
-class Role(Enum):
-    """What this broker is for a partition."""
-
-    FOLLOWER = auto()
-    LEADER = auto()
-    OFFLINE = auto()  # its log failed: nothing is read or written until the node restarts
-    DELETED = auto()
-
-
-TRANSITIONS: Final = frozenset(
-    {
-        (Role.FOLLOWER, Role.FOLLOWER),
-        (Role.FOLLOWER, Role.LEADER),
-        (Role.FOLLOWER, Role.OFFLINE),
-        (Role.FOLLOWER, Role.DELETED),
-        (Role.LEADER, Role.LEADER),
-        (Role.LEADER, Role.FOLLOWER),
-        (Role.LEADER, Role.OFFLINE),
-        (Role.LEADER, Role.DELETED),
-        (Role.OFFLINE, Role.OFFLINE),
-        (Role.OFFLINE, Role.DELETED),
-    }
-)
 
 
 class PartitionHost(Protocol):
@@ -153,7 +129,7 @@ class Partition(Watched):
         self.index = index
         self.node_id = node_id
         self.log = log
-        self.role = Role.FOLLOWER
+        self.role = ReplicaRole.FOLLOWER
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.leader_epoch_start = 0
@@ -172,8 +148,8 @@ class Partition(Watched):
         self._host: PartitionHost = host if host is not None else _Alone()
         self.leader_throttled = False
         self.follower_throttled = False
-        self._low_watermark_waits: list[tuple[int, CommitWaiter, Any]] = []
-        self._commit_waits: deque[tuple[int, CommitWaiter, Any]] = deque()
+        self._low_watermark_waits = OffsetWaits()
+        self._commit_waits = OffsetWaits()
         # The leader's high watermark where the own one must wait, see `follow_high_watermark`.
         self._unshown = 0
         # (end offset, size) of appended batches above the high watermark.
@@ -183,12 +159,12 @@ class Partition(Watched):
 
     @property
     def is_leader(self) -> bool:
-        return self.role is Role.LEADER
+        return self.role is ReplicaRole.LEADER
 
     @property
     def is_readable(self) -> bool:
         """Whether consumers may read here."""
-        return self.role is Role.LEADER or self.role is Role.FOLLOWER
+        return self.role is ReplicaRole.LEADER or self.role is ReplicaRole.FOLLOWER
 
     @property
     def effective_min_isr(self) -> int:
@@ -201,7 +177,7 @@ class Partition(Watched):
         return (
             # No need to know the effective minimum where the plain one is reached.
             len(self.isr) < self.min_isr
-            and self.role is Role.LEADER
+            and self.role is ReplicaRole.LEADER
             and len(self.isr) < self.effective_min_isr
         )
 
@@ -256,9 +232,11 @@ class Partition(Watched):
             ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER or
                 KAFKA_STORAGE_ERROR.
         """
-        if self.role is Role.LEADER and (client_epoch == -1 or client_epoch == self.leader_epoch):
+        if self.role is ReplicaRole.LEADER and (
+            client_epoch == -1 or client_epoch == self.leader_epoch
+        ):
             return self.log
-        if self.role is Role.OFFLINE:
+        if self.role is ReplicaRole.OFFLINE:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None)
         self.check_epoch(client_epoch)
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
@@ -269,7 +247,7 @@ class Partition(Watched):
         Raises:
             ApiError: as `require_leader`; NOT_LEADER_OR_FOLLOWER for a replica that goes.
         """
-        if self.role is Role.FOLLOWER:
+        if self.role is ReplicaRole.FOLLOWER:
             self.check_epoch(client_epoch)
             return self.log
         return self.require_leader(client_epoch)
@@ -286,9 +264,9 @@ class Partition(Watched):
         now_ms: float,
     ) -> bool:
         """Leads under `leader_epoch`, or takes a new ISR within it. True if the epoch is new."""
-        new_epoch = leader_epoch != self.leader_epoch or self.role is not Role.LEADER
+        new_epoch = leader_epoch != self.leader_epoch or self.role is not ReplicaRole.LEADER
         self._check_epochs(leader_epoch, partition_epoch)
-        self._enter(Role.LEADER)
+        self._enter(ReplicaRole.LEADER)
         if new_epoch or partition_epoch != self.partition_epoch:
             # Whatever was proposed is accepted or refused by now.
             self.proposal = None
@@ -328,7 +306,7 @@ class Partition(Watched):
         """Follows `leader_id` (-1: nobody). True if the leader or its epoch is new."""
         changed = leader_epoch != self.leader_epoch or leader_id != self.leader_id
         self._check_epochs(leader_epoch, partition_epoch)
-        self._enter(Role.FOLLOWER)
+        self._enter(ReplicaRole.FOLLOWER)
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -345,12 +323,12 @@ class Partition(Watched):
 
     def become_offline(self) -> None:
         """The log failed. Nothing more is appended: a second write could hide the first's loss."""
-        self._enter(Role.OFFLINE)
+        self._enter(ReplicaRole.OFFLINE)
         self._release(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def become_deleted(self) -> None:
         """The topic is gone or the replica moved away."""
-        self._enter(Role.DELETED)
+        self._enter(ReplicaRole.DELETED)
         self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # --- appending ----------------------------------------------------------------------------
@@ -373,11 +351,7 @@ class Partition(Watched):
         """Registers for the high watermark to reach `end_offset`; False if it has already."""
         if self.log.high_watermark >= end_offset:
             return False
-        waits = self._commit_waits
-        at = len(waits)
-        while at and waits[at - 1][0] > end_offset:
-            at -= 1  # a repeated batch waits for what was appended before others that wait
-        waits.insert(at, (end_offset, waiter, slot))
+        self._commit_waits.add(end_offset, waiter, slot)
         return True
 
     def maybe_advance_high_watermark(self) -> bool:
@@ -410,12 +384,9 @@ class Partition(Watched):
         size_bytes = 0
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
-        waits = self._commit_waits
         # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands still,
         # so whoever is reached by it is as safe as the minimum asks.
-        while waits and waits[0][0] <= high_watermark:
-            _, waiter, slot = waits.popleft()
-            waiter.resolved(slot, ErrorCode.NONE)
+        self._commit_waits.reached(high_watermark)
         if self._fetch_waits:
             for wait in list(self._fetch_waits):
                 wait.more_bytes(size_bytes)
@@ -430,7 +401,7 @@ class Partition(Watched):
 
     def expire_isr(self, now_ms: float, lag_max_ms: float) -> bool:
         """Proposes an ISR without its laggards; True if it did. Due every half lag time."""
-        if self.role is not Role.LEADER or self.proposal is not None or len(self.isr) < 2:
+        if self.role is not ReplicaRole.LEADER or self.proposal is not None or len(self.isr) < 2:
             return False
         out = laggards(
             self.remote,
@@ -448,7 +419,7 @@ class Partition(Watched):
 
     def declare_recovered(self) -> None:
         """Elected uncleanly (KIP-704): what this leader has is the log now, and it says so."""
-        if self.role is Role.LEADER and self.proposal is None:
+        if self.role is ReplicaRole.LEADER and self.proposal is None:
             self._propose(self.isr)
 
     def isr_answered(
@@ -502,8 +473,7 @@ class Partition(Watched):
             self.counters.isr_shrinks += not self.isr.issubset(isr)
             self.counters.isr_expands += not self.isr.issuperset(isr)
         self.isr = self.maximal_isr = isr
-        if self._low_watermark_waits:
-            self._low_watermark_moved()
+        self._low_watermark_moved()
 
     # --- following ----------------------------------------------------------------------------
 
@@ -529,9 +499,9 @@ class Partition(Watched):
 
     def epochs_saved(self) -> None:
         """The log's epochs are in their file: the high watermark may go on."""
-        if self.role is Role.LEADER:
+        if self.role is ReplicaRole.LEADER:
             self.maybe_advance_high_watermark()
-        elif self.role is Role.FOLLOWER:
+        elif self.role is ReplicaRole.FOLLOWER:
             unshown = min(self._unshown, self.log.log_end_offset)
             if unshown > self.log.high_watermark:
                 self.follow_high_watermark(unshown)
@@ -568,7 +538,7 @@ class Partition(Watched):
         remote.fetched(offset, log_start, broker_epoch, self.log.log_end_offset, now_ms, times)
         if replica_id not in self.maximal_isr:
             self._maybe_expand(replica_id, remote)
-        if log_start != start_before and self._low_watermark_waits:
+        if log_start != start_before:
             self._low_watermark_moved()
         return offset != before and self.maybe_advance_high_watermark()
 
@@ -576,27 +546,19 @@ class Partition(Watched):
         """Registers for all in-sync replicas to begin at `offset` or later; False if they do."""
         if self.low_watermark >= offset:
             return False
-        self._low_watermark_waits.append((offset, waiter, slot))
+        self._low_watermark_waits.add(offset, waiter, slot)
         return True
 
     def _low_watermark_moved(self) -> None:
-        low_watermark = self.low_watermark
-        waits = self._low_watermark_waits
-        self._low_watermark_waits = [wait for wait in waits if wait[0] > low_watermark]
-        for offset, waiter, slot in waits:
-            if offset <= low_watermark:
-                waiter.resolved(slot, ErrorCode.NONE)
+        if self._low_watermark_waits.lowest is not None:
+            self._low_watermark_waits.reached(self.low_watermark)
 
     # --- within -------------------------------------------------------------------------------
 
     def _release(self, error: ErrorCode) -> None:
         self._uncommitted.clear()
-        if self._commit_waits or self._low_watermark_waits:
-            waits = [*self._commit_waits, *self._low_watermark_waits]
-            self._commit_waits = deque()
-            self._low_watermark_waits = []
-            for _, waiter, slot in waits:
-                waiter.resolved(slot, error)
+        self._commit_waits.fail(error)
+        self._low_watermark_waits.fail(error)
         self._interrupt_fetches()
 
     def _check_epochs(self, leader_epoch: int, partition_epoch: int) -> None:
@@ -606,7 +568,7 @@ class Partition(Watched):
                 f"{self.leader_epoch}/{self.partition_epoch} to {leader_epoch}/{partition_epoch}"
             )
 
-    def _enter(self, role: Role) -> None:
+    def _enter(self, role: ReplicaRole) -> None:
         if (self.role, role) not in TRANSITIONS:
             raise InvariantViolated(f"{self.topic}-{self.index}: {self.role.name} -> {role.name}")
         self.role = role
@@ -619,8 +581,8 @@ class Partition(Watched):
             "high watermark <= log end": log.high_watermark <= log.log_end_offset,
             "ISR within the maximal ISR": self.isr <= self.maximal_isr,
             "a leader is a replica": not self.is_leader or self.node_id in self.replicas,
-            "no commit wait below the high watermark": all(
-                end > log.high_watermark for end, _, _ in self._commit_waits
+            "no commit wait below the high watermark": (
+                self._commit_waits.lowest is None or self._commit_waits.lowest > log.high_watermark
             ),
         }
         for promise, kept in holds.items():

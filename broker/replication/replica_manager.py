@@ -23,7 +23,8 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
 from broker.replication.counters import PartitionCounters
 from broker.replication.isr import IsrProposal
-from broker.replication.partition import Partition, Role
+from broker.replication.partition import Partition
+from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import throttles
 from metalog.image.delta import Change, MetadataDelta
 from metalog.image.values import (
@@ -335,7 +336,7 @@ class ReplicaManager:
             error=str(error),
         )
         self._fetchers.unfollow(partition)
-        if partition.role is not Role.DELETED:
+        if partition.role is not ReplicaRole.DELETED:
             partition.become_offline()
         self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
 
@@ -511,7 +512,7 @@ class ReplicaManager:
             if partition is not None:
                 self._delete_replica(partition)
             return
-        if partition is not None and partition.role is Role.DELETED:
+        if partition is not None and partition.role is ReplicaRole.DELETED:
             # Moved away and back again before its old log was deleted.
             self._delete_replica(partition)
             partition = None
@@ -561,8 +562,8 @@ class ReplicaManager:
             partition.maybe_advance_high_watermark()  # a lower minimum may let it go on
 
     def _assign_role(self, partition: Partition, wanted: PartitionImage) -> None:
-        if partition.role in (Role.OFFLINE, Role.DELETED):
-            if partition.role is Role.DELETED:
+        if partition.role in (ReplicaRole.OFFLINE, ReplicaRole.DELETED):
+            if partition.role is ReplicaRole.DELETED:
                 self._backlog.add((partition.topic_id, partition.index), urgent=True)
             return
         if wanted.partition_epoch < partition.partition_epoch:
@@ -609,7 +610,7 @@ class ReplicaManager:
 
     def _stop_replica(self, partition: Partition) -> None:
         """Nothing more is served from it; its files go when the backlog comes to it."""
-        if partition.role is Role.DELETED:
+        if partition.role is ReplicaRole.DELETED:
             return
         led = partition.is_leader
         self._fetchers.unfollow(partition)

@@ -25,7 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.replication.partition import Partition, Role
+from broker.replication.partition import Partition
+from broker.replication.replica_role import ReplicaRole
 from metalog.image.values import ConfigResourceType, PartitionImage
 from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1 << 20
 HISTORY = 150
-State = tuple[Role, int, int, int, frozenset[int], frozenset[int], int]
+State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int]
 BatchAt = tuple[int, int, int, int]
 """Base offset, next offset, leader epoch, checksum of all its bytes."""
 
@@ -184,7 +185,7 @@ class Promises:
         self.checks += 1
         key, node_id = (one.topic_id, one.index), life.machine.node_id
         truth = self.partitions.setdefault(key, PartitionTruth(f"{one.topic}-{one.index}"))
-        if one.role not in (Role.LEADER, Role.FOLLOWER):
+        if one.role not in (ReplicaRole.LEADER, ReplicaRole.FOLLOWER):
             self._open.get(node_id, {}).pop(key, None)
             return
         where = f"{life}, {truth.name}"
@@ -246,7 +247,7 @@ class Promises:
             f"P1: {where} leads epoch {epoch}; it ends at {log.log_end_offset}, {truth.end} is "
             f"committed",
         )
-        if old is None or old[0] is not Role.LEADER or old[1] != epoch:
+        if old is None or old[0] is not ReplicaRole.LEADER or old[1] != epoch:
             self._compare(where, "P1", log, truth, log.log_start_offset, truth.end)
         else:
             self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old[5])

@@ -6,7 +6,8 @@ import pytest
 
 from broker.metrics import partition_series
 from broker.metrics.partition_series import PartitionSeries
-from broker.replication.partition import Partition, Role
+from broker.replication.partition import Partition
+from broker.replication.replica_role import ReplicaRole
 from runtime.metrics import Metrics
 from testkit.memory.broker import Harness
 
@@ -71,12 +72,12 @@ async def test_who_does_not_lead_has_no_series_of_leaders() -> None:
     harness.create_topic(partitions=3)
     partitions, series = partitions_of(harness), PartitionSeries()
     scraped(series, partitions)
-    partitions[0].role = Role.FOLLOWER
+    partitions[0].role = ReplicaRole.FOLLOWER
     text = scraped(series, partitions)
     assert 'kafka_log_log_size{topic="t",partition="0"}' in text
     assert 'kafka_cluster_partition_replicascount{topic="t",partition="0"}' not in text
     assert text == scraped(PartitionSeries(), partitions)
-    partitions[0].role = Role.LEADER
+    partitions[0].role = ReplicaRole.LEADER
     assert scraped(series, partitions) == scraped(PartitionSeries(), partitions)
 
 

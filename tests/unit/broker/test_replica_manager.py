@@ -9,8 +9,9 @@ import pytest
 
 from broker.coordinators.coordinator_log import EndOfTransaction, LogRecord
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
-from broker.replication.partition import TRANSITIONS, Partition, Role
+from broker.replication.partition import Partition
 from broker.replication.remote_replica import RemoteReplica
+from broker.replication.replica_role import TRANSITIONS, ReplicaRole
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE
 from protocol.batch.control import build_end_txn_marker
@@ -55,7 +56,7 @@ async def test_a_deleted_topics_logs_leave_at_once() -> None:
     h.produce(batch(b"a"))
     partition = h.partition()
     h.delete_topic()
-    assert partition.role is Role.DELETED
+    assert partition.role is ReplicaRole.DELETED
     assert h.replicas.get("t", 0) is None
     assert all(name.endswith("-delete") for name in folders(h))
     assert h.replicas.deleted_counters.messages_in == 1
@@ -217,14 +218,14 @@ async def test_a_failed_write_takes_the_partition_offline_and_stops_the_node() -
     h.partition().log.fail(OSError("disk"))
     result = h.produce(batch(b"b"))
     assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert h.partition().role is Role.OFFLINE
+    assert h.partition().role is ReplicaRole.OFFLINE
     assert h.failures == ["log of t-0"]
     answered = (await waiting).responses[0].partition_responses[0]
     assert answered.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert h.fetch(0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     # Metadata does not bring it back; deletion is still possible.
     h.change(isr=[NODE])
-    assert h.partition().role is Role.OFFLINE
+    assert h.partition().role is ReplicaRole.OFFLINE
     h.delete_topic()
     assert h.replicas.get("t", 0) is None
 
@@ -245,8 +246,8 @@ async def test_epochs_never_go_back() -> None:
 async def test_every_other_role_change_is_refused() -> None:
     h = Harness()
     h.create_topic()
-    for before in Role:
-        for after in Role:
+    for before in ReplicaRole:
+        for after in ReplicaRole:
             partition = Partition("t", topic_id(1), 0, node_id=NODE, log=h.partition().log)
             partition.role = before
             if (before, after) in TRANSITIONS:

@@ -15,8 +15,8 @@ from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Reset, Unfores
 from broker.replication.fetcher_connections import FetcherContext, FetcherLink
 from broker.replication.follower import reset_to
 from broker.replication.offset_resets import ListOffsetsReset
-from broker.replication.partition import Role
 from broker.replication.replica_manager import AT_ONCE_MAX, Backlog
+from broker.replication.replica_role import ReplicaRole
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from protocol.metadata.config_record import ConfigRecord
@@ -396,7 +396,7 @@ async def test_a_deleted_topic_is_fetched_no_longer() -> None:
     partition = c[2].partition()
     c.records.append(RemoveTopicRecord(topic_id=TOPIC))
     c.catch_up()
-    assert partition.role is Role.DELETED
+    assert partition.role is ReplicaRole.DELETED
     assert len(c[2].fetchers[1]) == 0
     assert c[2].replicas.get("t", 0) is None
 

@@ -1,10 +1,11 @@
-"""Who waits for a high watermark is told when it gets there, in whatever order they came."""
+"""Who waits for a watermark is told when it gets there, in whatever order they came."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
+from broker.replication.offset_waits import OffsetWaits
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 
@@ -30,3 +31,24 @@ def test_a_repeated_batch_does_not_wait_for_what_was_appended_after_it() -> None
     assert [error for _, error in told.slots] == [none] * 3
     assert [slot for slot, _ in told.slots] == ["older", "first", "first again"]
     partition.validate()
+
+
+def test_waits_end_by_offset_and_in_the_order_they_came() -> None:
+    waits, told = OffsetWaits(), Told()
+    assert waits.lowest is None
+    for offset, slot in ((5, "a"), (7, "b"), (5, "c"), (6, "d")):
+        waits.add(offset, told, slot)
+    waits.reached(4)
+    assert (told.slots, waits.lowest) == ([], 5)
+    waits.reached(6)
+    assert [slot for slot, _ in told.slots] == ["a", "c", "d"]
+    assert waits.lowest == 7
+
+
+def test_waits_that_fail_are_told_once() -> None:
+    waits, told = OffsetWaits(), Told()
+    waits.add(5, told, "a")
+    waits.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    waits.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    waits.reached(9)
+    assert told.slots == [("a", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
