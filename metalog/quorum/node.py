@@ -65,6 +65,7 @@ from metalog.quorum.core.messages import (
     Start,
     Tick,
     TruncateLog,
+    VoterGone,
     VotersChanged,
     VoterUpdateAnswered,
 )
@@ -134,7 +135,6 @@ class QuorumNode:
         self._answers: dict[int, Callable[[Any], None]] = {}
         self._fetched: Buffer = b""
         self._fetching: asyncio.Task[Any] | None = None
-        self._not_stored = 0
         # A dictionary as an ordered set: called in the order of registration.
         self._fetch_watchers: dict[Callable[[], None], None] = {}
         self._early_listeners: list[QuorumListener] = []
@@ -490,6 +490,10 @@ class QuorumNode:
         for callback in self._leader_watchers:
             callback()
 
+    def _on_voter_gone(self, effect: VoterGone) -> None:
+        for callback in self._gone_watchers:
+            callback(effect.voter_id)
+
     def _on_reply(self, effect: Answer) -> None:
         self._answers.pop(effect.token)(effect)
 
@@ -581,11 +585,7 @@ class QuorumNode:
                 kind=failed.kind.value,
                 why=str(error),
             )
-            failed = failed._replace(refused=isinstance(error, ConnectionRefusedError))
-            self._step(failed)
-            if failed.refused and failed.kind is RequestKind.BEGIN_EPOCH and self.is_leader:
-                for callback in self._gone_watchers:
-                    callback(failed.node_id)
+            self._step(failed._replace(refused=isinstance(error, ConnectionRefusedError)))
 
     def _address(self, node_id: int) -> Endpoint:
         endpoint = self.core.endpoint_of(node_id)
@@ -665,26 +665,15 @@ class QuorumNode:
             await self._snapshot_fetcher.fetch(effect, to, lambda: self._step(piece))
         except (OSError, ApiError, ProtocolError) as error:
             _log.warning("fetching a metadata snapshot failed", why=str(error))
-            if isinstance(error, NotStored):
-                await asyncio.sleep(self._disk_pause_ms() / 1000.0)
             failed = RequestFailed(effect.node_id, RequestKind.FETCH_SNAPSHOT, effect.fetch_id)
-            self._step(failed)
+            self._step(failed._replace(not_stored=isinstance(error, NotStored)))
             return
         if not self.core.awaits(effect.fetch_id):
             return
-        self._not_stored = 0
         self.log.install_snapshot(effect.id)
         self._delivery.forget_from(0)
         self._step(VotersChanged(self.log.voters))
         self._step(SnapshotInstalled(effect.fetch_id, effect.id))
-
-    def _disk_pause_ms(self) -> float:
-        """A full disk is not asked every 20 ms. The core hears of the failure after the pause: a
-        longer one would make it take its leader for lost."""
-        timing = self.config.timing
-        pause_ms = timing.retry_backoff_ms * 2.0 ** min(self._not_stored, 20)
-        self._not_stored += 1
-        return min(pause_ms, timing.fetch_timeout_ms / 2.0)
 
 
 _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
@@ -696,6 +685,7 @@ _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
     InstallSnapshot: QuorumNode._on_install_snapshot,
     HighWatermarkAdvanced: QuorumNode._on_high_watermark,
     LeaderChanged: QuorumNode._on_leader_changed,
+    VoterGone: QuorumNode._on_voter_gone,
     SendVote: QuorumNode._on_send_vote,
     SendBeginEpoch: QuorumNode._on_send_begin_epoch,
     SendEndEpoch: QuorumNode._on_send_end_epoch,

@@ -18,6 +18,7 @@ from metalog.quorum.core.messages import (
     LogTruncated,
     OffsetAndEpoch,
     ReplyEpoch,
+    RequestFailed,
     SendFetch,
     SnapshotInstalled,
     SnapshotPieceFetched,
@@ -53,6 +54,7 @@ class Following:
         self._fetch_after_flush = False
         self._lost: tuple[int, int] | None = None  # the leader that went silent, and its epoch
         self._lost_times = 0
+        self._not_stored = 0  # snapshots in a row that the own disk did not take
         self._refusals = 0  # leaders in a row whose port was closed before they answered a fetch
 
     def _pending(self) -> PendingFetch | None:
@@ -283,18 +285,30 @@ class Following:
         replica, state = self._replica, self._replica.state
         replica.flushed_end = replica.log.end_offset
         self._follow_high_watermark(event.id.offset)
+        self._not_stored = 0
         if isinstance(state, FollowerState):
             state.fetch.id = None
             state.deadline_ms = replica.now_ms + self._fetch_timeout_ms()
             self._fetch()
 
-    def fetch_failed(self, fetch_id: int | None, *, refused: bool) -> None:
+    def fetch_failed(self, event: RequestFailed) -> None:
         pending = self._pending()
-        if fetch_id is not None and pending is not None and pending.id == fetch_id:
-            pending.id = None
-            if refused:
-                self._leader_refused()
-            self._retry_fetch()
+        if event.fetch_id is None or pending is None or pending.id != event.fetch_id:
+            return
+        pending.id = None
+        if event.refused:
+            self._leader_refused()
+        self._retry_fetch()
+        if event.not_stored:
+            pending.retry_ms = self._replica.now_ms + self._disk_pause_ms()
+
+    def _disk_pause_ms(self) -> float:
+        """A full disk is not asked every 20 ms. Nor may the pause be so long that this replica
+        takes its leader for lost."""
+        timing = self._replica.timing
+        pause_ms = timing.retry_backoff_ms * 2.0 ** min(self._not_stored, 20)
+        self._not_stored += 1
+        return min(pause_ms, timing.fetch_timeout_ms / 2.0)
 
     def _leader_refused(self) -> None:
         """Nobody listens where the leader did: its process has ended, and whoever comes back there

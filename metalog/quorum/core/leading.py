@@ -9,8 +9,10 @@ from metalog.quorum.core.messages import (
     OffsetAndEpoch,
     ReplicaHeard,
     ReplyFetch,
+    RequestFailed,
     SendBeginEpoch,
     SendEndEpoch,
+    VoterGone,
 )
 from metalog.quorum.core.replica import Replica
 from metalog.quorum.core.roles import Cause, LeaderState, Progress, ResignedState
@@ -80,6 +82,10 @@ class Leading:
         state = self._replica.state
         if event.ok and event.begin and isinstance(state, LeaderState):
             state.begin_pending.discard(event.voter_id)
+
+    def begin_epoch_failed(self, event: RequestFailed) -> None:
+        if event.refused and self._replica.is_leader:
+            self._replica.effects.append(VoterGone(event.node_id))
 
     # --- who lives ----------------------------------------------------------------------------
 

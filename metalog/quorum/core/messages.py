@@ -230,13 +230,15 @@ class RequestFailed(NamedTuple):
     """No answer: the peer does not resolve, does not connect, or was silent too long.
 
     `fetch_id` is that of the fetch that failed, for FETCH and FETCH_SNAPSHOT. `refused` says that
-    the peer's machine answered: nobody listens on that port.
+    the peer's machine answered: nobody listens on that port. `not_stored`: not the peer failed but
+    the own disk, which did not take the snapshot.
     """
 
     node_id: int
     kind: RequestKind
     fetch_id: int | None = None
     refused: bool = False
+    not_stored: bool = False
 
 
 Event: TypeAlias = (
@@ -328,6 +330,12 @@ class LeaderChanged(NamedTuple):
 
     leader_id: int | None
     epoch: int
+
+
+class VoterGone(NamedTuple):
+    """Nobody listens where a voter did that this leader told of its epoch."""
+
+    voter_id: int
 
 
 class SendVote(NamedTuple):
@@ -432,6 +440,7 @@ Effect: TypeAlias = (
     | InstallSnapshot
     | HighWatermarkAdvanced
     | LeaderChanged
+    | VoterGone
     | SendVote
     | SendBeginEpoch
     | SendEndEpoch

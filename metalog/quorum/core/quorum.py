@@ -297,7 +297,9 @@ class QuorumCore:
 
     def _on_request_failed(self, event: RequestFailed) -> None:
         if event.kind in (RequestKind.FETCH, RequestKind.FETCH_SNAPSHOT):
-            self._following.fetch_failed(event.fetch_id, refused=event.refused)
+            self._following.fetch_failed(event)
+        elif event.kind is RequestKind.BEGIN_EPOCH:
+            self._leading.begin_epoch_failed(event)
         elif event.kind is RequestKind.VOTE:
             self._electing.vote_failed(event.node_id)
         elif event.kind is RequestKind.UPDATE_VOTER:

@@ -18,6 +18,8 @@ from metalog.quorum.core.messages import (
     InstallSnapshot,
     OffsetAndEpoch,
     QuorumState,
+    RequestFailed,
+    RequestKind,
     VoteAsked,
 )
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -366,39 +368,22 @@ async def test_what_was_committed_survives_a_crash_at_any_file_operation() -> No
     assert at > 50
 
 
-async def test_the_pause_grows_while_a_full_disk_takes_no_snapshot(
+async def test_the_core_is_told_whether_the_own_disk_refused_a_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It begins again after one that was taken, and no failure of another kind waits."""
     async with RunningQuorum(MemoryFiles()) as q:
-        timing = q.node.config.timing
-        pauses_ms: list[float] = []
-        outcome: Exception | None = NotStored(errno.ENOSPC, "no space left on device")
+        told: list[Any] = []
+        error: Exception = NotStored(errno.ENOSPC, "no space left on device")
 
         async def fetch(*args: Any) -> None:
-            if outcome is not None:
-                raise outcome
-
-        async def sleep(seconds: float) -> None:
-            pauses_ms.append(round(seconds * 1000.0))
+            raise error
 
         monkeypatch.setattr(q.node._snapshot_fetcher, "fetch", fetch)
-        monkeypatch.setattr("metalog.quorum.node.asyncio.sleep", sleep)
-        monkeypatch.setattr(q.node.core, "awaits", lambda fetch_id: True)
-        monkeypatch.setattr(q.node.log, "install_snapshot", lambda snapshot_id: None)
-        monkeypatch.setattr(q.node, "_step", lambda event: None)
-        effect = InstallSnapshot(1, 1, 1, OffsetAndEpoch(9, 1))
-        for _ in range(30):
-            await q.node._install_snapshot(effect)
-        first, longest = timing.retry_backoff_ms, timing.fetch_timeout_ms / 2
-        assert pauses_ms == [min(first * 2**n, longest) for n in range(30)]
-        pauses_ms.clear()
-        outcome = ConnectionError("gone")
+        monkeypatch.setattr(q.node, "_step", told.append)
+        effect = InstallSnapshot(7, 1, 1, OffsetAndEpoch(9, 1))
         await q.node._install_snapshot(effect)
-        assert pauses_ms == []
-        outcome = None
+        error = ConnectionError("gone")
         await q.node._install_snapshot(effect)
-        outcome = NotStored(errno.ENOSPC, "no space left on device")
-        await q.node._install_snapshot(effect)
-        assert pauses_ms == [first]
+        failed = RequestFailed(1, RequestKind.FETCH_SNAPSHOT, 7)
+        assert told == [failed._replace(not_stored=True), failed]
         monkeypatch.undo()

@@ -435,3 +435,41 @@ def test_nobody_with_a_negative_id_leads_or_is_voted_for() -> None:
     nobody = m.VoteAsked(6, ReplicaKey(-1), 3, m.OffsetAndEpoch(9, 9), False, None)
     assert core.step(nobody, 1)[-1].error is ErrorCode.INVALID_REQUEST
     assert (core.epoch, core.leader_id) == (0, None)
+
+
+def test_the_pause_grows_while_a_full_disk_takes_no_snapshot() -> None:
+    """It begins again after one that was taken, and no failure of another kind waits."""
+    core, now_ms = follower(ModelLog()), 0.0
+
+    def pause_ms(*, not_stored: bool) -> float:
+        """What passes between the failure of a snapshot and the next fetch."""
+        nonlocal now_ms
+        event = answered(core, 2, 1, 2, snapshot=OffsetAndEpoch(9, 1))
+        core.step(event, now_ms)
+        kind = m.RequestKind.FETCH_SNAPSHOT
+        failed = m.RequestFailed(2, kind, event.fetch_id, not_stored=not_stored)
+        assert core.step(failed, now_ms) == []
+        failed_ms, deadline_ms = now_ms, core.next_deadline_ms()
+        assert deadline_ms is not None
+        now_ms = deadline_ms
+        assert kinds(core.step(m.Tick(), now_ms)) == ["SendFetch"]
+        return now_ms - failed_ms
+
+    first, longest = TIMING.retry_backoff_ms, TIMING.fetch_timeout_ms / 2
+    grown = [min(first * 2**n, longest) for n in range(30)]
+    assert [pause_ms(not_stored=True) for _ in range(30)] == grown
+    assert pause_ms(not_stored=False) == first
+    event = answered(core, 2, 1, 2, snapshot=OffsetAndEpoch(9, 1))
+    core.step(event, now_ms)
+    core.step(m.SnapshotInstalled(event.fetch_id, OffsetAndEpoch(9, 1)), now_ms)
+    assert [pause_ms(not_stored=True) for _ in range(2)] == [first, 2 * first]
+
+
+def test_a_leader_says_whose_port_is_closed() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    failed = m.RequestFailed(3, m.RequestKind.BEGIN_EPOCH, refused=True)
+    assert core.step(failed, 1) == [], "it leads no epoch that it could have told of"
+    elect(core)
+    assert core.step(failed, 1001) == [m.VoterGone(3)]
+    assert core.step(failed._replace(refused=False), 1002) == []
