@@ -29,7 +29,7 @@ from metalog.image.features import (
     metadata_version_of,
 )
 from metalog.image.values import VersionRange
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME
 from metalog.quorum.snapshots import (
     BOOTSTRAP_FILE,
@@ -66,7 +66,7 @@ class FormatRequest(NamedTuple):
     metadata_dir: str
     is_controller: bool
     has_static_voters: bool = False
-    endpoints: tuple[tuple[str, Endpoint], ...] = ()
+    endpoints: Endpoints = ()
     standalone: bool = False
     initial_controllers: str | None = None
     no_initial_controllers: bool = False
@@ -89,7 +89,8 @@ class FormatRequest(NamedTuple):
             is_controller=config.is_controller,
             has_static_voters=bool(config.quorum_voters),
             endpoints=tuple(
-                (e.name, Endpoint(e.host, e.port)) for e in config.advertised_controller_listeners
+                (listener.name, Endpoint(listener.host, listener.port))
+                for listener in config.advertised_controller_listeners
             ),
             listener_name=config.controller_listener_names[0],
         )

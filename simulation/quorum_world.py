@@ -20,7 +20,7 @@ from metalog.quorum.core import quorum
 from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
-from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import NOBODY, Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 
 LEADER_CHANGE = "leader change"
@@ -287,7 +287,7 @@ class Call:
         self.sender = sender
         self.life = sender.life
         self.effect = effect
-        self.asked = m.NO_LEADER if isinstance(effect, m.FindLeader) else to
+        self.asked = NOBODY if isinstance(effect, m.FindLeader) else to
         self.receiver = world.nodes[to]
         self.over = False
 

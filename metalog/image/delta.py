@@ -4,8 +4,8 @@ Replay shares every value that a record did not touch, so a value is unchanged e
 the same object (a value replaced by an equal one counts as changed: an extra notification does no
 harm, a missed one does). Each part is computed when first asked for.
 
-Parts with text or bytes as keys are in the order of their keys. Maps are not: theirs is that of
-the hashes, which differ from process to process, and whoever follows a delta acts in its order.
+Parts with text or bytes as keys are sorted by them. A map's own order is that of hashes, which
+differ from process to process, and what a delta causes must not.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 from metalog.quorum import wire
 from metalog.quorum.core.messages import (
     OffsetAndEpoch,
-    ReplicaHeard,
     ReplyEpoch,
     ReplyFetch,
     ReplyVote,
@@ -76,7 +75,7 @@ class QuorumApis:
     def __init__(self, node: QuorumNode) -> None:
         self._node = node
 
-    def _refusal(self, request: Any) -> ErrorCode:
+    def _request_error(self, request: Any) -> ErrorCode:
         """Why a request is not for us: another cluster, or another partition."""
         if request.cluster_id is not None and request.cluster_id != self._node.cluster_id:
             return ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -98,7 +97,7 @@ class QuorumApis:
             if later is None:
                 ready.append(respond(answer))
             elif not later.done():
-                _fill(later, respond, answer)
+                _set_response(later, respond, answer)
 
         self._node.ask(make, then)
         if ready:
@@ -113,7 +112,7 @@ class QuorumApis:
     # --- elections ----------------------------------------------------------------------------
 
     def vote(self, context: RequestContext, request: VoteRequest) -> MaybeLater[VoteResponse]:
-        error = self._refusal(request)
+        error = self._request_error(request)
         if error is not ErrorCode.NONE:
             return VoteResponse(error_code=error)
         version = context.api_version
@@ -126,7 +125,7 @@ class QuorumApis:
     def begin_quorum_epoch(
         self, context: RequestContext, request: BeginQuorumEpochRequest
     ) -> MaybeLater[BeginQuorumEpochResponse]:
-        error = self._refusal(request)
+        error = self._request_error(request)
         if error is not ErrorCode.NONE:
             return BeginQuorumEpochResponse(error_code=error)
         version = context.api_version
@@ -139,7 +138,7 @@ class QuorumApis:
     def end_quorum_epoch(
         self, context: RequestContext, request: EndQuorumEpochRequest
     ) -> MaybeLater[EndQuorumEpochResponse]:
-        error = self._refusal(request)
+        error = self._request_error(request)
         if error is not ErrorCode.NONE:
             return EndQuorumEpochResponse(error_code=error)
         version = context.api_version
@@ -153,7 +152,7 @@ class QuorumApis:
 
     def fetch(self, context: RequestContext, request: FetchRequest) -> MaybeLater[FetchResponse]:
         """Replication of the metadata log: voters, observers, and tools that read it."""
-        error = self._fetch_refusal(context, request)
+        error = self._fetch_error(context, request)
         if error is not ErrorCode.NONE:
             return FetchResponse(error_code=error)
         idle = False
@@ -169,8 +168,8 @@ class QuorumApis:
             return _WaitingFetch(self, request, context.api_version).future
         return answer
 
-    def _fetch_refusal(self, context: RequestContext, request: FetchRequest) -> ErrorCode:
-        error = self._refusal(request)
+    def _fetch_error(self, context: RequestContext, request: FetchRequest) -> ErrorCode:
+        error = self._request_error(request)
         if error is not ErrorCode.NONE:
             return error
         topic = request.topics[0]
@@ -234,7 +233,7 @@ class QuorumApis:
         partition.error_code = self._snapshot_error(asked, snapshot_id)
         if not partition.error_code:
             replica = ReplicaKey(request.replica_id, asked.replica_directory_id)
-            node.heard_from(ReplicaHeard(replica))
+            node.snapshot_asked(replica)
             partition.size = node.log.snapshot_size(snapshot_id) or 0
             partition.position = asked.position
             limit = max(1, min(request.max_bytes, FETCH_BYTES_MAX))
@@ -300,7 +299,7 @@ class QuorumApis:
         response = DescribeQuorumResponse()
         for topic in request.topics:
             partitions = [
-                self._describe(context.api_version) if alone else _not_here(partition)
+                self._describe(context.api_version) if alone else _unknown_partition(partition)
                 for partition in topic.partitions
             ]
             response.topics.append(
@@ -325,7 +324,7 @@ class QuorumApis:
         partition.high_watermark = -1 if node.high_watermark is None else node.high_watermark
         replicas = dict(node.core.replicas)
         for voter in node.voters:
-            progress = _taken(replicas, voter.key)
+            progress = _pop_progress(replicas, voter.key)
             partition.current_voters.append(self._replica_state(voter.key, progress))
         partition.observers = [
             self._replica_state(key, progress)
@@ -373,7 +372,7 @@ class QuorumApis:
         return self._node.endpoints if own and self._node.endpoints else voter.endpoints
 
 
-def _fill(future: asyncio.Future[R], respond: Callable[[Any], R], answer: Any) -> None:
+def _set_response(future: asyncio.Future[R], respond: Callable[[Any], R], answer: Any) -> None:
     """Give a waiting request its response. What fails there is that request's alone: the caller is
     a timer, or somebody who appends."""
     try:
@@ -382,7 +381,7 @@ def _fill(future: asyncio.Future[R], respond: Callable[[Any], R], answer: Any) -
         future.set_exception(error)
 
 
-def _taken(replicas: dict[ReplicaKey, Progress], voter: ReplicaKey) -> Progress | None:
+def _pop_progress(replicas: dict[ReplicaKey, Progress], voter: ReplicaKey) -> Progress | None:
     """A voter's progress, removed from `replicas`."""
     found = next((key for key in replicas if key.matches(voter)), None)
     return None if found is None else replicas.pop(found)
@@ -410,15 +409,15 @@ class _WaitingUpdate:
         wait_s = node.config.timing.request_timeout_ms / 1000.0
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(wait_s, self._answer, ErrorCode.REQUEST_TIMED_OUT)
-        self._forget = node.watch(self._look)
+        self._forget = node.watch(self._check)
         self.future.add_done_callback(self._done)
-        self._look()
+        self._check()
 
     def _done(self, future: asyncio.Future[UpdateRaftVoterResponse]) -> None:
         self._timer.cancel()
         self._forget()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if not self._node.is_leader or self._node.leader()[1] != self._epoch:
             self._answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif (self._node.high_watermark or 0) > self._offset:
@@ -438,19 +437,19 @@ class _WaitingFetch:
         self._request = request
         self._version = version
         self._node = apis._node
-        self._before = self._seen()
+        self._before = self._state()
         loop = asyncio.get_running_loop()
         self.future: asyncio.Future[FetchResponse] = loop.create_future()
         self._timer = loop.call_later(request.max_wait_ms / 1000.0, self._answer)
-        self._forget = self._node.watch(self._look)
+        self._forget = self._node.watch(self._check)
         self.future.add_done_callback(self._done)
 
-    def _seen(self) -> tuple[Any, ...]:
+    def _state(self) -> tuple[Any, ...]:
         node = self._node
         return (node.log_end_offset, node.high_watermark, node.is_leader, node.leader())
 
-    def _look(self) -> None:
-        if self._seen() != self._before:
+    def _check(self) -> None:
+        if self._state() != self._before:
             self._answer()
 
     def _answer(self) -> None:
@@ -466,14 +465,14 @@ class _WaitingFetch:
     def _respond(self, reply: ReplyFetch) -> None:
         if not self.future.done():
             apis, request, version = self._apis, self._request, self._version
-            _fill(self.future, lambda it: apis._fetch_response(it, request, version), reply)
+            _set_response(self.future, lambda it: apis._fetch_response(it, request, version), reply)
 
     def _done(self, future: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()
         self._forget()
 
 
-def _not_here(
+def _unknown_partition(
     asked: DescribeQuorumRequest.PartitionData,
 ) -> DescribeQuorumResponse.PartitionData:
     """Only the metadata log's partition is described, asked for alone; any other way it is not

@@ -8,8 +8,9 @@ records a key with their type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from metalog.image.snapshot import VersionedRecord
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from protocol.batch.control import ControlType, build_control_batch, read_control_type
 from protocol.batch.header import BatchHeader, Buffer, iter_checked
@@ -29,8 +30,6 @@ from protocol.schema import ControlRecord
 
 MAX_BATCH_BYTES = 8 << 20
 """No batch of the metadata log is larger; Kafka's readers allocate this much at most."""
-
-VersionedRecord: TypeAlias = tuple[Any, int]
 
 
 class Batch(NamedTuple):
@@ -104,7 +103,7 @@ def _decode(buf: Buffer, position: int, header: BatchHeader) -> Batch:
             return batch._replace(control=tuple(map(_control, records)))
         return batch._replace(records=tuple(map(_metadata, records)))
     except ApiError as error:
-        # What a client would be told of its batch; here it is a log or a snapshot that is broken.
+        # A client would get this error for its batch. Here a log or a snapshot is broken.
         raise ProtocolError(f"batch at offset {header.base_offset}: {error}") from error
 
 

@@ -19,10 +19,10 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from metalog.image.snapshot import VersionedRecord
 from metalog.quorum.batches import (
     MAX_BATCH_BYTES,
     Batch,
-    VersionedRecord,
     build_kraft_batch,
     build_metadata_batch,
     read_batches,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from metalog.quorum.core.voters import NOBODY
 from metalog.quorum.node import QuorumNode
 from metalog.quorum.peers import Traffic
 from runtime.metrics import Family, single
 
 _PREFIX = "kafka_server_raftmetrics_"
 _CHANNEL = "kafka_server_raftchannelmetrics_"
-_NOBODY = -1
 
 
 def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
@@ -30,12 +30,12 @@ def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
         [({"current_state": core.role.value}, 1)],
     )
     for name, text, value in (
-        ("current_leader", "Node id of the leader", _NOBODY if leader_id is None else leader_id),
+        ("current_leader", "Node id of the leader", NOBODY if leader_id is None else leader_id),
         ("current_epoch", "Epoch of the quorum", epoch),
         (
             "current_vote",
             "Node id that this replica voted for in this epoch",
-            _NOBODY if core.voted is None else core.voted.id,
+            NOBODY if core.voted is None else core.voted.id,
         ),
         (
             "high_watermark",

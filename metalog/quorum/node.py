@@ -20,18 +20,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from metalog.image.features import LATEST_PRODUCTION_METADATA_VERSION, record_version
-from metalog.image.snapshot import image_to_records
+from metalog.image.snapshot import VersionedRecord, image_to_records
 from metalog.image.values import MetadataImage
 from metalog.quorum import wire
 from metalog.quorum.batches import (
-    VersionedRecord,
     kraft_version_record,
     leader_change,
     voters_record,
 )
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.messages import (
-    NO_LEADER,
     AppendFetched,
     AppendLeaderChange,
     AppendVoters,
@@ -47,7 +45,6 @@ from metalog.quorum.core.messages import (
     OffsetAndEpoch,
     PersistState,
     QuorumState,
-    ReplicaHeard,
     ReplyEpoch,
     ReplyFetch,
     ReplyVote,
@@ -60,6 +57,7 @@ from metalog.quorum.core.messages import (
     SendFetch,
     SendVote,
     SendVoterUpdate,
+    SnapshotAsked,
     SnapshotInstalled,
     SnapshotPieceFetched,
     Start,
@@ -70,7 +68,7 @@ from metalog.quorum.core.messages import (
     VoterUpdateAnswered,
 )
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.voters import Endpoint, Endpoints, VoterSet
+from metalog.quorum.core.voters import NOBODY, Endpoint, Endpoints, ReplicaKey, VoterSet
 from metalog.quorum.delivery import Delivery, QuorumListener
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers import Peers
@@ -141,7 +139,7 @@ class QuorumNode:
         self._leader_watchers: list[Callable[[], None]] = []
         self._gone_watchers: list[Callable[[int], None]] = []
         self._tasks: list[asyncio.Task[Any]] = []
-        self._farewells: set[asyncio.Task[Any]] = set()
+        self._end_epoch_requests: set[asyncio.Task[Any]] = set()
         self._epoch_start_offset = 0
         self.stats = QuorumStats()
 
@@ -175,7 +173,7 @@ class QuorumNode:
             jitter=self._jitter,
             addresses=self._addresses,
         )
-        self._observe()
+        self._update_stats()
         self._spawn("flush the metadata log", self._flush_forever())
         self._spawn("deliver metadata", self._deliver_forever())
         self._spawn("clean the metadata log", self._clean_forever())
@@ -187,9 +185,9 @@ class QuorumNode:
         if not self._started or self._stopping:
             return
         self._step(Resign())
-        if self._farewells:
+        if self._end_epoch_requests:
             wait_s = self.config.timing.request_timeout_ms / 1000.0
-            await asyncio.wait(self._farewells, timeout=wait_s)
+            await asyncio.wait(self._end_epoch_requests, timeout=wait_s)
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -200,7 +198,7 @@ class QuorumNode:
         self.log.close()
 
     async def abort(self) -> None:
-        """End without a word to anyone, as a crash would: nothing is flushed or closed."""
+        """Stop as a crash would: nothing is sent, flushed or closed."""
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -341,10 +339,10 @@ class QuorumNode:
             return
         self._queue.extend(self.core.step(event, self._clock.monotonic_ms()))
         self._drain()
-        self._observe()
+        self._update_stats()
         self._arm_timer()
 
-    def _observe(self) -> None:
+    def _update_stats(self) -> None:
         core = self.core
         now_ms = self._clock.monotonic_ms()
         self.stats.observe(core.role, self.log.end_offset, core.high_watermark, now_ms)
@@ -395,9 +393,9 @@ class QuorumNode:
         self._fetch_watchers[callback] = None
         return lambda: self._fetch_watchers.pop(callback, None)
 
-    def heard_from(self, event: ReplicaHeard) -> None:
-        """A replica showed that it lives, by other means than a fetch."""
-        self._step(event)
+    def snapshot_asked(self, replica: ReplicaKey) -> None:
+        """A replica has asked for part of a snapshot."""
+        self._step(SnapshotAsked(replica))
 
     def wall_ms(self, monotonic_ms: float | None) -> int:
         """A moment of the monotonic clock (None: now) as epoch milliseconds."""
@@ -453,7 +451,7 @@ class QuorumNode:
         self._appended()
 
     def _appended(self) -> None:
-        self._observe()
+        self._update_stats()
         self._flush_wanted.set()
         self._notify_watchers()
 
@@ -534,8 +532,8 @@ class QuorumNode:
 
     def _on_send_end_epoch(self, effect: SendEndEpoch) -> None:
         task = self._ask_peer(RequestKind.END_EPOCH, effect.to, lambda: self._end_epoch(effect))
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
+        self._end_epoch_requests.add(task)
+        task.add_done_callback(self._end_epoch_requests.discard)
 
     def _on_send_voter_update(self, effect: SendVoterUpdate) -> None:
         self._ask_peer(RequestKind.UPDATE_VOTER, effect.to, lambda: self._update_voter(effect))
@@ -549,7 +547,7 @@ class QuorumNode:
     def _on_find_leader(self, effect: FindLeader) -> None:
         self._stop_fetching()
         self._fetching = self._ask_peer(
-            RequestKind.FETCH, NO_LEADER, lambda: self._find_leader(effect), effect.fetch_id
+            RequestKind.FETCH, NOBODY, lambda: self._find_leader(effect), effect.fetch_id
         )
 
     async def _fetch_from_leader(self, effect: SendFetch) -> None:
@@ -557,7 +555,7 @@ class QuorumNode:
         await self._fetch(effect, effect.to, self._address(effect.to), wait_ms=wait_ms)
 
     async def _find_leader(self, effect: FindLeader) -> None:
-        await self._fetch(effect, NO_LEADER, effect.endpoint, timeout_ms=effect.timeout_ms)
+        await self._fetch(effect, NOBODY, effect.endpoint, timeout_ms=effect.timeout_ms)
 
     def _stop_fetching(self) -> None:
         """The core has given up the fetch or snapshot under way."""

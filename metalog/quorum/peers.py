@@ -68,7 +68,7 @@ class Peers:
         try:
             return await connection.request(message, limit_ms + wait_ms)
         except asyncio.CancelledError:
-            # Whoever gave up did so because the peer may hang: the next request starts afresh.
+            # The caller gave up, perhaps because the peer hangs: the next request connects anew.
             connection.abort()
             raise
 

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from metalog.image.snapshot import VersionedRecord
 from metalog.image.values import MetadataImage
 from metalog.quorum import wire
-from metalog.quorum.batches import VersionedRecord
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.messages import InstallSnapshot, OffsetAndEpoch
 from metalog.quorum.core.voters import Endpoint
@@ -104,7 +104,7 @@ def fresh_file(files: Files, path: str) -> File:
 
 
 def discard_part(files: Files, file: File) -> None:
-    """Give up a part file: on a full disk its room is what others wait for."""
+    """Close and remove a part file: on a full disk its space is needed."""
     file.close()
     try:
         files.unlink(file.path)
@@ -120,8 +120,8 @@ async def finish_file(files: Files, file: File, path: str, directory: str) -> No
     await files.run(files.fsync_dir, directory)
 
 
-class _Begun(NamedTuple):
-    """A part file and whose snapshot it is: another node's has other bytes."""
+class _Partial(NamedTuple):
+    """The snapshot that a part file belongs to; another node's has other bytes."""
 
     node_id: int
     id: OffsetAndEpoch
@@ -143,7 +143,7 @@ class SnapshotFetcher:
         self._log = log
         self._peers = peers
         self._config = config
-        self._begun: _Begun | None = None
+        self._partial: _Partial | None = None
         self._size_bytes: int | None = None
 
     async def fetch(
@@ -155,7 +155,7 @@ class SnapshotFetcher:
         ApiError, ProtocolError.
         """
         path = self._log.snapshot_path(effect.id)
-        file = self._part_file(_Begun(effect.node_id, effect.id), path + _PART)
+        file = self._part_file(_Partial(effect.node_id, effect.id), path + _PART)
         try:
             while self._size_bytes is None or file.size() < self._size_bytes:
                 self._size_bytes = await self._fetch_piece(effect, to, file)
@@ -167,15 +167,15 @@ class SnapshotFetcher:
             await self._finish(file, path)
         except (ApiError, ProtocolError):
             # The node does not have it (any more), or it is not what it should be.
-            self._begun = None
+            self._partial = None
             raise
         except NotStored:
-            self._begun = None
+            self._partial = None
             discard_part(self._files, file)
             raise
         finally:
             file.close()
-        self._begun = None
+        self._partial = None
 
     async def _finish(self, file: File, path: str) -> None:
         try:
@@ -183,14 +183,14 @@ class SnapshotFetcher:
         except OSError as error:
             raise NotStored(*error.args) from error
 
-    def _part_file(self, wanted: _Begun, path: str) -> File:
-        if self._begun == wanted:
+    def _part_file(self, wanted: _Partial, path: str) -> File:
+        if self._partial == wanted:
             return self._files.open(path, create=True)
-        if self._begun is not None:
-            leftover = self._log.snapshot_path(self._begun.id) + _PART
+        if self._partial is not None:
+            leftover = self._log.snapshot_path(self._partial.id) + _PART
             if self._files.exists(leftover):
                 self._files.unlink(leftover)
-        self._begun, self._size_bytes = wanted, None
+        self._partial, self._size_bytes = wanted, None
         return fresh_file(self._files, path)
 
     async def _fetch_piece(self, effect: InstallSnapshot, to: Endpoint, file: File) -> int:

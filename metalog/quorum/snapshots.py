@@ -15,9 +15,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from metalog.image.snapshot import VersionedRecord
 from metalog.quorum.batches import (
     Batch,
-    VersionedRecord,
     build_kraft_batch,
     build_metadata_batch,
     kraft_version_record,

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from metalog.quorum.core.messages import QuorumState
-from metalog.quorum.core.voters import ReplicaKey
+from metalog.quorum.core.voters import NOBODY, ReplicaKey
 from protocol.ids import ZERO_UUID, uuid_from_text, uuid_to_text
 from runtime.errors import StartupRefused
 from storage.files.port import Files
 
 FILE_NAME = "quorum-state"
-NOBODY = -1
 
 
 def read_quorum_state(files: Files, path: str) -> QuorumState | None:

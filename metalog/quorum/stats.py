@@ -16,7 +16,7 @@ from runtime.rates import WindowedRate
 
 WINDOW_MS = 30_000.0
 WINDOWS = 2
-_STANDING = (Role.PROSPECTIVE, Role.CANDIDATE)
+_ELECTION_ROLES = (Role.PROSPECTIVE, Role.CANDIDATE)
 
 
 class WindowedTimes:
@@ -59,7 +59,7 @@ class QuorumStats:
         self._end_offset = -1
         # (end offset, when) of appends that are not committed.
         self._uncommitted: deque[tuple[int, float]] = deque()
-        self._standing_since_ms: float | None = None
+        self._election_since_ms: float | None = None
 
     def observe(
         self, role: Role, end_offset: int, high_watermark: int | None, now_ms: float
@@ -81,12 +81,12 @@ class QuorumStats:
             uncommitted = self._uncommitted
             while uncommitted and uncommitted[0][0] <= high_watermark:
                 self.commit_times.add(now_ms - uncommitted.popleft()[1], now_ms)
-        if role in _STANDING and self._standing_since_ms is None:
-            self._standing_since_ms = now_ms
+        if role in _ELECTION_ROLES and self._election_since_ms is None:
+            self._election_since_ms = now_ms
 
     def leader_known(self, is_self: bool, now_ms: float) -> None:
         """A leader was elected, or found after this replica stood for election."""
-        since_ms, self._standing_since_ms = self._standing_since_ms, None
+        since_ms, self._election_since_ms = self._election_since_ms, None
         if since_ms is not None or is_self:
             self.elections += 1
             self.election_times.add(0.0 if since_ms is None else now_ms - since_ms, now_ms)

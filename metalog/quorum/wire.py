@@ -25,7 +25,7 @@ from metalog.quorum.core.messages import (
     VoteAsked,
     VoterUpdateAsked,
 )
-from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter
+from metalog.quorum.core.voters import NOBODY, Endpoint, Endpoints, ReplicaKey, Voter
 from metalog.quorum.log import METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.ids import METADATA_TOPIC_ID, ZERO_UUID
@@ -39,8 +39,6 @@ from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from protocol.messages.vote import VoteRequest, VoteResponse
 from protocol.schema import Records
-
-NOBODY = -1
 
 
 def _leader(leader_id: int | None) -> int:

@@ -11,11 +11,11 @@ import pytest
 
 from metalog.quorum.core import messages as m
 from metalog.quorum.core.discovery import Addresses
-from metalog.quorum.core.messages import NO_LEADER, OffsetAndEpoch, QuorumState
+from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.roles import Role
-from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import NOBODY, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
 from simulation.quorum_world import Entry, ModelLog, endpoints_of
@@ -300,7 +300,7 @@ def test_15078_an_empty_follower_of_a_whole_log_loads_no_snapshot() -> None:
 
 def test_a_leader_that_hangs_does_not_keep_a_replica_from_the_next_one() -> None:
     core = core_of(4, 1, 2, 3)
-    answer(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    answer(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     hanging = awaited(core)
     effects = core.step(m.BeginEpochAsked(5, 3, 4), 2)
     sent = [effect for effect in effects if isinstance(effect, m.SendFetch)]
@@ -334,16 +334,16 @@ def test_two_candidates_beside_a_dead_voter_do_not_wait_for_it() -> None:
 def test_a_non_voter_does_not_believe_for_long_in_a_leader_it_has_lost() -> None:
     """Others may not know yet that it is gone; asked again they name the next."""
     core = core_of(4, 1, 2, 3)
-    answer(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    answer(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert core.role is Role.OBSERVER
     core.step(m.Tick(), 2001)
     assert core.role is Role.UNATTACHED
-    told = m.FetchAnswered(awaited(core), NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    told = m.FetchAnswered(awaited(core), NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     (fetch_again,) = [e for e in core.step(told, 2002) if isinstance(e, m.SendFetch)]
     assert fetch_again.to == 2 and not fetch_again.patient
     assert core.next_deadline_ms() == 2002 + 250
     core.step(m.Tick(), 2252)
-    told = m.FetchAnswered(awaited(core), NO_LEADER, 4, 3, ErrorCode.FENCED_LEADER_EPOCH)
+    told = m.FetchAnswered(awaited(core), NOBODY, 4, 3, ErrorCode.FENCED_LEADER_EPOCH)
     (fetch_next,) = [e for e in core.step(told, 2253) if isinstance(e, m.SendFetch)]
     assert fetch_next.to == 3 and fetch_next.patient
     assert core.next_deadline_ms() == 2253 + 2000

@@ -144,7 +144,7 @@ class Electing:
         error, granted = ErrorCode.NONE, False
         if event.voter is not None and not event.voter.matches(replica.node):
             error = ErrorCode.INVALID_VOTER_KEY
-        elif event.candidate.id < 0 or replica.is_leap(event.epoch):
+        elif event.candidate.id < 0 or replica.is_too_far(event.epoch):
             error = ErrorCode.INVALID_REQUEST
         elif event.epoch < replica.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH

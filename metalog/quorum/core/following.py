@@ -38,9 +38,9 @@ from metalog.quorum.core.voters import Endpoints, ReplicaKey
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
 
-DOUBT_MS = 250.0
-"""How long a non-voter waits for a leader that had gone silent and that others still believe in;
-twice as long each time, up to the fetch timeout. They may be about to find out."""
+LOST_LEADER_TIMEOUT_MS = 250.0
+"""The fetch timeout of a non-voter whom others send back to the leader it has just lost: they may
+not have noticed yet. It doubles each time, up to the usual fetch timeout."""
 
 
 class Following:
@@ -93,7 +93,7 @@ class Following:
         if self._lost != (leader_id, replica.epoch):
             self._lost = None
         elif role is Role.OBSERVER:
-            timeout_ms = min(timeout_ms, DOUBT_MS * 2.0**self._lost_times)
+            timeout_ms = min(timeout_ms, LOST_LEADER_TIMEOUT_MS * 2.0**self._lost_times)
         deadline_ms = replica.now_ms + timeout_ms
         replica.enter(cause, FollowerState(role, leader_id, endpoints, deadline_ms))
         replica.persist()
@@ -120,7 +120,7 @@ class Following:
         replica = self._replica
         if leader_id == replica.node.id:
             leader_id = None
-        if replica.is_leap(epoch):
+        if replica.is_too_far(epoch):
             return False
         if epoch > replica.epoch:
             if leader_id is None:
@@ -169,13 +169,13 @@ class Following:
         if error is ErrorCode.NONE:
             if event.epoch > replica.epoch or replica.leader_id is None:
                 self.follow(event.leader_id, event.epoch)
-            self._hurry(event.preferred)
+            self._stand_early(event.preferred)
         self._reply_epoch(event.token, error)
 
     def _leader_error(self, event: BeginEpochAsked | EndEpochAsked) -> ErrorCode:
         """Why the sender cannot lead the epoch it names, or have led it."""
         replica = self._replica
-        if event.leader_id < 0 or replica.is_leap(event.epoch):
+        if event.leader_id < 0 or replica.is_too_far(event.epoch):
             return ErrorCode.INVALID_REQUEST
         if event.epoch < replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -189,7 +189,7 @@ class Following:
         replica.persist()
         replica.effects.append(ReplyEpoch(token, error, replica.epoch, replica.active_leader_id))
 
-    def _hurry(self, preferred: tuple[ReplicaKey, ...]) -> None:
+    def _stand_early(self, preferred: tuple[ReplicaKey, ...]) -> None:
         """The leader has gone: the best successor tries at once, the others in turn."""
         replica, state = self._replica, self._replica.state
         if not isinstance(state, FollowerState) or state.role is not Role.FOLLOWER:

@@ -7,11 +7,11 @@ from metalog.quorum.core.messages import (
     EpochAnswered,
     FetchAsked,
     OffsetAndEpoch,
-    ReplicaHeard,
     ReplyFetch,
     RequestFailed,
     SendBeginEpoch,
     SendEndEpoch,
+    SnapshotAsked,
     VoterGone,
 )
 from metalog.quorum.core.replica import Replica
@@ -20,7 +20,7 @@ from metalog.quorum.core.voters import ReplicaKey
 from protocol.errors import ErrorCode
 
 CHECK_QUORUM_FACTOR = 1.5
-"""Of the fetch timeout: how long a leader waits for a majority to fetch before it resigns."""
+"""How many fetch timeouts a leader waits for a majority to fetch before it resigns."""
 OBSERVER_FORGOTTEN_MS = 300_000.0
 """A non-voter that has not fetched for so long is not listed any more."""
 
@@ -89,11 +89,11 @@ class Leading:
 
     # --- who lives ----------------------------------------------------------------------------
 
-    def on_replica_heard(self, event: ReplicaHeard) -> None:
+    def on_snapshot_asked(self, event: SnapshotAsked) -> None:
         if isinstance(self._replica.state, LeaderState):
-            self._heard_from(self._replica.state, event.replica)
+            self._voter_fetched(self._replica.state, event.replica)
 
-    def _heard_from(self, state: LeaderState, key: ReplicaKey) -> None:
+    def _voter_fetched(self, state: LeaderState, key: ReplicaKey) -> None:
         """A voter fetched: the leader is not cut off from it. Its own key, whoever sends that, says
         nothing."""
         replica = self._replica
@@ -102,16 +102,16 @@ class Leading:
         state.begin_pending.discard(key.id)
         if state.check_deadline_ms is None:
             return
-        state.heard_from.add(key.id)
-        if len(state.heard_from) + replica.is_voter >= replica.voters.majority:
-            state.heard_from.clear()
+        state.fetched_voters.add(key.id)
+        if len(state.fetched_voters) + replica.is_voter >= replica.voters.majority:
+            state.fetched_voters.clear()
             state.check_deadline_ms = self._check_quorum_deadline()
 
     def voters_changed(self, state: LeaderState) -> None:
         replica = self._replica
         others = {voter.id for voter in replica.voters.others(replica.node)}
         state.begin_pending &= others
-        state.heard_from &= others
+        state.fetched_voters &= others
         if others and state.check_deadline_ms is None:
             state.check_deadline_ms = self._check_quorum_deadline()
         elif not others:
@@ -160,7 +160,7 @@ class Leading:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
             diverging, snapshot = self._check_position(event)
-            self._heard_from(state, event.replica)
+            self._voter_fetched(state, event.replica)
             if diverging is None and snapshot is None and event.replica.id >= 0:
                 self._replica_fetched(state, event)
         replica.effects.append(
@@ -204,7 +204,7 @@ class Leading:
             self.advance_high_watermark(state)
 
     def _forget_observers(self, state: LeaderState) -> None:
-        """Drop non-voters that have gone, so that the books stay bounded."""
+        """Drop non-voters that fetch no more, so that their number stays bounded."""
         horizon_ms = self._replica.now_ms - OBSERVER_FORGOTTEN_MS
         for key, progress in list(state.replicas.items()):
             gone = progress.fetch_ms is None or progress.fetch_ms < horizon_ms

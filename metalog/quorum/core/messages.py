@@ -16,8 +16,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 
-NO_LEADER = -1
-
 
 class OffsetAndEpoch(NamedTuple):
     """An end offset (exclusive) and the epoch of the record before it; a snapshot's name too."""
@@ -161,7 +159,7 @@ class FetchAsked(NamedTuple):
 
 
 class FetchAnswered(NamedTuple):
-    """An answer to the SendFetch or FindLeader (`node_id` is NO_LEADER) with that `fetch_id`.
+    """An answer to the SendFetch or FindLeader (`node_id` is NOBODY) with that `fetch_id`.
 
     One of `diverging`, `snapshot`, `size_bytes` says what it holds: where the logs part, which
     snapshot to load first, or how many bytes of whole batches (the driver keeps the bytes).
@@ -198,7 +196,7 @@ class LogTruncated(NamedTuple):
     """TruncateLog has been carried out."""
 
 
-class ReplicaHeard(NamedTuple):
+class SnapshotAsked(NamedTuple):
     """A replica asked for part of a snapshot: it lives, though it cannot fetch yet."""
 
     replica: ReplicaKey
@@ -258,7 +256,7 @@ Event: TypeAlias = (
     | VoterUpdateAsked
     | VoterUpdateAnswered
     | LogTruncated
-    | ReplicaHeard
+    | SnapshotAsked
     | SnapshotInstalled
     | SnapshotPieceFetched
     | RequestFailed

@@ -29,9 +29,9 @@ from metalog.quorum.core.roles import (
 from metalog.quorum.core.voters import Endpoints, ReplicaKey, VoterSet
 from runtime.errors import InvariantViolated, invariant
 
-EPOCH_LEAP_MAX = 1 << 24
-"""No honest replica is so many epochs ahead: each takes an election. Who says so is not believed,
-or one request with the last epoch there is would leave none for an election."""
+EPOCH_JUMP_MAX = 1 << 24
+"""A message with an epoch further ahead is refused. Each epoch takes an election, so no correct
+replica is so far ahead, and one request with the highest epoch would leave none for an election."""
 
 
 class Timing(NamedTuple):
@@ -85,7 +85,7 @@ class Replica:
         self.effects: list[Effect] = []
         self.now_ms = 0.0
         self._persisted = state
-        self._told: LeaderChanged | None = None
+        self._announced: LeaderChanged | None = None
 
     @property
     def is_voter(self) -> bool:
@@ -111,8 +111,8 @@ class Replica:
         voter = self.voters.get(self.leader_id)
         return () if voter is None else voter.endpoints
 
-    def is_leap(self, epoch: int) -> bool:
-        return epoch - self.epoch > EPOCH_LEAP_MAX
+    def is_too_far(self, epoch: int) -> bool:
+        return epoch - self.epoch > EPOCH_JUMP_MAX
 
     def election_deadline(self) -> float:
         timeout = self.timing.election_timeout_ms
@@ -138,8 +138,8 @@ class Replica:
         # A leader that resigned keeps its own id on disk, so that it never votes in that epoch
         # again, but to everybody else the epoch has no leader any more.
         told = LeaderChanged(self.active_leader_id, self.epoch)
-        if told != self._told and not isinstance(self.state, ElectionState):
-            self._told = told
+        if told != self._announced and not isinstance(self.state, ElectionState):
+            self._announced = told
             self.effects.append(told)
 
     def persist_state(self) -> None:

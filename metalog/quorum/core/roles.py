@@ -209,8 +209,10 @@ class Progress:
 
 
 class LeaderState:
-    """The leader's books.
+    """What a leader knows of its epoch and of the others.
 
+    `fetched_voters` are those that fetched since the last majority did. `begin_pending` are voters
+    that do not know of the epoch yet; they are told again at `begin_at_ms`.
     `epoch_start_offset` is where its LeaderChange record stands; no high watermark is shown
     before that record is committed (M9). `check_deadline_ms` is when the leader resigns unless a
     majority has fetched; None when it needs nobody (KAFKA-16144).
@@ -221,7 +223,7 @@ class LeaderState:
         "begin_pending",
         "check_deadline_ms",
         "epoch_start_offset",
-        "heard_from",
+        "fetched_voters",
         "replicas",
     )
     role = Role.LEADER
@@ -229,7 +231,7 @@ class LeaderState:
     def __init__(self, epoch_start_offset: int, begin_pending: set[int]) -> None:
         self.epoch_start_offset = epoch_start_offset
         self.replicas: dict[ReplicaKey, Progress] = {}
-        self.heard_from: set[int] = set()
+        self.fetched_voters: set[int] = set()
         self.check_deadline_ms: float | None = None
         self.begin_pending = begin_pending
         self.begin_at_ms = 0.0

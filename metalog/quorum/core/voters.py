@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 from protocol.ids import ZERO_UUID, uuid_to_text
 
+NOBODY = -1
+"""The node id that stands for no node."""
+
 
 class ReplicaKey(NamedTuple):
     """A replica of the metadata log. A `directory_id` of zeros means that it is not known."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from metalog.quorum.core import messages as m
 from metalog.quorum.core.discovery import FIRST_WAIT_MS, Addresses
-from metalog.quorum.core.messages import NO_LEADER, QuorumState
+from metalog.quorum.core.messages import QuorumState
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.roles import Role
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import NOBODY, Endpoint, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 from simulation.quorum_world import ModelLog, endpoints_of
 
@@ -51,7 +51,7 @@ def ask_in_vain(core: QuorumCore, times: int) -> list[m.FindLeader]:
     """Start, and let every request fail."""
     found, now_ms = [asked(core.step(m.Start(), 0))], 0.0
     for _ in range(times - 1):
-        core.step(m.RequestFailed(NO_LEADER, m.RequestKind.FETCH, found[-1].fetch_id), now_ms)
+        core.step(m.RequestFailed(NOBODY, m.RequestKind.FETCH, found[-1].fetch_id), now_ms)
         now_ms += TIMING.retry_backoff_ms
         assert core.next_deadline_ms() == now_ms
         found.append(asked(core.step(m.Tick(), now_ms)))
@@ -69,7 +69,7 @@ def test_an_answer_without_a_leader_shortens_the_wait_again() -> None:
     core = broker(bootstrap=(1, 2))
     last = ask_in_vain(core, 5)[-1]
     assert last.timeout_ms == 1000
-    answer = m.FetchAnswered(last.fetch_id, NO_LEADER, 0, None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    answer = m.FetchAnswered(last.fetch_id, NOBODY, 0, None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     core.step(answer, 100)
     assert asked(core.step(m.Tick(), 120)).timeout_ms == FIRST_WAIT_MS
 
@@ -77,9 +77,9 @@ def test_an_answer_without_a_leader_shortens_the_wait_again() -> None:
 def test_the_answer_to_a_fetch_that_is_not_waited_for_changes_nothing() -> None:
     core = broker(bootstrap=(1, 2))
     found = ask_in_vain(core, 5)
-    late = m.FetchAnswered(found[0].fetch_id, NO_LEADER, 0, None)
+    late = m.FetchAnswered(found[0].fetch_id, NOBODY, 0, None)
     assert core.step(late, 90) == []
-    core.step(m.RequestFailed(NO_LEADER, m.RequestKind.FETCH, found[-1].fetch_id), 100)
+    core.step(m.RequestFailed(NOBODY, m.RequestKind.FETCH, found[-1].fetch_id), 100)
     assert asked(core.step(m.Tick(), 120)).timeout_ms == 1000
 
 
@@ -101,7 +101,7 @@ def test_a_leader_is_found_where_the_answer_says() -> None:
     core = broker(bootstrap=(1,))
     find = asked(core.step(m.Start(), 0))
     answer = m.FetchAnswered(
-        find.fetch_id, NO_LEADER, 3, 7, ErrorCode.FENCED_LEADER_EPOCH, endpoints=((7, at(7)),)
+        find.fetch_id, NOBODY, 3, 7, ErrorCode.FENCED_LEADER_EPOCH, endpoints=((7, at(7)),)
     )
     (fetch,) = [e for e in core.step(answer, 1) if isinstance(e, m.SendFetch)]
     assert (fetch.to, core.role) == (7, Role.OBSERVER)

@@ -8,11 +8,11 @@ import pytest
 
 from metalog.quorum.core import messages as m
 from metalog.quorum.core.discovery import Addresses
-from metalog.quorum.core.messages import NO_LEADER, OffsetAndEpoch, QuorumState
+from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.replica import EPOCH_LEAP_MAX, Timing
+from metalog.quorum.core.replica import EPOCH_JUMP_MAX, Timing
 from metalog.quorum.core.roles import Role
-from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import NOBODY, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
 from simulation.quorum_world import Entry, ModelLog, endpoints_of
@@ -299,7 +299,7 @@ def answered(core: QuorumCore, node_id: int, *facts: Any, **more: Any) -> m.Fetc
 def follower(log: ModelLog) -> QuorumCore:
     core = make(1, (1, 2, 3), log=log, state=QuorumState(log.last_epoch))
     core.step(m.Start(), 0)
-    core.step(answered(core, NO_LEADER, core.epoch + 1, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    core.step(answered(core, NOBODY, core.epoch + 1, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
     assert core.role is Role.FOLLOWER
     return core
 
@@ -375,7 +375,7 @@ def test_the_preferred_successor_of_a_leader_that_left_tries_at_once() -> None:
 def test_an_observer_follows_and_never_stands() -> None:
     core = make(4, (1, 2, 3))
     assert kinds(core.step(m.Start(), 0))[0] == "FindLeader"
-    core.step(answered(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    core.step(answered(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
     assert core.role is Role.OBSERVER
     core.step(m.Tick(), 2001)
     assert core.role is Role.UNATTACHED
@@ -385,7 +385,7 @@ def test_an_observer_follows_and_never_stands() -> None:
 def test_a_node_becomes_a_voter_by_the_log() -> None:
     core = make(4, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(answered(core, NO_LEADER, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    core.step(answered(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
     core.step(m.VotersChanged(voters(1, 2, 3, 4)), 2)
     assert core.role is Role.FOLLOWER
     core.step(m.VotersChanged(voters(1, 2, 3)), 3)
@@ -409,7 +409,7 @@ def test_a_wiped_voter_is_an_observer() -> None:
     assert wiped.role is Role.UNATTACHED and wiped.epoch == 0
 
 
-@pytest.mark.parametrize("epoch", [EPOCH_LEAP_MAX + 2, 2**31 - 1])
+@pytest.mark.parametrize("epoch", [EPOCH_JUMP_MAX + 2, 2**31 - 1])
 def test_an_epoch_that_no_election_leads_to_is_not_believed(epoch: int) -> None:
     """One request with the last epoch there is would leave none for an election."""
     core = make(1, (1, 2, 3))
@@ -424,7 +424,7 @@ def test_an_epoch_that_no_election_leads_to_is_not_believed(epoch: int) -> None:
         assert asked() is ErrorCode.INVALID_REQUEST
     core.step(m.EpochAnswered(3, epoch, 3, begin=True, ok=True), 3)
     assert (core.epoch, core.leader_id) == (1, 2)
-    assert ask_vote(core, 3, EPOCH_LEAP_MAX, (0, 0))[-1].error is ErrorCode.NONE
+    assert ask_vote(core, 3, EPOCH_JUMP_MAX, (0, 0))[-1].error is ErrorCode.NONE
 
 
 def test_nobody_with_a_negative_id_leads_or_is_voted_for() -> None:
