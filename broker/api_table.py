@@ -71,7 +71,6 @@ def build_table(
         api.register(table, broker)
     metadata.register(table, broker, creator)
     forwarder = forwarding.Forwarder(broker)
-    forwarding.register(table, forwarder)
     alter_configs.register(table, broker, forwarder)
     incremental_alter_configs.register(table, broker, forwarder)
     no_authorizer.register(table)
@@ -87,6 +86,7 @@ def build_table(
         supervisor=broker.supervisor,
         clock=broker.clock,
     )
+    forwarding.register(table, forwarder)
     table.serve_api_versions(lambda: _features(broker, features))
     return table
 

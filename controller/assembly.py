@@ -12,29 +12,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from controller.apis import (
-    allocate_producer_ids,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_user_scram_credentials,
-    assign_replicas_to_dirs,
-    broker_heartbeat,
-    broker_registration,
-    controller_registration,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    elect_leaders,
-    envelope,
-    incremental_alter_configs,
-    list_partition_reassignments,
-    unregister_broker,
-    update_features,
-)
+from controller.api_table import build_table
 from controller.settings import ControllerSettings
 from controller.writer.registration import ControllerRegistrar
 from controller.writer.stats import ImageCounts, image_families, stats_families
@@ -42,7 +20,6 @@ from controller.writer.writer import Controller
 from metalog.format import bootstrap_records
 from metalog.image.features import KRAFT_VERSION
 from metalog.loader import MetadataLoader
-from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.core.voters import Endpoint
 from metalog.quorum.node import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
@@ -51,7 +28,7 @@ from protocol.messages.controller_registration import ControllerRegistrationRequ
 from protocol.schema import MetadataRecord
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
-from protocol.transport.dispatch import Features, HandlerTable
+from protocol.transport.dispatch import Features
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
@@ -60,7 +37,6 @@ from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Family, Metrics
 from runtime.tasks import Supervisor
-from serving import no_authorizer
 from serving.listener_settings import connection_limits, server_limits
 from storage.files import Files
 
@@ -73,30 +49,6 @@ SECURITY_PROTOCOL_IDS: Mapping[str, int] = {
     "SASL_PLAINTEXT": 2,
     "SASL_SSL": 3,
 }
-
-CONTROLLER_APIS = (
-    allocate_producer_ids,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_user_scram_credentials,
-    assign_replicas_to_dirs,
-    broker_heartbeat,
-    broker_registration,
-    controller_registration,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    elect_leaders,
-    envelope,
-    incremental_alter_configs,
-    list_partition_reassignments,
-    unregister_broker,
-    update_features,
-)
 
 
 def read_bootstrap(files: Files, log_dir: str) -> Sequence[MetadataRecord]:
@@ -151,12 +103,12 @@ class ControllerServer:
             supervisor=supervisor,
             bootstrap=read_bootstrap(files, config.metadata_log_dir),
         )
-        self.handlers = HandlerTable(unstable=config["unstable.api.versions.enable"])
-        for api in CONTROLLER_APIS:
-            api.register(self.handlers, self.controller)
-        no_authorizer.register(self.handlers)
-        register_quorum_apis(self.handlers, quorum)
-        self.handlers.serve_api_versions(self._feature_facts)
+        self.handlers = build_table(
+            self.controller,
+            quorum,
+            unstable=config["unstable.api.versions.enable"],
+            features=self._feature_facts,
+        )
         self._servers: list[Server] = []
         self._registration: asyncio.Task[None] | None = None
         self._counts: ImageCounts | None = None

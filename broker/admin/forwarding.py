@@ -5,19 +5,19 @@ asked and from where, and the body of the answer goes back as it came. When the 
 cannot be reached the request is repeated until the client's own time, or ours, is over; then the
 client hears REQUEST_TIMED_OUT in the form that its request has for errors.
 
-The versions offered are those that the controllers of this release serve.
+The versions offered are those that the controllers of this release serve
+(`serving/controller_apis.py` says which APIs they have).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker.admin.envelopes import unwrap, wrap
 from broker.admin.forwarding_errors import error_response
 from broker.context import BrokerContext
 from broker.controller_link.channel import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
 from broker.quota.throttle_time import read_encoded
-from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema import Request
 from protocol.transport.dispatch import (
@@ -27,43 +27,18 @@ from protocol.transport.dispatch import (
     HandlerTable,
     RequestContext,
 )
+from serving.controller_apis import forwarded_apis
 
 FORWARD_TIMEOUT_MS: Final = 30_000.0
 TIMEOUT_GRACE_MS: Final = 1_000.0
 """On top of a request's own timeout, so that the controller's answer to it arrives."""
 
 
-class Forwarded(NamedTuple):
-    """One API that is sent on."""
-
-    api: ApiKey
-    min_version: int | None = None
-    max_version: int | None = None
-
-
-FORWARDED: Final = (
-    Forwarded(ApiKey.CREATE_TOPICS),
-    Forwarded(ApiKey.DELETE_TOPICS),
-    Forwarded(ApiKey.CREATE_PARTITIONS),
-    Forwarded(ApiKey.ELECT_LEADERS),
-    Forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS),
-    Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
-    Forwarded(ApiKey.DESCRIBE_QUORUM),
-    Forwarded(ApiKey.UPDATE_FEATURES),
-    Forwarded(ApiKey.UNREGISTER_BROKER),
-    Forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
-    Forwarded(ApiKey.ALTER_CLIENT_QUOTAS),
-)
-
-
 def register(table: HandlerTable, forwarder: Forwarder) -> None:
-    for entry in FORWARDED:
-        table.register(
-            entry.api,
-            forwarder.handle,
-            min_version=entry.min_version,
-            max_version=entry.max_version,
-        )
+    """Forward what the broker has no handler of its own for; so this comes after those."""
+    for api in forwarded_apis():
+        if api not in table.entries:
+            table.register(api, forwarder.handle)
 
 
 class Forwarder:

@@ -15,7 +15,7 @@ import ipaddress
 from dataclasses import replace
 
 from controller.writer.writer import Controller
-from protocol.api_keys import ApiKey
+from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.codec import decode
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.internal.default_principal_data import DefaultPrincipalData
@@ -24,32 +24,6 @@ from protocol.transport.dispatch import CloseConnection, HandlerTable, RequestCo
 
 MIN_VERSION = 0
 MAX_VERSION = 0
-
-FORWARDABLE = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.CREATE_DELEGATION_TOKEN,
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-    }
-)
 
 
 def register(table: HandlerTable, controller: Controller) -> None:

@@ -239,9 +239,9 @@ class Harness:
             api.register(self.table, self.context)
         metadata_api.register(self.table, self.context, self.creator)
         forwarder = forwarding.Forwarder(self.context)
-        forwarding.register(self.table, forwarder)
         for changing in (alter_configs, incremental_alter_configs):
             changing.register(self.table, self.context, forwarder)
+        forwarding.register(self.table, forwarder)
         self.table.serve_api_versions()
         self._next_offset = 0
         self.replay(*registration(NODE), *registration(OTHER))

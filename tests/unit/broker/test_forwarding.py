@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from broker.admin.envelopes import _address, _principal
-from broker.admin.forwarding import FORWARDED, _patience_ms
+from broker.admin.forwarding import _patience_ms, register
 from broker.admin.forwarding_errors import error_response
-from protocol.api_keys import ApiKey
+from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
 from protocol.internal.default_principal_data import DefaultPrincipalData
@@ -23,6 +24,8 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
+from protocol.transport.dispatch import HandlerTable
+from serving.controller_apis import CONTROLLER_APIS, forwarded_apis
 from testkit.memory.broker import topic_id
 
 CODE = ErrorCode.REQUEST_TIMED_OUT
@@ -56,15 +59,32 @@ def filled(api: ApiKey) -> Any:
     return requests.get(api) or request_class(api)()
 
 
-ALSO_FORWARDED = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+ANSWERED_HERE = (ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
+FORWARDED = [api for api in forwarded_apis() if api not in ANSWERED_HERE]
 
 
-@pytest.mark.parametrize("api", [*(entry.api for entry in FORWARDED), *ALSO_FORWARDED])
+@pytest.mark.parametrize("api", FORWARDED)
 def test_every_forwarded_api_can_say_that_it_failed_in_every_version(api: ApiKey) -> None:
     for version in request_class(api).VERSIONS.each():
         data = encode(error_response(filled(api), CODE, version), version)
         response, _ = decode(response_class(api), data, version)
         assert f"error_code={int(CODE)}" in repr(response)
+
+
+def test_what_has_a_handler_here_is_not_forwarded() -> None:
+    table, forwarder = HandlerTable(), Mock()
+    own = Mock()
+    for api in (*ANSWERED_HERE, ApiKey.ALTER_CONFIGS):
+        table.register(api, own)
+    register(table, forwarder)
+    assert set(table.entries) == set(forwarded_apis())
+    forwarded = {api for api, entry in table.entries.items() if entry.handler is forwarder.handle}
+    assert forwarded == set(FORWARDED) - {ApiKey.ALTER_CONFIGS}
+
+
+def test_brokers_forward_nothing_that_only_controllers_are_asked() -> None:
+    assert ApiKey.ALLOCATE_PRODUCER_IDS in FORWARDABLE & CONTROLLER_APIS
+    assert ApiKey.ALLOCATE_PRODUCER_IDS not in forwarded_apis()
 
 
 def test_topics_named_by_id_are_answered_by_id() -> None:

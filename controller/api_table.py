@@ -1,0 +1,79 @@
+"""Every API of a controller, put into one table that all its listeners serve.
+
+`serving/controller_apis.py` says for both roles which they are; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.apis import (
+    allocate_producer_ids,
+    alter_client_quotas,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    elect_leaders,
+    envelope,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    unregister_broker,
+    update_features,
+)
+from controller.writer.writer import Controller
+from metalog.quorum.apis import register_quorum_apis
+from metalog.quorum.node import QuorumNode
+from protocol.transport.dispatch import Features, HandlerTable
+from serving import no_authorizer
+
+DECIDING_APIS = (
+    allocate_producer_ids,
+    alter_client_quotas,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    elect_leaders,
+    envelope,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    unregister_broker,
+    update_features,
+)
+"""Those with a module here; the quorum's and those that both roles serve alike come from below."""
+
+
+def build_table(
+    controller: Controller,
+    quorum: QuorumNode,
+    *,
+    unstable: bool,
+    features: Callable[[], Features],
+) -> HandlerTable:
+    """The table of a controller's listeners."""
+    table = HandlerTable(unstable=unstable)
+    for api in DECIDING_APIS:
+        api.register(table, controller)
+    no_authorizer.register(table)
+    register_quorum_apis(table, quorum)
+    table.serve_api_versions(features)
+    return table
