@@ -43,7 +43,7 @@ def start(
     gives it a network of its own where that is possible.
     """
     arguments = ["up", "--dir", str(place.root), "--detach", "--port", "0"]
-    if not place.is_cluster:
+    if place.is_new:
         arguments += ["--controllers", str(controllers), "--brokers", str(brokers)]
         if router.is_possible() if isolate is None else isolate:
             arguments.append("--isolate")

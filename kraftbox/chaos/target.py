@@ -102,9 +102,9 @@ class LocalTarget:
             address for node in known["nodes"] for address in _client_addresses(node)
         ]
         self.directories = {
-            one.node_id: place.node_log(one.node_id).parent / "data"
-            for one in map(_member, known["nodes"])
-            if one.is_broker
+            _member(node).node_id: Path(str(node["log"])).parent / "data"
+            for node in known["nodes"]
+            if _member(node).is_broker
         }
         settings = place.remembered()
         keys = {} if settings is None else settings.settings

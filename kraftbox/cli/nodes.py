@@ -118,7 +118,7 @@ def logs(
     """Show the nodes' logs. With several nodes each line begins with the node's id."""
     place = ClusterPlace(directory)
     try:
-        known = place.node_ids()
+        known = place.node_logs()
     except StartupRefused as error:
         raise CommandFailed(str(error)) from None
     if not known:
@@ -127,8 +127,7 @@ def logs(
         raise CommandFailed(f"there is no node {node_id}; there are {', '.join(map(str, known))}")
     chosen = known if node_id is None else [node_id]
     tails = [
-        Tail(place.node_log(one), f"{one:>3} | ".encode() if node_id is None else b"")
-        for one in chosen
+        Tail(known[one], f"{one:>3} | ".encode() if node_id is None else b"") for one in chosen
     ]
     try:
         for tail in tails:

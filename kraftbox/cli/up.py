@@ -1,13 +1,12 @@
-"""`kraftbox up` and `kraftbox server`: from arguments to a running node in this process.
+"""`kraftbox up` and `kraftbox server`: from arguments to a supervisor, or to a node.
 
-Parsed with argparse and printed as plain text, because this process becomes the node. What a start
-needs is imported only once the arguments are known to be good.
+Parsed with argparse and printed as plain text, because this process becomes one of the two. What a
+start needs is imported only once the arguments are known to be good.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -170,23 +169,11 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    counts = (options.controllers, options.brokers)
-    several = counts != (None, None) or options.combined or bool(options.racks)
-    several = several or options.isolate
-    is_cluster = os.path.exists(os.path.join(options.dir, "cluster.properties"))
+    """This process only supervises, and imports no more than it needs for that."""
     if options.detach:
         from kraftbox.launcher.detach import detach
 
         return detach([argument for argument in arguments[1:] if argument != "--detach"])
-    if not (several or is_cluster or options.detached):
-        from kraftbox.process import up
-
-        return up.run(options.dir, options.port, dict(options.settings))
-    return _supervise(options, several)
-
-
-def _supervise(options: argparse.Namespace, several: bool) -> int:
-    """A cluster: this process only supervises, and imports no more than it needs for that."""
     begun = time.monotonic()
     from kraftbox.launcher.early import Early
 
@@ -198,9 +185,13 @@ def _supervise(options: argparse.Namespace, several: bool) -> int:
     from kraftbox.launcher import start
     from kraftbox.launcher.plan import AskedShape
 
-    shape = None
-    if several:
-        shape = AskedShape(options.controllers, options.brokers, options.combined, options.racks)
-    asked = start.Options(options.port, dict(options.settings), shape, options.isolate)
+    shape = AskedShape(options.controllers, options.brokers, options.combined, options.racks)
+    asked = start.Options(
+        options.port,
+        dict(options.settings),
+        # `--isolate` alone asks for a controller and a broker, whose link it is about.
+        shape if options.isolate or shape != AskedShape() else None,
+        options.isolate,
+    )
     lifeline = 0 if options.lifeline else None
     return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)

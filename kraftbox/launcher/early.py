@@ -6,6 +6,7 @@ that can be imported meanwhile is imported here.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -15,6 +16,7 @@ from kraftbox.launcher.interpreter import own_command
 
 LOCK = ".running"
 LOG = "supervisor.log"
+OURS = ("cluster.properties", "server.properties")
 SPAWN_PLATFORMS = ("darwin",)
 """Where system libraries do not survive a fork."""
 
@@ -59,11 +61,37 @@ class Early:
     """What is there before the rest is imported: the lock, the log, the fork server."""
 
     def __init__(self, directory: str) -> None:
-        """Raises OSError. `fork_server` is None when the directory is taken."""
+        """Raises OSError, and StartupRefused for the log directory of another node. `fork_server`
+        is None when the directory is taken."""
         self.root = os.path.abspath(directory)
+        _refuse_foreign(self.root)
+        self._made_root = not os.path.isdir(self.root)
+        self._is_first = not os.path.exists(f"{self.root}/{LOCK}")
         os.makedirs(self.root, exist_ok=True)
         self.lock_fd = take(self.root)
         self.log_fd = open_log(self.root)
         self.fork_server: subprocess.Popen[bytes] | None = None
         if self.lock_fd is not None:
             self.fork_server = start_fork_server(self.log_fd, self.lock_fd)
+
+    def take_back(self) -> None:
+        """Leave a directory in which nothing could be started as it was before. The fork server
+        has ended."""
+        if not self._is_first or self.lock_fd is None:
+            return
+        with contextlib.suppress(OSError):
+            if not os.path.getsize(f"{self.root}/{LOG}"):
+                os.unlink(f"{self.root}/{LOG}")
+            os.unlink(f"{self.root}/{LOCK}")
+            if self._made_root:
+                os.rmdir(self.root)
+
+
+def _refuse_foreign(root: str) -> None:
+    """Raises StartupRefused for a log directory that no start of ours has made its own."""
+    if os.path.exists(f"{root}/meta.properties") and not any(
+        os.path.exists(f"{root}/{name}") for name in OURS
+    ):
+        from runtime.errors import StartupRefused
+
+        raise StartupRefused(f"{root} is a log directory of another node: use `kraftbox server`")

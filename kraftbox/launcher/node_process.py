@@ -21,8 +21,8 @@ _NAME = "/proc/self/comm"
 def run(command: dict[str, Any], report: socket.socket) -> int:
     """Be the node that `command` describes; returns the exit code.
 
-    Standard output and error are the node's log already. `report` gets one frame when the node is
-    ready or refuses to start; when its other end closes, the node stops.
+    Standard output and error are the node's log already. `report` gets a frame when the node is
+    ready, and when it refuses to start or fails; when its other end closes, the node stops.
     """
     name_process(command["id"])
 
@@ -30,16 +30,21 @@ def run(command: dict[str, Any], report: socket.socket) -> int:
         found = node.client_addresses() if node.config.is_broker else []
         tell(report, {"event": "ready", "addresses": found, "http": node.http_address})
 
+    def failed(reason: str) -> None:
+        tell(report, {"event": "refused", "error": reason})
+
+    tied = lifetime.Lifeline(
+        report.fileno(), lambda loop, data: obey(report, loop, data), ready, failed
+    )
     try:
         if command.get("namespace") is not None:
             addresses.enter(command["namespace"])
         config = NodeConfig.parse(command["properties"])
         lifetime.configure_log(config, log.sink_for(1))
         format_if_new(config, command["cluster_id"])
-        tied = lifetime.Lifeline(report.fileno(), lambda loop, data: obey(report, loop, data))
-        return lifetime.run(config, on_ready=ready, lifeline=tied)
+        return lifetime.run(config, tied)
     except (ConfigError, StartupRefused) as error:
-        tell(report, {"event": "refused", "error": str(error)})
+        failed(str(error))
         log.get_logger("kraftbox").error("The node does not start", reason=str(error))
         log.flush()
         return 1

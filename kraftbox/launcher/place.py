@@ -7,8 +7,7 @@
     .running             locked as long as the supervisor or the fork server lives
     control              the supervisor's socket
 
-A directory of a plain `kraftbox up` (server.properties, data/, node.log) can be supervised too; its
-only node lies in the directory itself.
+Node 1 of a directory that a plain `kraftbox up` began lies in the directory itself.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ from kraftbox.launcher import early
 from kraftbox.launcher.addresses import Network, choose_network
 from kraftbox.launcher.plan import (
     HOST,
+    NODE_LOG,
+    ONE_NODE,
     AskedShape,
     Member,
     NodePlan,
@@ -36,6 +37,7 @@ from kraftbox.launcher.plan import (
     client_ports,
     members,
     node_plans,
+    remembered_from_node,
     remembered_from_properties,
     remembered_to_properties,
 )
@@ -59,46 +61,45 @@ class ClusterPlace:
     def __init__(self, directory: str | Path) -> None:
         self.root = Path(directory).absolute()
         self.properties = self.root / "cluster.properties"
+        # Alone in the directory of a node that was begun before single nodes were clusters of one.
+        self._single = self.root / "server.properties"
         self.log = self.root / early.LOG
         self.lock = self.root / early.LOCK
         self.control = self.root / "control"
 
     @property
-    def is_cluster(self) -> bool:
-        return self.properties.exists()
-
-    @property
-    def is_single(self) -> bool:
-        """Whether a plain `kraftbox up` made it."""
-        return (self.root / "server.properties").exists()
+    def is_new(self) -> bool:
+        """Whether nothing was started here before."""
+        return not (self.properties.exists() or self._single.exists())
 
     def why_not_running(self) -> str:
         """What a command is told that found no supervisor."""
-        text = f"no cluster is running in {self.root}"
-        if self.is_single:
-            text += "; a single node that `kraftbox up` runs in the foreground has no supervisor"
-        return text
+        return f"no cluster is running in {self.root}"
 
-    def node_ids(self) -> list[int]:
-        """The nodes that the directory knows. Raises StartupRefused."""
-        if self.is_single:
-            return [1]
+    def node_logs(self) -> dict[int, Path]:
+        """The file that each node logs to, by id. Raises StartupRefused."""
         known = self.remembered()
-        return [] if known is None else [member.node_id for member in members(known.shape)]
+        if known is None:
+            return {}
+        return {
+            member.node_id: self._folder(known, member.node_id) / NODE_LOG
+            for member in members(known.shape)
+        }
 
-    def node_log(self, node_id: int) -> Path:
-        """The file that a node logs to."""
-        folder = self.root if self.is_single else self.root / f"node-{node_id}"
-        return folder / "node.log"
+    def _folder(self, known: Remembered, node_id: int) -> Path:
+        in_root = known.first_in_root and node_id == 1
+        return self.root if in_root else self.root / f"node-{node_id}"
 
     def remembered(self) -> Remembered | None:
         """What is known of the cluster, None for a new directory. Raises StartupRefused."""
-        if not self.is_cluster:
-            return None
         try:
-            return remembered_from_properties(read_properties(self.properties))
+            if self.properties.exists():
+                return remembered_from_properties(read_properties(self.properties))
+            if self._single.exists():
+                return remembered_from_node(read_properties(self._single))
         except PlanRefused as error:
             raise StartupRefused(f"{self.root}: {error}") from None
+        return None
 
     def write_properties(self, path: Path, lines: Mapping[str, str], comment: str) -> None:
         temporary = path.with_suffix(".tmp")
@@ -209,7 +210,7 @@ def choose_ports(
 
 def plan_cluster(
     place: ClusterPlace,
-    asked: AskedShape,
+    asked: AskedShape | None,
     port: int | None,
     settings: Mapping[str, str],
     cluster_id: str,
@@ -218,16 +219,18 @@ def plan_cluster(
 ) -> tuple[Remembered, list[NodePlan]]:
     """What to start: the options of this start over what the directory remembers.
 
-    `cluster_id` is for a new one; so is `isolate`, which gives it a network of its own. Raises
-    StartupRefused.
+    `asked` None is what the directory holds, or one node. `cluster_id` is for a new one; so is
+    `isolate`, which gives it a network of its own. Raises StartupRefused.
     """
     known = place.remembered()
     try:
-        wanted = asked.over(known.shape if known else None)
+        before = known.shape if known else None
+        wanted = asked.over(before) if asked else before or ONE_NODE
         check_shape(wanted)
-        check_settings(settings)
-        if known is not None:
-            check_change(known.shape, wanted)
+        if before is not None:
+            check_change(before, wanted)
+        merged = {**_kept_settings(known, port), **settings}
+        check_settings(merged, wanted)
         nodes = members(wanted)
         kept = known.ports if known else {}
         ports = choose_ports(
@@ -236,17 +239,41 @@ def plan_cluster(
             kept,
             random.SystemRandom().getrandbits(64),
         )
-        merged = {**(known.settings if known else {}), **settings}
         network = _network(known, isolate)
-        plans = node_plans(nodes, str(place.root), ports, merged, _hosts(nodes, network))
+        first_in_root = known.first_in_root if known else wanted == ONE_NODE
+        plans = node_plans(
+            nodes,
+            str(place.root),
+            ports,
+            merged,
+            _hosts(nodes, network),
+            first_in_root=first_in_root,
+        )
     except PlanRefused as error:
         raise StartupRefused(str(error)) from None
     number = 0
     if network is not None:
         number = network.number
         plans = [plan._replace(namespace=network.namespace(plan.member.node_id)) for plan in plans]
-    found = Remembered(known.cluster_id if known else cluster_id, wanted, ports, merged, number)
-    return found, plans
+    if known and known.cluster_id:
+        cluster_id = known.cluster_id
+    elif first_in_root:
+        cluster_id = _cluster_id_in(plans[0]) or cluster_id
+    return Remembered(cluster_id, wanted, ports, merged, number, first_in_root), plans
+
+
+def _kept_settings(known: Remembered | None, port: int | None) -> dict[str, str]:
+    """Settings of earlier starts; a port that is asked for now replaces listeners given then."""
+    kept = dict(known.settings) if known else {}
+    if port:
+        kept.pop("listeners", None)
+    return kept
+
+
+def _cluster_id_in(plan: NodePlan) -> str | None:
+    """The cluster id of a directory that was formatted before it had a cluster.properties."""
+    meta = Path(plan.properties["log.dirs"].partition(",")[0].strip(), "meta.properties")
+    return read_properties(meta).get("cluster.id") if meta.exists() else None
 
 
 def _network(known: Remembered | None, isolate: bool) -> Network | None:

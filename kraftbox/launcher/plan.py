@@ -2,10 +2,12 @@
 
 Brokers are 1, 2, ...; controllers of their own 101, 102, ..., so that brokers can be added later.
 With `combined` there is one row of nodes from 1: the first are controllers, the first are brokers.
+A plain `kraftbox up` is a cluster of one combined node, which lies in the directory itself.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ CONTROLLER_ID_FIRST = 101
 BROKERS_MAX = CONTROLLER_ID_FIRST - 1
 CONTROLLERS_MAX = 99
 
+NODE_LOG = "node.log"
 REPLICATION_FACTOR = 3
 """Of internal topics, where there are brokers for it; Kafka's default."""
 
@@ -63,6 +66,8 @@ IDENTITY_KEYS = frozenset(
     }
 )
 """Keys that say who and where a node is: the plan's, not `--set`'s."""
+OWN_KEYS = IDENTITY_KEYS - {"broker.id", "node.id", "process.roles"}
+"""Those of them that a cluster of one may be given: there is no other node to share them with."""
 
 
 class PlanRefused(Exception):
@@ -78,8 +83,14 @@ class Shape(NamedTuple):
     racks: tuple[str, ...] = ()
 
     def text(self) -> str:
+        if self == ONE_NODE:
+            return "one node"
         kinds = f"{_count(self.controllers, 'controller')} and {_count(self.brokers, 'broker')}"
         return f"{kinds} (combined)" if self.combined else kinds
+
+
+ONE_NODE = Shape(controllers=1, brokers=1, combined=True)
+"""The cluster of a plain `kraftbox up`."""
 
 
 class AskedShape(NamedTuple):
@@ -133,6 +144,11 @@ class NodePlan(NamedTuple):
     properties: Mapping[str, str]
     namespace: str | None = None
 
+    @property
+    def log(self) -> str:
+        """The file that the node logs to."""
+        return f"{self.directory}/{NODE_LOG}"
+
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
@@ -155,10 +171,14 @@ def check_change(before: Shape, after: Shape) -> None:
     same = before._replace(brokers=after.brokers)
     if after.brokers < before.brokers or after != same:
         raise PlanRefused(
-            f"this directory holds a cluster of {before.text()}"
+            f"this directory holds {_holding(before)}"
             f"{', racks ' + ','.join(before.racks) if before.racks else ''}: only brokers can be "
             f"added; give another --dir for another cluster"
         )
+
+
+def _holding(shape: Shape) -> str:
+    return "a single node" if shape == ONE_NODE else f"a cluster of {shape.text()}"
 
 
 def members(shape: Shape) -> list[Member]:
@@ -206,10 +226,10 @@ def client_ports(
     return found
 
 
-def check_settings(settings: Mapping[str, str]) -> None:
-    """Raises PlanRefused for a key that `--set` cannot give to a whole cluster."""
+def check_settings(settings: Mapping[str, str], shape: Shape) -> None:
+    """Raises PlanRefused for a key, of this start or of one before, that `--set` cannot give."""
     for key in settings:
-        if key in IDENTITY_KEYS:
+        if key in IDENTITY_KEYS and not (shape == ONE_NODE and key in OWN_KEYS):
             raise PlanRefused(f"--set {key}: every node has its own, and `up` chooses them")
 
 
@@ -219,12 +239,18 @@ def node_plans(
     ports: Mapping[int, Ports],
     settings: Mapping[str, str],
     hosts: Mapping[int, str] | None = None,
+    *,
+    first_in_root: bool = False,
 ) -> list[NodePlan]:
     """Properties of every node. `ports` are complete; `settings` win over those of `up`; `hosts`
-    are the nodes' addresses where they are not all HOST."""
+    are the nodes' addresses where they are not all HOST. `first_in_root`: node 1 lies in `root`
+    itself, the others below it."""
     at = {member.node_id: (hosts or {}).get(member.node_id, HOST) for member in nodes}
+    # Whoever chose the listeners chose the controller's port as well; a node finds its own.
+    own_listeners = "listeners" in settings
     voters = ",".join(
-        f"{member.node_id}@{at[member.node_id]}:{ports[member.node_id].controller}"
+        f"{member.node_id}@{at[member.node_id]}:"
+        f"{0 if own_listeners else ports[member.node_id].controller}"
         for member in nodes
         if member.is_controller
     )
@@ -234,12 +260,13 @@ def node_plans(
         "controller.quorum.voters": voters,
         **local_settings(sum(member.is_broker for member in nodes)),
         **(QUORUM_SETTINGS if several else {}),
-        **BROKER_SETTINGS,
+        **(BROKER_SETTINGS if len(nodes) > 1 else {}),
         **settings,
     }
     plans = []
     for member in nodes:
-        directory = f"{root}/node-{member.node_id}"
+        in_root = first_in_root and member.node_id == 1
+        directory = root if in_root else f"{root}/node-{member.node_id}"
         own = ports[member.node_id]
         properties = {
             "process.roles": member.roles,
@@ -266,13 +293,19 @@ def _listeners(member: Member, host: str, ports: Ports) -> str:
 
 class Remembered(NamedTuple):
     """What the directory of a cluster knows of it. `network` is the number of a network of its own,
-    0 without one."""
+    0 without one; `first_in_root` says that a plain `up` began it, so that node 1 lies in the
+    directory itself."""
 
     cluster_id: str
     shape: Shape
     ports: Mapping[int, Ports]
     settings: Mapping[str, str]
     network: int = 0
+    first_in_root: bool = False
+
+
+_FIRST_DIRECTORY = "node.1.directory"
+_IN_ROOT = "."
 
 
 def remembered_to_properties(known: Remembered) -> dict[str, str]:
@@ -286,6 +319,8 @@ def remembered_to_properties(known: Remembered) -> dict[str, str]:
     }
     if known.network:
         lines["network"] = str(known.network)
+    if known.first_in_root:
+        lines[_FIRST_DIRECTORY] = _IN_ROOT
     for node_id, ports in sorted(known.ports.items()):
         lines[f"node.{node_id}.ports"] = ",".join(map(str, ports))
     for key, value in known.settings.items():
@@ -305,7 +340,7 @@ def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
         ports = {
             int(key.split(".")[1]): Ports(*map(int, value.split(",")))
             for key, value in lines.items()
-            if key.startswith("node.")
+            if key.startswith("node.") and key.endswith(".ports")
         }
         if {member.node_id for member in members(shape)} - ports.keys():
             raise ValueError("ports of a node are missing")
@@ -314,4 +349,37 @@ def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
     except (KeyError, TypeError, ValueError) as error:
         raise PlanRefused(f"cluster.properties is damaged: {error!r}") from None
     settings = {k.removeprefix("set."): v for k, v in lines.items() if k.startswith("set.")}
-    return Remembered(cluster_id, shape, ports, settings, network)
+    in_root = lines.get(_FIRST_DIRECTORY) == _IN_ROOT
+    return Remembered(cluster_id, shape, ports, settings, network, in_root)
+
+
+_LISTENERS_OF_OLD = re.compile(rf"PLAINTEXT://{re.escape(HOST)}:(\d+),CONTROLLER://[^:]*:0")
+
+
+def remembered_from_node(lines: Mapping[str, str]) -> Remembered:
+    """What the server.properties of a plain `up` tells that kept no cluster.properties yet.
+
+    Such a file held the defaults of `up` together with what `--set` had given; the cluster id was
+    in the log directory alone, and is empty here. Raises PlanRefused for another node's file.
+    """
+    if lines.get("node.id") != "1" or lines.get("process.roles") != "broker,controller":
+        raise PlanRefused(
+            "server.properties is not of a node that `kraftbox up` began: "
+            "`kraftbox server FILE` runs it"
+        )
+    defaults = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{HOST}:0",
+        "kraftbox.http.listener": f"{HOST}:0",
+        **local_settings(brokers=1),
+    }
+    settings = {key: value for key, value in lines.items() if defaults.get(key) != value}
+    # The directory may have been moved since.
+    settings.pop("log.dirs", None)
+    found = _LISTENERS_OF_OLD.fullmatch(lines.get("listeners", ""))
+    if found:
+        del settings["listeners"]
+    ports = {1: Ports(int(found[1]) if found else 0, 0, 0)}
+    return Remembered("", ONE_NODE, ports, settings, first_in_root=True)

@@ -1,4 +1,4 @@
-"""`kraftbox up` with more than one node, or detached: from options to a supervised cluster."""
+"""The start of a local cluster: from options to a supervisor at work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kraftbox.launcher import control
+from kraftbox.launcher import announcement, control
 from kraftbox.launcher.addresses import Network
-from kraftbox.launcher.differences import differences
 from kraftbox.launcher.early import Early, start_fork_server, take
 from kraftbox.launcher.place import ClusterPlace, plan_cluster, port_is_free
-from kraftbox.launcher.plan import AskedShape, Member, NodePlan
+from kraftbox.launcher.plan import HOST, ONE_NODE, AskedShape, NodePlan, Remembered
 from kraftbox.launcher.router import Router
-from kraftbox.launcher.single import Place, properties, with_port
 from kraftbox.launcher.states import Cluster
 from kraftbox.launcher.supervisor import ForkServerProcess, Supervisor
 from protocol.ids import random_uuid, uuid_to_text
@@ -29,7 +27,7 @@ STOPPING_MS_MAX = 15_000
 
 
 class Options(NamedTuple):
-    """What was asked for; `shape` None resumes, or is one node."""
+    """What was asked for. `shape` None is what the directory holds; one node in a new one."""
 
     port: int | None
     settings: Mapping[str, str]
@@ -38,10 +36,11 @@ class Options(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    cluster_id: str
+    """What is to be started, and the configurations that are known to be good."""
+
+    known: Remembered
     plans: Sequence[NodePlan]
-    text: str
-    network: int = 0
+    configs: Sequence[NodeConfig]
 
 
 def run(
@@ -62,15 +61,16 @@ def run(
     router = None
     try:
         prepared = _prepare(place, options)
-        if prepared.network:
+        if prepared.known.network:
             ids = [plan.member.node_id for plan in prepared.plans]
-            router = Router(place, Network(prepared.network), ids, early.log_fd)
+            router = Router(place, Network(prepared.known.network), ids, early.log_fd)
     except BaseException:
         fork_server.end()
+        early.take_back()
         raise
 
     def ready(cluster: Cluster) -> None:
-        report(place, cluster, prepared, begun)
+        announce(place, cluster, prepared, begun)
         if detached:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -81,7 +81,7 @@ def run(
         place,
         fork_server,
         prepared.plans,
-        prepared.cluster_id,
+        prepared.known.cluster_id,
         on_ready=ready,
         say=_say,
         lifeline=lifeline,
@@ -114,73 +114,49 @@ def _start_late(early: Early, place: ClusterPlace) -> subprocess.Popen[bytes]:
 def _prepare(place: ClusterPlace, options: Options) -> Prepared:
     """What to start; written to the directory once it is known to be good."""
     cluster_id = uuid_to_text(random_uuid(random.SystemRandom()))
-    if _is_single(place, options):
-        return _prepare_single(place, options, cluster_id)
-    if place.is_single:
-        raise StartupRefused(f"{place.root} holds a single node: give another --dir for a cluster")
-    asked = options.shape or AskedShape()
     known, plans = plan_cluster(
-        place, asked, options.port, options.settings, cluster_id, isolate=options.isolate
+        place, options.shape, options.port, options.settings, cluster_id, isolate=options.isolate
     )
     configs = [NodeConfig.parse(plan.properties) for plan in plans]
     for plan in plans:
         port = known.ports[plan.member.node_id].client
-        if port and not port_is_free(port):
+        if port and "listeners" not in known.settings and not port_is_free(port):
             raise StartupRefused(
-                f"port {port} of node {plan.member.node_id} is taken; --port chooses others"
+                f"cannot listen on {HOST}:{port}: Address already in use "
+                "(--port takes another, --port 0 a free one)"
             )
-    place.prepare_nodes(plans)
     place.keep(known)
-    text = _text(f"Cluster of {known.shape.text()}", configs)
-    return Prepared(known.cluster_id, plans, text, known.network)
+    place.prepare_nodes(plans)
+    return Prepared(known, plans, configs)
 
 
-def _is_single(place: ClusterPlace, options: Options) -> bool:
-    if options.shape is not None:
-        return False
-    return place.is_single or not place.is_cluster
-
-
-def _prepare_single(place: ClusterPlace, options: Options, cluster_id: str) -> Prepared:
-    single = Place(str(place.root))
-    single.refuse_foreign()
-    props = with_port(properties(single, options.port, options.settings))
-    config = NodeConfig.parse(props)
-    single.remember(props)
-    plan = NodePlan(Member(config.node_id, True, True), str(place.root), props)
-    return Prepared(
-        single.cluster_id() or cluster_id, [plan], _text(f"Node {config.node_id}", [config])
-    )
-
-
-def _text(what: str, configs: Sequence[NodeConfig]) -> str:
-    """What is told when it is ready: settings that are not Kafka's defaults, and what is odd about
-    the configuration, once for all."""
-    lines = [f"{what} is ready after"]
-    shown = list(dict.fromkeys(line for config in configs for line in differences(config)))
-    if shown:
-        lines.append("  not as in Kafka's defaults:")
-        lines += [f"    {line}" for line in shown]
-    warnings = dict.fromkeys(warning for config in configs for warning in config.warnings)
-    lines += [f"  warning: {warning}" for warning in warnings]
-    return "\n".join(lines)
-
-
-def report(place: ClusterPlace, cluster: Cluster, prepared: Prepared, begun: float) -> None:
+def announce(place: ClusterPlace, cluster: Cluster, prepared: Prepared, begun: float) -> None:
     """Tell a person or a pipe that the cluster is ready."""
     out = sys.stdout
-    bootstrap = ",".join(
+    connect_to = ",".join(
         address for node in cluster.nodes.values() for address in node.facts.get("addresses", [])
     )
-    if not out.isatty():
-        out.write(f"bootstrap.servers={bootstrap}\n")
-    first, *rest = prepared.text.splitlines()
-    lines = [f"{first} {time.monotonic() - begun:.2f} s.", f"  connect to   {bootstrap}"]
-    for plan in prepared.plans:
-        rack = f", rack {plan.member.rack}" if plan.member.rack else ""
-        listeners = plan.properties["listeners"]
-        lines.append(f"  node {plan.member.node_id:<7} {plan.member.roles}{rack}: {listeners}")
-    lines += [f"  directory    {place.root}", *rest]
+    seconds = time.monotonic() - begun
+    shape = prepared.known.shape
+    if shape == ONE_NODE:
+        (plan,), (config,) = prepared.plans, prepared.configs
+        http = cluster.nodes[plan.member.node_id].facts.get("http")
+        lines = announcement.of_one_node(
+            plan, config, connect_to=connect_to, http=http, seconds=seconds
+        )
+    else:
+        lines = announcement.of_cluster(
+            shape,
+            prepared.plans,
+            prepared.configs,
+            connect_to=connect_to,
+            root=str(place.root),
+            seconds=seconds,
+        )
+    if out.isatty():
+        lines.append("Ctrl-C stops it; the same command resumes it.")
+    else:
+        lines.insert(0, f"bootstrap.servers={connect_to}")
     lines.append("kraftbox status, node, logs and down (with this --dir) look after it.")
     out.write("".join(f"{line}\n" for line in lines))
     out.flush()

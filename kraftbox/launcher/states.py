@@ -212,7 +212,7 @@ class Cluster:
         return effects
 
     def refused(self, node_id: int, error: str) -> None:
-        """The node says why it will not start."""
+        """The node says why it does not start, or has to stop."""
         self.nodes[node_id].error = error
 
     def network(self, node_id: int, cut_off: bool, error: str | None) -> list[Effect]:
@@ -231,7 +231,8 @@ class Cluster:
         else:
             node.state = State.FAILED
             ending = f"signal {-code}" if code < 0 else f"exit code {code}"
-            effects.append(Say(f"node {node_id} ended by itself: {node.error or ending}"))
+            what = "ended by itself" if node.ready else "did not start"
+            effects.append(Say(f"node {node_id} {what}: {node.error or ending}"))
         node.pid = None
         node.ready = node.cut_off = False
         node.exit_code = code

@@ -61,14 +61,14 @@ class ForkServerProcess:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def start(self, plan: NodePlan, cluster_id: str, log: str) -> None:
+    def start(self, plan: NodePlan, cluster_id: str) -> None:
         self._tell(
             {
                 "do": "start",
                 "id": plan.member.node_id,
                 "cluster_id": cluster_id,
                 "properties": dict(plan.properties),
-                "log": log,
+                "log": plan.log,
                 "namespace": plan.namespace,
                 # Brokers take their leave of a controller.
                 "last": not plan.member.is_broker,
@@ -206,8 +206,7 @@ class Supervisor:
         for effect in effects:
             if isinstance(effect, Launch):
                 plan = self._plans[effect.node_id]
-                log = str(self._place.node_log(effect.node_id))
-                self._fork_server.start(plan, self._cluster_id, log)
+                self._fork_server.start(plan, self._cluster_id)
             elif isinstance(effect, Send):
                 self._fork_server.signal(effect.node_id, effect.number)
             elif isinstance(effect, Tell):
@@ -244,8 +243,10 @@ class Supervisor:
         elif kind == "exited":
             self._do(cluster.exited(event["id"], event["code"]))
             node = cluster.nodes[event["id"]]
-            if node.state is State.FAILED and not cluster.was_ready:
-                # A cluster that does not come up whole is not left half up.
+            alone = len(cluster.nodes) == 1
+            if node.state is State.FAILED and (alone or not cluster.was_ready):
+                # A cluster that does not come up whole is not left half up, and one that has lost
+                # its only node not at all.
                 self._failed = True
                 self._down()
 
@@ -370,7 +371,7 @@ class Supervisor:
                     "starts": node.starts,
                     "listeners": plan.properties["listeners"],
                     "http": node.facts.get("http") if node.ready else None,
-                    "log": str(self._place.node_log(node.node_id)),
+                    "log": plan.log,
                 }
             )
         return {

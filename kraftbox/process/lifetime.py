@@ -1,8 +1,8 @@
 """A node as a process: the loop, the signals, the end.
 
-`run` is shared by `kraftbox server` and `kraftbox up`. It builds the node from a configuration and
-real files, reports readiness, stops on SIGINT and SIGTERM, and returns the process's exit code: 0
-after a clean stop, 1 when something that must not fail did.
+`run` is shared by `kraftbox server`, the image and the nodes that `kraftbox up` forks. It builds
+the node from a configuration and real files, stops it on SIGINT and SIGTERM, and returns the
+process's exit code: 0 after a clean stop, 1 when something that must not fail did.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ STOP_MS_MAX = 30_000
 ORPHAN_WAIT_MS = 2_000
 """How long a controller that lost its launcher serves on: brokers that did take their leave."""
 
-OnReady = Callable[[Node], None]
-
 
 class Lifeline(NamedTuple):
     """What ties a node to the process that started it. When `fd` ends, that process is gone, and
-    the node stops; what arrives on it before is for `obey`."""
+    the node stops; what arrives on it before is for `obey`. The other way it is told when the node
+    is `ready`, and why it `failed`."""
 
     fd: int
     obey: Callable[[CuttableLoop, bytes], None]
+    ready: Callable[[Node], None]
+    failed: Callable[[str], None]
 
 
 def run_file(path: str | None, overrides: Mapping[str, str]) -> int:
@@ -70,9 +71,7 @@ def configure_log(config: NodeConfig, write: log.Write | None = None) -> None:
     )
 
 
-def run(
-    config: NodeConfig, *, on_ready: OnReady | None = None, lifeline: Lifeline | None = None
-) -> int:
+def run(config: NodeConfig, lifeline: Lifeline | None = None) -> int:
     """Run a node until a signal or a fatal failure; returns the exit code.
 
     Raises StartupRefused when the node cannot start for a reason the operator can remove.
@@ -83,18 +82,14 @@ def run(
     files = RealFiles(config["kraftbox.files.open.max"] or None)
     try:
         with asyncio.Runner(loop_factory=CuttableLoop) as runner:
-            return runner.run(_serve(config, rng, files, on_ready, lifeline))
+            return runner.run(_serve(config, rng, files, lifeline))
     finally:
         files.close()
         log.flush()
 
 
 async def _serve(
-    config: NodeConfig,
-    rng: random.Random,
-    files: Files,
-    on_ready: OnReady | None,
-    lifeline: Lifeline | None,
+    config: NodeConfig, rng: random.Random, files: Files, lifeline: Lifeline | None
 ) -> int:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CuttableLoop), "made by `run`"
@@ -112,7 +107,7 @@ async def _serve(
     collector = Collector()
     collector.start()
     looking = asyncio.ensure_future(collector.run())
-    starting = asyncio.ensure_future(_start(node, on_ready))
+    starting = asyncio.ensure_future(_start(node, lifeline))
     ending = asyncio.ensure_future(_wait(stop))
     node.failed.add_done_callback(lambda _failed: stop.set())
     try:
@@ -133,7 +128,10 @@ async def _serve(
     if not node.failed.done():
         return 0
     name, error = node.failed.result()
-    sys.stderr.write(f"kraftbox: the node had to stop: {name}: {error!r}\n")
+    reason = f"the node had to stop: {name}: {error!r}"
+    sys.stderr.write(f"kraftbox: {reason}\n")
+    if lifeline is not None:
+        lifeline.failed(reason)
     return 1
 
 
@@ -177,10 +175,10 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _start(node: Node, on_ready: OnReady | None) -> None:
+async def _start(node: Node, lifeline: Lifeline | None) -> None:
     await node.start()
-    if on_ready is not None:
-        on_ready(node)
+    if lifeline is not None:
+        lifeline.ready(node)
 
 
 async def _stop(node: Node) -> None:

@@ -10,6 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
+
 READY_TIMEOUT_S = 120
 """Nobody waits that long for a node that starts; a busy machine may make it ten times slower."""
 
@@ -19,9 +22,9 @@ class NodeDidNotStart(RuntimeError):
 
 
 class KraftboxNode:
-    """One `kraftbox up` in a process of its own.
+    """One `kraftbox up`: a node in a process of its own, and its supervisor.
 
-    `bootstrap` is HOST:PORT once `start` has returned. The data directory outlives the process,
+    `bootstrap` is HOST:PORT once `start` has returned. The data directory outlives the processes,
     so `kill` and `start` again is a crash and a restart.
     """
 
@@ -44,9 +47,9 @@ class KraftboxNode:
 
     @property
     def pid(self) -> int:
-        """Process id of the running node."""
-        assert self._process is not None
-        return self._process.pid
+        """Process id of the running node, not of its supervisor."""
+        (node,) = control.status(ClusterPlace(self.directory))["nodes"]
+        return int(node["pid"])
 
     def start(self) -> KraftboxNode:
         """Start and wait until it answers; raises NodeDidNotStart."""
@@ -81,18 +84,24 @@ class KraftboxNode:
         return ["sh", "-c", f'ulimit -n {self.descriptors_max}; exec "$@"', "sh", *command]
 
     def kill(self) -> None:
-        """SIGKILL and reap: nothing in the process gets a last word."""
-        self._end(signal.SIGKILL)
+        """SIGKILL: nothing in the node gets a last word. Its supervisor ends with it."""
+        if self._process is not None:
+            os.kill(self.pid, signal.SIGKILL)
+            self._reap(self._process)
 
     def stop(self) -> int:
         """SIGTERM and wait for a clean end; returns the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return 0
-        process.send_signal(number)
+        self._process.send_signal(number)
+        return self._reap(self._process)
+
+    def _reap(self, process: subprocess.Popen[str]) -> int:
+        """Wait for the supervisor's end."""
+        self._process = None
         try:
             code = process.wait(timeout=self.stop_timeout_s)
         except subprocess.TimeoutExpired:

@@ -94,8 +94,8 @@ def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxClu
     cluster.command("node", "kill", "3")
     cluster.command("node", "start", "3")
     assert cluster.node(3)["state"] == "running"
-    place = ClusterPlace(cluster.directory)
-    logs = [place.node_log(node_id).read_text() for node_id in (101, 102, 103)]
+    files = ClusterPlace(cluster.directory).node_logs()
+    logs = [files[node_id].read_text() for node_id in (101, 102, 103)]
     fenced = [line for log in logs for line in log.splitlines() if FENCED in line]
     assert fenced and all("broker=3 cause=connection-lost" in line for line in fenced), fenced
 
@@ -187,6 +187,51 @@ def test_a_cluster_that_cannot_start_says_why(clusters: Callable[..., KraftboxCl
             clusters("--brokers", "2", *options).start()
 
 
+def test_a_plain_up_is_looked_after_like_any_cluster(
+    clusters: Callable[..., KraftboxCluster],
+) -> None:
+    """A cluster of one: seen by status and logs, killed and started again, and taken down."""
+    cluster = clusters().start()
+    (node,) = cluster.status()["nodes"]
+    assert (node["id"], node["roles"], node["state"]) == (1, "broker,controller", "running")
+    assert cluster.status()["quorum"]["leader"] == 1
+    assert node["pid"] != cluster.status()["pid"]
+    assert "node_id=1" in cluster.command("logs", "1", "--lines", "1000")
+    cluster.command("node", "kill", "1")
+    assert cluster.node(1)["state"] == "killed"
+    cluster.command("node", "start", "1")
+    assert cluster.status()["partitions"] == {"total": 0, "leaderless": 0, "underReplicated": 0}
+    assert cluster.command("down") == "the cluster is down\n"
+    assert cluster.process is not None and cluster.process.wait() == 0
+
+
+def test_a_plain_up_ends_with_its_node(clusters: Callable[..., KraftboxCluster]) -> None:
+    cluster = clusters().start()
+    os.kill(cluster.node(1)["pid"], signal.SIGABRT)
+    assert cluster.process is not None
+    _, complaint = cluster.process.communicate(timeout=WAIT_S)
+    assert cluster.process.returncode == 1
+    assert complaint == "kraftbox: node 1 ended by itself: signal 6\n"
+
+
+def test_a_plain_up_grows_into_a_cluster_of_the_same_data(
+    clusters: Callable[..., KraftboxCluster],
+) -> None:
+    cluster = clusters().start()
+    address = cluster.bootstrap
+    cluster.run("topics", "create", "kept", "-b", address)
+    assert cluster.end() == (0, "")
+    cluster.options = ("--brokers", "2", "--port", "0")
+    cluster.start()
+    assert cluster.bootstrap.split(",")[0] == address
+    assert [node["roles"] for node in cluster.status()["nodes"]] == ["broker,controller", "broker"]
+    assert "kept" in cluster.run("topics", "list", "-b", address).stdout
+    wide = ("topics", "create", "wide", "--replication-factor", "2", "-b", address)
+    assert cluster.run(*wide).returncode == 0
+    wait_for(lambda: cluster.status()["partitions"]["underReplicated"] == 0, "both in sync")
+    assert cluster.end() == (0, "")
+
+
 def test_detached(tmp_path: Path) -> None:
     cluster = KraftboxCluster(tmp_path / "single")
     place = ("--dir", str(cluster.directory))
@@ -196,13 +241,12 @@ def test_detached(tmp_path: Path) -> None:
         assert done.stdout.startswith("bootstrap.servers=127.0.0.1:")
         (node,) = cluster.status()["nodes"]
         assert (node["roles"], node["state"]) == ("broker,controller", "running")
-        again = cluster.run("up", "--detach", *place)
-        assert again.returncode == 1 and "its cluster is running" in again.stderr
-        again = cluster.run("up", *place)
-        assert again.returncode == 1 and "in use" in again.stderr
+        for options in (("--detach",), ()):
+            again = cluster.run("up", *options, *place)
+            assert again.returncode == 1 and "its cluster is running" in again.stderr
     finally:
         assert cluster.command("down") == "the cluster is down\n"
-    # The same directory, in the foreground and for itself.
+    # The same directory in the foreground.
     cluster.start()
     assert cluster.bootstrap == done.stdout.splitlines()[0].partition("=")[2]
     assert cluster.end() == (0, "")
@@ -248,7 +292,7 @@ def test_nodes_start_again_and_again_from_a_process_with_threads(
     try:
         pids = set()
         for _ in range(times):
-            fork_server.start(plans[0], known.cluster_id, str(place.node_log(1)))
+            fork_server.start(plans[0], known.cluster_id)
             pids.add(event("started")["pid"])
             assert event("ready")["addresses"] == [f"127.0.0.1:{known.ports[1].client}"]
             fork_server.signal(1, signal.SIGKILL)

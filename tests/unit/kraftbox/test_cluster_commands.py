@@ -119,7 +119,7 @@ def test_a_log_is_shown_in_whole_lines(tmp_path):
 
 def test_a_directory_without_a_cluster(tmp_path):
     place = ClusterPlace(tmp_path / "nothing")
-    assert not place.is_taken and place.node_ids() == []
+    assert not place.is_taken and place.node_logs() == {}
     with pytest.raises(control.NotRunning):
         control.status(place)
     assert control.down(place) is False

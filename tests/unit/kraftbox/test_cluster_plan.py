@@ -4,6 +4,7 @@ import pytest
 
 from kraftbox.launcher.place import ClusterPlace, plan_cluster
 from kraftbox.launcher.plan import (
+    ONE_NODE,
     AskedShape,
     Member,
     PlanRefused,
@@ -124,15 +125,21 @@ def test_only_brokers_can_be_added():
 
 
 def test_settings_cannot_say_who_a_node_is():
-    check_settings({"num.partitions": "3"})
+    check_settings({"num.partitions": "3"}, Shape(1, 2))
+    for key in ("node.id", "listeners"):
+        with pytest.raises(PlanRefused, match=f"--set {key}"):
+            check_settings({key: "3"}, Shape(1, 2))
+    check_settings({"listeners": "PLAINTEXT://:9092"}, ONE_NODE)
     with pytest.raises(PlanRefused, match="--set node.id"):
-        check_settings({"node.id": "3"})
+        check_settings({"node.id": "3"}, ONE_NODE)
 
 
 def test_what_is_remembered_comes_back():
     shape = Shape(3, 2, racks=("a", "b c"))
     known = Remembered("id", shape, ports_of(members(shape)), {"num.partitions": "3", "a": ""})
     assert remembered_from_properties(remembered_to_properties(known)) == known
+    one = Remembered("id", ONE_NODE, {1: Ports(1, 2, 3)}, {}, first_in_root=True)
+    assert remembered_from_properties(remembered_to_properties(one)) == one
     lines = remembered_to_properties(known)
     for wrong in ({"brokers": "x"}, {"node.1.ports": "1,2"}, {"brokers": "3"}):
         with pytest.raises(PlanRefused, match="damaged"):
@@ -155,7 +162,9 @@ def test_addresses_and_settings_are_kept(place):
     assert plans[0].properties["num.partitions"] == "3"
     numbers = [port for ports in first.ports.values() for port in ports if port]
     assert len(set(numbers)) == len(numbers) == 2 + 3 + 5
-    assert place.node_ids() == [1, 2, 101, 102, 103]
+    assert place.node_logs() == {
+        number: place.root / f"node-{number}" / "node.log" for number in (1, 2, 101, 102, 103)
+    }
 
 
 def test_an_added_broker_leaves_the_others_where_they_are(place):

@@ -122,7 +122,7 @@ def test_a_start_that_fails_answers_with_the_reason(cluster):
     cluster.request("start", 1, 2)
     cluster.refused(1, "address in use")
     effects = cluster.exited(1, 1)
-    assert effects == [Say("node 1 ended by itself: address in use"), Answer(2, "address in use")]
+    assert effects == [Say("node 1 did not start: address in use"), Answer(2, "address in use")]
 
 
 def test_who_gave_up_waiting_is_not_answered(cluster):

@@ -98,7 +98,7 @@ def test_wrong_usage_is_2(arguments):
     "arguments",
     [
         ["server", "/nowhere/server.properties"],
-        ["up", "--dir", "/dev/null/x", "--set", "num.partitions=0"],
+        ["up", "--dir", "/dev/null/x"],
         ["topics", "list", "--bootstrap-server", "127.0.0.1:1"],
         ["topics", "list", "--bootstrap-server", "nonsense"],
         ["storage", "version-mapping", "--release-version", "1.0"],
@@ -127,8 +127,8 @@ def test_a_cluster_that_is_not_there_is_named_with_the_reason():
     assert done.stderr == "kraftbox: cannot reach 127.0.0.1:1: Connection refused\n"
 
 
-def test_a_bad_value_names_key_value_and_what_is_allowed():
-    done = run("up", "--dir", "/dev/null/x", "--set", "num.partitions=0")
+def test_a_bad_value_names_key_value_and_what_is_allowed(tmp_path):
+    done = run("up", "--dir", str(tmp_path / "d"), "--set", "num.partitions=0")
     assert "num.partitions=0: must be an integer of at least 1" in done.stderr
 
 

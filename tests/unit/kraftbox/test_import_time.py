@@ -11,7 +11,7 @@ CODE = """
 import json, sys
 from kraftbox.__main__ import use_own_packages
 use_own_packages()
-import kraftbox.cli.up, kraftbox.process.lifetime, kraftbox.process.up
+import kraftbox.cli.up, kraftbox.process.lifetime, kraftbox.process.formatting
 print(json.dumps(sorted(sys.modules)))
 """
 
