@@ -1,4 +1,4 @@
-"""The composition root: roles wired into one node, started and stopped in order.
+"""Shell: The composition root, roles wired into one node, started and stopped in order.
 
 A node is the same object in a process on uvloop with real files and in a simulation on a virtual
 loop with files in memory; everything it needs from outside is an argument of `build_node`.

@@ -161,5 +161,5 @@ class Sink:
             yield FINDINGS_LEFT_OUT, -1, -1, dumps(left_out)
         for election in self.elections:
             yield ELECTION, election.offset, election.timestamp_ms, dumps(election)
-        for row in self.leadership_rows:
-            yield "leadership", row[0], row[1], dumps(row)
+        for leadership in self.leadership_rows:
+            yield "leadership", leadership[0], leadership[1], dumps(leadership)

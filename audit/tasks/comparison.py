@@ -60,7 +60,7 @@ def _identities(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Bat
     for segment, found, after in _walk(comparison, copy):
         if not isinstance(found, Batch):
             at_end = segment.path == copy.last_path
-            context = DamageContext(
+            damage = DamageContext(
                 found.kind,
                 segment.path,
                 found.position,
@@ -69,7 +69,7 @@ def _identities(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Bat
                 after - 1,
             )
             for check in checks:
-                _report(sink, copy, check, check.on_damage(context), -1)
+                _report(sink, copy, check, check.on_damage(damage), -1)
             damaged = True
             continue
         header = found.header

@@ -1,4 +1,4 @@
-"""Chaos on the containers of a docker-compose project."""
+"""Shell: Chaos on the containers of a docker-compose project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No step of a run waits for ever: it has its time, and says what it was for when that is over."""
+"""Shell: Time limits of a run's steps, each saying what it was for when it is over."""
 
 from __future__ import annotations
 

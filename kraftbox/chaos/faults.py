@@ -1,4 +1,4 @@
-"""The kinds of faults: what is done to whom, and how it is undone.
+"""Shell: The kinds of faults, their victims, and how each is undone.
 
 A fault is an async context manager: on the way in it chooses its victims and does its deed, on the
 way out, however it comes to that, it undoes it. What it yields says whom it hit and why them. The

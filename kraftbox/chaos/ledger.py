@@ -1,9 +1,8 @@
-"""The ledger: what every client did and was told, on one clock."""
+"""The ledger: what every client did and was told, on one clock. Pure."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from client.producer import NotProduced
@@ -55,18 +54,15 @@ class Gaps:
 
 @dataclass
 class Ledger:
-    """A history that grows. Its clock is the wall clock at its start, and monotonic from then."""
+    """A history that grows. `now_us` is its only clock."""
 
+    now_us: Callable[[], int]
     history: History = field(default_factory=History)
     counts: Counts = field(default_factory=Counts)
     gaps: Gaps = field(default_factory=Gaps)
 
     def __post_init__(self) -> None:
-        self._start_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         self._processes = 0
-
-    def now_us(self) -> int:
-        return self._start_us + time.monotonic_ns() // 1000
 
     def process(self, role: str, client: str) -> int:
         """The number of a new client, from 1."""

@@ -1,4 +1,4 @@
-"""A cluster of the chaos run's own: started for it, with everything prepared, and taken down."""
+"""Shell: A cluster of the chaos run's own, started for it and taken down."""
 
 from __future__ import annotations
 

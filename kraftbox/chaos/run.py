@@ -1,4 +1,4 @@
-"""One chaos run: clients, faults in turn, a final read, a verdict."""
+"""Shell: One chaos run: clients, faults in turn, a final read, a verdict."""
 
 from __future__ import annotations
 
@@ -46,6 +46,12 @@ class Shape(NamedTuple):
 
 
 QUICK = Shape()
+
+
+def history_clock() -> Callable[[], int]:
+    """The clock of a history, in us: the wall clock at its start, and monotonic from then."""
+    start_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+    return lambda: start_us + time.monotonic_ns() // 1000
 
 
 @dataclass
@@ -101,7 +107,7 @@ class Run:
         self.load = load
         self._shape = shape
         self._scene = Scene(target, load.topic)
-        self.ledger = Ledger()
+        self.ledger = Ledger(history_clock())
         self.ledger.history.about = {"seed": seed, **(about or {})}
         self._workload = Workload(target.bootstrap, self.ledger, load, random.Random(seed))
         self._show = show

@@ -1,4 +1,4 @@
-"""The state of a cluster as a fault sees it: leaders, followers, controllers."""
+"""Shell: The state of a cluster as a fault sees it: leaders, followers, controllers."""
 
 from __future__ import annotations
 

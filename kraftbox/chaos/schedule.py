@@ -23,12 +23,11 @@ class Step(NamedTuple):
 
 
 def steps(
-    seed: int, kinds: Sequence[str], length_s: tuple[float, float] = LENGTH_S
+    rng: random.Random, kinds: Sequence[str], length_s: tuple[float, float] = LENGTH_S
 ) -> Iterator[Step]:
     """Faults without end. Raises ValueError without kinds."""
     if not kinds:
         raise ValueError("no kind of fault to choose from")
-    rng = random.Random(seed)
     while True:
         for kind in rng.sample(list(kinds), len(kinds)):
             yield Step(kind, round(rng.uniform(*length_s), 1), rng.getrandbits(32))

@@ -1,4 +1,4 @@
-"""Targets of chaos: clusters whose nodes can be killed, paused, cut off, slowed.
+"""Shell: Targets of chaos, clusters whose nodes can be killed, paused, cut off, slowed.
 
 `LocalTarget` is a cluster that `kraftbox up` supervises. `kraftbox.chaos.compose` has the nodes of
 a docker-compose project behind the same interface.

@@ -1,4 +1,4 @@
-"""The clients of a chaos run: producers, consumers, and who reads everything at the end.
+"""Shell: The clients of a chaos run: producers, consumers, and the final read.
 
 All use our own client, every producer and consumer with connections of its own. A producer offers
 small batches to all partitions in turn, at a steady rate as long as a partition takes them; a

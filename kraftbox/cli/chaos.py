@@ -145,7 +145,7 @@ async def _run(
         "brokers": brokers,
     }
     run = Run(target, load, seed, show=_silent if quiet else _Shower().show, about=about)
-    return await run.go(steps(seed, kinds), minutes * 60)
+    return await run.go(steps(random.Random(seed), kinds), minutes * 60)
 
 
 @contextmanager

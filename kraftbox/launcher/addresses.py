@@ -1,4 +1,4 @@
-"""Names and addresses of a cluster that has a network of its own (`kraftbox up --isolate`)."""
+"""Shell: Names and addresses of a cluster with a network of its own (`up --isolate`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control channel to the supervisor of a cluster."""
+"""Shell: The control channel to the supervisor of a cluster."""
 
 from __future__ import annotations
 

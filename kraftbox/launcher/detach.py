@@ -1,4 +1,4 @@
-"""`kraftbox up --detach`: the same in a session of its own, left alone once it is ready."""
+"""Shell: `kraftbox up --detach`, the same in a session of its own once it is ready."""
 
 from __future__ import annotations
 

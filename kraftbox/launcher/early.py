@@ -1,4 +1,4 @@
-"""First steps of a cluster's start: lock the directory, start the fork server.
+"""Shell: First steps of a cluster's start, before anything else is imported.
 
 The fork server's imports take longer than everything else before the first node, so that nothing
 that can be imported meanwhile is imported here.

@@ -1,4 +1,4 @@
-"""The process that a cluster's nodes are forked from.
+"""Shell: The process that a cluster's nodes are forked from.
 
 It has imported everything a node needs and has neither an event loop nor a thread, so that a fork
 of it is a whole process; whoever asks for nodes may have as many threads as it likes, because it

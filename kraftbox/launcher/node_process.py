@@ -1,4 +1,4 @@
-"""A forked node's process, from its fork to its end."""
+"""Shell: A forked node's process, from its fork to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of a local cluster: what is kept in it, and who may use it.
+"""Shell: The directory of a local cluster, what is kept in it and who may use it.
 
     cluster.properties   shape, addresses and settings, from the first start on
     node-ID/             server.properties (written for the reader at each start), data/, node.log

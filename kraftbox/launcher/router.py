@@ -1,4 +1,4 @@
-"""A network of its own for a local cluster (`kraftbox up --isolate`; Linux, root).
+"""Shell: The network of an isolated local cluster (`up --isolate`; Linux, root).
 
 Every node lives in a network namespace whose only way out is a tun device, and one process of ours
 carries the packets between those devices and the host's. So every directed link can be cut, slowed,

@@ -1,4 +1,4 @@
-"""The start of a local cluster: from options to a supervisor at work."""
+"""Shell: The start of a local cluster, from options to a supervisor at work."""
 
 from __future__ import annotations
 

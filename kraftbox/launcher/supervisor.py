@@ -1,4 +1,4 @@
-"""The process that holds a local cluster: starts it, answers for it, ends it.
+"""Shell: The process that holds a local cluster: starts it, answers for it, ends it.
 
 It owns the directory (a lock), the fork server (two pipes) and the control socket, and carries out
 what `states` decides. It has no event loop and imports little: it waits in one `select`. If it

@@ -40,7 +40,10 @@ SHELL_MODULE_LINES_MAX = 800
 
 # Rooms of code that does I/O. Elsewhere a module is pure, unless its first line begins so.
 SHELL_ROOMS = (
-    "kraftbox/*",
+    "kraftbox/cli/*",
+    "kraftbox/kafka_tools/*",
+    "kraftbox/process/*",
+    "kraftbox/testing/*",
     "audit/reading/*",
     "audit/spark/*",
     "audit/tasks/*",
@@ -51,10 +54,10 @@ SHELL_ROOMS = (
 )
 SHELL_MARK = "Shell: "
 # Never imported (outside TYPE_CHECKING) by code that must replay from a seed: time, chance,
-# no network, disk, processes.
+# network, disk, processes.
 BANNED_IN_PURE = {
-    *("asyncio", "random", "secrets", "select", "socket", "threading", "time", "uuid"),
-    *("os", "pathlib", "shutil", "subprocess", "tempfile", "zipfile"),
+    *("asyncio", "random", "secrets", "select", "selectors", "socket", "threading", "time", "uuid"),
+    *("ctypes", "fcntl", "os", "pathlib", "shutil", "subprocess", "tempfile", "zipfile"),
     *("py4j", "pyarrow", "pyspark"),
 }
 

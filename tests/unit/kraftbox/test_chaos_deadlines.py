@@ -96,7 +96,7 @@ async def test_sends_without_an_answer_have_an_outcome_when_they_are_given_up(
                 begun.set()
             return super().send(topic, partition, records)
 
-    ledger = Ledger()
+    ledger = Ledger(run.history_clock())
     made = Workload(
         [("nobody", 1)],
         ledger,

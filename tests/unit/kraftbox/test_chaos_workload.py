@@ -17,7 +17,7 @@ from kraftbox.chaos.history import Outcome as Fate
 from kraftbox.chaos.history import decode, encode
 from kraftbox.chaos.ledger import Gaps, Ledger
 from kraftbox.chaos.report import progress_line, timeline_rows, verdict_lines
-from kraftbox.chaos.run import Entry, Outcome, Progress
+from kraftbox.chaos.run import Entry, Outcome, Progress, history_clock
 from kraftbox.chaos.workload import Load, Workload
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -40,7 +40,7 @@ class CountedLedger(Ledger):
 async def test_a_run_without_faults_is_clean() -> None:
     async with running_node() as node:
         host, _, port = node.client_addresses()[0].rpartition(":")
-        ledger = CountedLedger()
+        ledger = CountedLedger(history_clock())
         enough = asyncio.Event()
         ledger.enough = enough.set
         load = Load(partitions=3, replication_factor=1, min_insync_replicas=1, records_per_s=5_000)
@@ -80,7 +80,7 @@ async def test_brokers_that_have_not_registered_yet_are_waited_for(
     async with running_node() as node:
         host, _, port = node.client_addresses()[0].rpartition(":")
         load = Load(partitions=3, replication_factor=1, min_insync_replicas=1)
-        workload = Workload([(host, int(port))], Ledger(), load, random.Random(1))
+        workload = Workload([(host, int(port))], Ledger(history_clock()), load, random.Random(1))
         await workload.prepare()
         await workload.close()
     assert refusals == 0
@@ -88,7 +88,7 @@ async def test_brokers_that_have_not_registered_yet_are_waited_for(
 
 
 def test_a_send_that_was_given_up_has_failed_only_if_that_is_certain() -> None:
-    ledger = Ledger()
+    ledger = Ledger(history_clock())
     cause = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
     for error in (
         NotProduced(cause, certain=True),
@@ -104,7 +104,7 @@ def test_a_send_that_was_given_up_has_failed_only_if_that_is_certain() -> None:
 
 
 def test_the_records_of_a_batch_have_the_offsets_after_its_first() -> None:
-    ledger = Ledger()
+    ledger = Ledger(history_clock())
     ledger.sent([10, 11, 12], (1, 0, 2), 4, 5, 100, 7)
     ledger.sent([13], (1, 0, 2), 7, 6, -1, 7)
     assert [(one.offset, one.order) for one in ledger.history.sends] == [
@@ -134,7 +134,7 @@ def test_the_report_names_faults_gaps_and_evidence() -> None:
     assert row == [
         "3.0 s", "kill-leader", "2", "6.0 s", "0.5 s", "2.75 s", "leader of partition 0",
     ]  # fmt: skip
-    outcome = Outcome(Ledger().history, [], [entry], ["a word"])
+    outcome = Outcome(Ledger(history_clock()).history, [], [entry], ["a word"])
     assert list(verdict_lines(outcome))[-2:] == ["trouble: a word", "every promise held"]
     assert "4 failed" in progress_line(Progress(1.0, 9, 4, 0, 7, "resting"))
 

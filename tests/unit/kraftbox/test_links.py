@@ -73,9 +73,9 @@ def test_packets_arrive_in_the_order_of_their_times() -> None:
 
 def test_a_seed_repeats_a_schedule_and_every_kind_comes_in_every_round() -> None:
     kinds = ["a", "b", "c"]
-    first = list(itertools.islice(steps(5, kinds), 9))
-    assert first == list(itertools.islice(steps(5, kinds), 9))
-    assert first != list(itertools.islice(steps(6, kinds), 9))
+    first = list(itertools.islice(steps(random.Random(5), kinds), 9))
+    assert first == list(itertools.islice(steps(random.Random(5), kinds), 9))
+    assert first != list(itertools.islice(steps(random.Random(6), kinds), 9))
     for start in (0, 3, 6):
         assert {step.kind for step in first[start : start + 3]} == set(kinds)
     assert all(3.0 <= step.length_s <= 12.0 for step in first)
@@ -83,4 +83,4 @@ def test_a_seed_repeats_a_schedule_and_every_kind_comes_in_every_round() -> None
 
 def test_a_schedule_needs_a_kind() -> None:
     with pytest.raises(ValueError, match="no kind"):
-        next(steps(1, []))
+        next(steps(random.Random(1), []))
