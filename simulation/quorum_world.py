@@ -122,7 +122,7 @@ class ModelLog:
 
 
 class Node:
-    """One replica: its core, its disk, and what would be its driver."""
+    """One replica: its core, its disk, and what carries out its effects."""
 
     def __init__(self, world: World, key: ReplicaKey) -> None:
         self.world = world

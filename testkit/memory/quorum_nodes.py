@@ -1,4 +1,4 @@
-"""A QuorumNode on a file port, for tests that need a real driver and log."""
+"""A QuorumNode on a file port, for tests that need a real node and log."""
 
 from __future__ import annotations
 

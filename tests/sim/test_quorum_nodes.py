@@ -1,4 +1,4 @@
-"""Three real quorum nodes (driver, log, requests) in virtual time, with crashes and cuts.
+"""Three real quorum nodes (shell, log, requests) in virtual time, with crashes and cuts.
 
 The log of each node is on a disk that forgets what was not flushed. Whatever `append` was told
 committed must be in the image of every node at the end, and the logs must be equal.

@@ -1,7 +1,7 @@
 """Events and effects of the quorum core.
 
 Events are things that happened: time passed, a peer asked or answered, the disk has what it was
-given. Effects are orders to the driver, to be carried out in the order given; the one that
+given. Effects are orders to the node, to be carried out in the order given; the one that
 persists stands before the ones that tell anybody, and that order is the safety of the vote (M3).
 
 Messages between replicas appear here by meaning; `metalog.quorum.wire` turns them into Kafka's
@@ -162,7 +162,7 @@ class FetchAnswered(NamedTuple):
     """An answer to the SendFetch or FindLeader (`node_id` is NOBODY) with that `fetch_id`.
 
     One of `diverging`, `snapshot`, `size_bytes` says what it holds: where the logs part, which
-    snapshot to load first, or how many bytes of whole batches (the driver keeps the bytes).
+    snapshot to load first, or how many bytes of whole batches (the node keeps the bytes).
     `endpoints` say where the nodes listen that the answer names.
     """
 
@@ -294,7 +294,7 @@ class AppendVoters(NamedTuple):
 
 
 class AppendFetched(NamedTuple):
-    """Append the fetched batches that the driver holds for `node_id`, then flush."""
+    """Append the fetched batches that the node holds for `node_id`, then flush."""
 
     node_id: int
 
@@ -407,7 +407,7 @@ class ReplyEpoch(NamedTuple):
 
 class ReplyFetch(NamedTuple):
     """The answer to a Fetch: an error, where the logs part, a snapshot to load, or, if none of
-    them, what the log has from `fetch_offset` on (the driver may wait for it to have something)."""
+    them, what the log has from `fetch_offset` on (the node may wait for it to have something)."""
 
     token: int
     error: ErrorCode

@@ -1,0 +1,113 @@
+"""Elections, one step at a time: exact effects in exact order."""
+
+from __future__ import annotations
+
+from metalog.quorum.core import messages as m
+from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
+from metalog.quorum.core.roles import Role
+from metalog.quorum.core.voters import ReplicaKey
+from protocol.errors import ErrorCode
+from tests.unit.metalog.quorum.core.cores import (
+    KEYS,
+    answered,
+    ask_vote,
+    kinds,
+    log_of,
+    make,
+)
+
+
+def test_an_election_goes_through_pre_vote_and_vote() -> None:
+    core = make(1, (1, 2, 3), state=QuorumState(epoch=4))
+    assert kinds(core.step(m.Start(), 0)) == ["FindLeader", "LeaderChanged"]
+    assert core.next_deadline_ms() == 1000.0
+    asked = core.step(m.Tick(), 1000)
+    assert asked == [
+        m.SendVote(2, 4, OffsetAndEpoch(0, 0), pre_vote=True),
+        m.SendVote(3, 4, OffsetAndEpoch(0, 0), pre_vote=True),
+    ]
+    voted = core.step(m.VoteAnswered(3, 4, None, True, pre_vote=True), 1001)
+    assert voted[0] == m.PersistState(QuorumState(5, None, KEYS[1]))
+    assert voted[1:] == [
+        m.SendVote(2, 5, OffsetAndEpoch(0, 0), pre_vote=False),
+        m.SendVote(3, 5, OffsetAndEpoch(0, 0), pre_vote=False),
+    ]
+    won = core.step(m.VoteAnswered(2, 5, None, True), 1002)
+    assert kinds(won) == [
+        "PersistState",
+        "AppendLeaderChange",
+        "SendBeginEpoch",
+        "SendBeginEpoch",
+        "LeaderChanged",
+    ]
+    assert won[1] == m.AppendLeaderChange(5, 1, (1, 2, 3), (1, 2), write_voters=False)
+
+
+def test_a_late_pre_vote_does_not_count_as_a_vote() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1000)
+    core.step(m.VoteAnswered(2, 0, None, True, pre_vote=True), 1001)
+    assert core.step(m.VoteAnswered(3, 1, None, True, pre_vote=True), 1002) == []
+    assert core.role is Role.CANDIDATE
+
+
+def test_a_restarted_leader_does_not_vote_or_lead_in_its_epoch() -> None:
+    core = make(1, (1, 2, 3), state=QuorumState(3, leader_id=1))
+    core.step(m.Start(), 0)
+    assert core.role is Role.RESIGNED
+    reply = core.step(m.VoteAsked(9, KEYS[2], 3, OffsetAndEpoch(9, 9)), 1)[-1]
+    assert isinstance(reply, m.ReplyVote) and not reply.granted
+
+
+def test_a_vote_is_persisted_before_the_answer_and_given_once_per_epoch() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    effects = ask_vote(core, 2, 1, (0, 0))
+    order = kinds(effects)
+    assert effects[-1] == m.ReplyVote(9, ErrorCode.NONE, 1, None, True)
+    persisted = [e.state for e in effects if isinstance(e, m.PersistState)]
+    assert persisted[-1] == QuorumState(1, None, KEYS[2])
+    assert order.index("ReplyVote") > max(i for i, k in enumerate(order) if k == "PersistState")
+    assert ask_vote(core, 2, 1, (0, 0))[-1].granted
+    assert not ask_vote(core, 3, 1, (0, 0))[-1].granted
+    other_disk = m.VoteAsked(9, ReplicaKey(2, b"?" * 16), 1, OffsetAndEpoch(0, 0))
+    assert not core.step(other_disk, 2)[-1].granted  # type: ignore[union-attr]
+
+
+def test_a_shorter_log_gets_no_vote() -> None:
+    core = make(1, (1, 2, 3), log=log_of(1, 2), state=QuorumState(2))
+    core.step(m.Start(), 0)
+    assert not ask_vote(core, 2, 3, (1, 2))[-1].granted
+    assert not ask_vote(core, 2, 4, (9, 1))[-1].granted
+    assert ask_vote(core, 2, 5, (2, 2))[-1].granted
+
+
+def test_an_old_epoch_and_a_wrong_voter_get_errors() -> None:
+    core = make(1, (1, 2, 3), state=QuorumState(5))
+    core.step(m.Start(), 0)
+    assert ask_vote(core, 2, 4, (0, 0))[-1].error is ErrorCode.FENCED_LEADER_EPOCH
+    wrong = ask_vote(core, 2, 6, (0, 0), voter=ReplicaKey(1, b"?" * 16))[-1]
+    assert wrong.error is ErrorCode.INVALID_VOTER_KEY and core.epoch == 5
+
+
+def test_a_follower_that_hears_its_leader_refuses_pre_votes() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    assert core.role is Role.FOLLOWER
+    assert ask_vote(core, 3, 1, (0, 0), pre_vote=True)[-1].granted
+    core.step(answered(core, 2, 1, 2, high_watermark=0), 2)
+    assert not ask_vote(core, 3, 1, (0, 0), pre_vote=True)[-1].granted
+    assert core.leader_id == 2
+
+
+def test_a_prospective_that_loses_goes_back_to_its_leader_in_its_epoch() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.Tick(), 2001)
+    assert core.role is Role.PROSPECTIVE and core.epoch == 1
+    core.step(m.VoteAnswered(3, 1, 2, False, pre_vote=True), 2002)
+    core.step(m.VoteAnswered(2, 1, 2, False, pre_vote=True), 2003)
+    assert core.role is Role.FOLLOWER and core.epoch == 1

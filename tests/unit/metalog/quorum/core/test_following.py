@@ -1,0 +1,111 @@
+"""A follower, one step at a time: exact effects in exact order."""
+
+from __future__ import annotations
+
+import pytest
+
+from metalog.quorum.core import messages as m
+from metalog.quorum.core.messages import OffsetAndEpoch
+from metalog.quorum.core.roles import Role
+from metalog.quorum.core.voters import NOBODY
+from protocol.errors import ErrorCode
+from runtime.errors import InvariantViolated
+from simulation.quorum_world import Entry, ModelLog
+from tests.unit.metalog.quorum.core.cores import (
+    KEYS,
+    TIMING,
+    answered,
+    follower,
+    kinds,
+    log_of,
+    make,
+    voters,
+)
+
+
+def test_a_follower_fetches_again_only_when_flushed() -> None:
+    log = ModelLog()
+    core = follower(log)
+    effects = core.step(answered(core, 2, 1, 2, high_watermark=2, size_bytes=10), 2)
+    assert effects == [m.AppendFetched(2)]
+    log.entries += [Entry(1, "a"), Entry(1, "b"), Entry(1, "c")]
+    assert core.step(m.Flushed(3), 3) == [
+        m.HighWatermarkAdvanced(2),
+        m.SendFetch(3, 2, 1, 3, 1),
+    ]
+
+
+def test_a_follower_truncates_to_where_the_logs_part() -> None:
+    log = log_of(1, 1, 2, 2)
+    core = follower(log)
+    effects = core.step(answered(core, 2, 3, 2, diverging=OffsetAndEpoch(3, 1)), 2)
+    assert effects == [m.TruncateLog(2)]
+    log.entries = log.entries[:2]
+    assert core.step(m.LogTruncated(), 3) == [m.SendFetch(3, 2, 3, 2, 1)]
+
+
+def test_truncation_below_the_high_watermark_is_fatal() -> None:
+    log = log_of(1, 1, 2, 2)
+    core = follower(log)
+    core.step(answered(core, 2, 3, 2, high_watermark=3), 2)
+    assert core.high_watermark == 3
+    with pytest.raises(InvariantViolated, match="below the high watermark 3"):
+        core.step(answered(core, 2, 3, 2, diverging=OffsetAndEpoch(2, 1)), 3)
+
+
+def test_the_preferred_successor_of_a_leader_that_left_tries_at_once() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.EndEpochAsked(6, 2, 1, (KEYS[1], KEYS[3])), 10)
+    assert core.next_deadline_ms() == 10
+    core.step(m.Tick(), 10)
+    assert core.role is Role.PROSPECTIVE
+
+
+def test_an_observer_follows_and_never_stands() -> None:
+    core = make(4, (1, 2, 3))
+    assert kinds(core.step(m.Start(), 0))[0] == "FindLeader"
+    core.step(answered(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    assert core.role is Role.OBSERVER
+    core.step(m.Tick(), 2001)
+    assert core.role is Role.UNATTACHED
+    core.validate()
+
+
+def test_a_node_becomes_a_voter_by_the_log() -> None:
+    core = make(4, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(answered(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    core.step(m.VotersChanged(voters(1, 2, 3, 4)), 2)
+    assert core.role is Role.FOLLOWER
+    core.step(m.VotersChanged(voters(1, 2, 3)), 3)
+    assert core.role is Role.OBSERVER
+
+
+def test_the_pause_grows_while_a_full_disk_takes_no_snapshot() -> None:
+    """It begins again after one that was taken, and no failure of another kind waits."""
+    core, now_ms = follower(ModelLog()), 0.0
+
+    def pause_ms(*, not_stored: bool) -> float:
+        """What passes between the failure of a snapshot and the next fetch."""
+        nonlocal now_ms
+        event = answered(core, 2, 1, 2, snapshot=OffsetAndEpoch(9, 1))
+        core.step(event, now_ms)
+        kind = m.RequestKind.FETCH_SNAPSHOT
+        failed = m.RequestFailed(2, kind, event.fetch_id, not_stored=not_stored)
+        assert core.step(failed, now_ms) == []
+        failed_ms, deadline_ms = now_ms, core.next_deadline_ms()
+        assert deadline_ms is not None
+        now_ms = deadline_ms
+        assert kinds(core.step(m.Tick(), now_ms)) == ["SendFetch"]
+        return now_ms - failed_ms
+
+    first, longest = TIMING.retry_backoff_ms, TIMING.fetch_timeout_ms / 2
+    grown = [min(first * 2**n, longest) for n in range(30)]
+    assert [pause_ms(not_stored=True) for _ in range(30)] == grown
+    assert pause_ms(not_stored=False) == first
+    event = answered(core, 2, 1, 2, snapshot=OffsetAndEpoch(9, 1))
+    core.step(event, now_ms)
+    core.step(m.SnapshotInstalled(event.fetch_id, OffsetAndEpoch(9, 1)), now_ms)
+    assert [pause_ms(not_stored=True) for _ in range(2)] == [first, 2 * first]

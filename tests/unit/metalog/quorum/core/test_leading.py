@@ -1,0 +1,160 @@
+"""A leader, one step at a time: exact effects in exact order."""
+
+from __future__ import annotations
+
+import pytest
+
+from metalog.quorum.core import messages as m
+from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
+from metalog.quorum.core.roles import Role
+from metalog.quorum.core.voters import ReplicaKey
+from protocol.errors import ErrorCode
+from simulation.quorum_world import Entry, ModelLog
+from tests.unit.metalog.quorum.core.cores import (
+    KEYS,
+    elect,
+    kinds,
+    log_of,
+    make,
+)
+
+
+def test_a_sole_voter_shows_a_high_watermark_when_its_own_record_is_flushed() -> None:
+    log = log_of(1, 1, 1)
+    core = make(1, (1,), log=log, state=QuorumState(1, 1))
+    core.step(m.Start(), 0)
+    assert core.step(m.Flushed(3), 1) == []
+    assert core.high_watermark is None
+    log.entries.append(Entry(2, "leader change"))
+    assert core.step(m.Flushed(4), 2) == [m.HighWatermarkAdvanced(4)]
+    assert core.high_watermark == 4
+
+
+def test_the_voters_of_the_formatting_are_written_by_the_first_leader() -> None:
+    core = make(1, (1,), voters_in_log=False)
+    (append,) = [e for e in core.step(m.Start(), 0) if isinstance(e, m.AppendLeaderChange)]
+    assert append.write_voters
+
+
+def test_a_sole_voter_is_not_resigned_by_check_quorum() -> None:
+    core = make(1, (1,))
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1e9)
+    assert core.role is Role.LEADER
+
+
+def test_a_leader_commits_by_majority_and_only_from_its_own_record_on() -> None:
+    log = log_of(1)
+    core = make(1, (1, 2, 3), log=log, state=QuorumState(1))
+    core.step(m.Start(), 0)
+    elect(core)
+    log.entries += [Entry(2, "leader change"), Entry(2, "a")]
+    assert core.step(m.Flushed(3), 1001) == []
+    fetched = core.step(m.FetchAsked(7, KEYS[2], 2, 1, 1), 1002)
+    assert kinds(fetched) == ["ReplyFetch"] and core.high_watermark is None
+    fetched = core.step(m.FetchAsked(8, KEYS[2], 2, 2, 2), 1003)
+    assert fetched[0] == m.HighWatermarkAdvanced(2)
+
+
+def test_an_observer_does_not_move_the_high_watermark() -> None:
+    log = ModelLog()
+    core = make(1, (1, 2, 3), log=log)
+    core.step(m.Start(), 0)
+    elect(core)
+    log.entries.append(Entry(1, "leader change"))
+    core.step(m.Flushed(1), 1001)
+    assert kinds(core.step(m.FetchAsked(7, KEYS[4], 1, 1, 1), 1002)) == ["ReplyFetch"]
+    stranger = ReplicaKey(2, b"?" * 16)
+    assert kinds(core.step(m.FetchAsked(8, stranger, 1, 1, 1), 1003)) == ["ReplyFetch"]
+    assert core.high_watermark is None
+
+
+def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    elect(core)
+    core.step(m.FetchAsked(7, KEYS[2], 1, 0, 0), 2000)
+    assert core.step(m.Tick(), 4000)[0] == m.SendBeginEpoch(3, 1)
+    assert core.role is Role.LEADER
+    effects = core.step(m.Tick(), 5000)
+    assert core.role is Role.RESIGNED
+    assert effects[-1] == m.LeaderChanged(None, 1)
+    assert core.leader_id == 1
+
+
+WIPED = ReplicaKey(4, b"?" * 16)
+"""Voter 4 after a new disk: not that voter any more (M15)."""
+
+
+@pytest.mark.parametrize(
+    ("fetching", "stays"),
+    [
+        ([KEYS[2], KEYS[3]], True),
+        ([KEYS[2]], False),
+        ([KEYS[2], KEYS[1]], False),
+        ([KEYS[2], ReplicaKey(9, b"o" * 16), ReplicaKey(-1)], False),
+        ([KEYS[2], WIPED], False),
+    ],
+)
+def test_a_leader_of_five_needs_two_other_voters_to_stay(
+    fetching: list[ReplicaKey], stays: bool
+) -> None:
+    """M17: it counts each voter once, itself, and nobody else; no later than 1.5 x the fetch
+    timeout after the last majority it resigns."""
+    core = make(1, (0, 1, 2, 3, 4))
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1000)
+    for pre_vote in (True, False):
+        for other in (2, 3):
+            core.step(m.VoteAnswered(other, core.epoch, None, True, pre_vote=pre_vote), 1000)
+    assert core.role is Role.LEADER
+    for now_ms in range(1500, 4000, 500):
+        for key in fetching:
+            core.step(m.FetchAsked(7, key, 1, 0, 0), now_ms)
+        core.step(m.Tick(), now_ms)
+        assert core.role is Role.LEADER
+    core.step(m.Tick(), 4000)
+    assert core.role is (Role.LEADER if stays else Role.RESIGNED)
+    if stays:
+        core.step(m.Tick(), 3500 + 2999)
+        assert core.role is Role.LEADER
+        core.step(m.Tick(), 3500 + 3000)
+        assert core.role is Role.RESIGNED
+
+
+def test_a_fetch_is_checked_against_epoch_and_log() -> None:
+    log = log_of(1, 1)
+    core = make(1, (1, 2, 3), log=log, state=QuorumState(1))
+    core.step(m.Start(), 0)
+    elect(core)
+    log.entries += [Entry(2, "leader change")]
+
+    def fetch(epoch: int, offset: int, last_epoch: int) -> m.ReplyFetch:
+        reply = core.step(m.FetchAsked(7, KEYS[2], epoch, offset, last_epoch), 1001)[-1]
+        assert isinstance(reply, m.ReplyFetch)
+        return reply
+
+    assert fetch(1, 0, 0).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert fetch(3, 0, 0).error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetch(2, 3, 1).diverging == OffsetAndEpoch(2, 1)
+    assert fetch(2, 4, 2).diverging == OffsetAndEpoch(3, 2)
+    assert fetch(2, 2, 1).diverging is None
+    assert core.replicas[KEYS[2]].end_offset == 2
+
+
+def test_fetching_from_a_standby_is_refused() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    reply = core.step(m.FetchAsked(7, KEYS[2], 0, 0, 0), 1)[-1]
+    assert isinstance(reply, m.ReplyFetch)
+    assert reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_leader_says_whose_port_is_closed() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    failed = m.RequestFailed(3, m.RequestKind.BEGIN_EPOCH, refused=True)
+    assert core.step(failed, 1) == [], "it leads no epoch that it could have told of"
+    elect(core)
+    assert core.step(failed, 1001) == [m.VoterGone(3)]
+    assert core.step(failed._replace(refused=False), 1002) == []
