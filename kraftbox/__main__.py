@@ -1,4 +1,4 @@
-"""The `kraftbox` command.
+"""Shell: The `kraftbox` command.
 
 Nothing but the standard library's smallest parts is imported here: `up` and `server` become a node
 and must not carry the terminal libraries that the other commands use.

@@ -1,4 +1,4 @@
-"""Client histories: every send, poll and fault, with its time.
+"""Shell: Client histories: every send, poll and fault, with its time.
 
 A history is written by `kraftbox chaos` and by the fault tests, and judged by whoever reads it; the
 file format is in docs/chaos.md. Times are microseconds since the epoch, taken from one monotonic

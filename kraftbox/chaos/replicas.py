@@ -1,4 +1,4 @@
-"""Comparison of a partition's replicas byte by byte (P4), from the log directories.
+"""Shell: Comparison of a partition's replicas byte by byte (P4), from the log directories.
 
 Only batches below the shortest replica's end are compared: what stands behind it may still be on
 its way. At rest, with every replica in sync, that is all of the log.

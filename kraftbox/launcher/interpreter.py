@@ -1,4 +1,4 @@
-"""The command line of our own processes: our packages first, no user environment."""
+"""Shell: The command line of our own processes: our packages first, no user environment."""
 
 from __future__ import annotations
 
