@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol.transport.admission import ConnectionLimits, ListenerLimits
-from protocol.transport.server import ServerLimits
+from protocol.transport.limits import ServerLimits
 from runtime import descriptors
 from runtime.config import NodeConfig
 from runtime.config.tables import NODE_KEYS

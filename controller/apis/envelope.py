@@ -21,6 +21,7 @@ from protocol.errors import ErrorCode, ProtocolError
 from protocol.internal.default_principal_data import DefaultPrincipalData
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.transport.dispatch import CloseConnection, HandlerTable, RequestContext, peek
+from protocol.transport.embedded import answer_embedded
 
 MIN_VERSION = 0
 MAX_VERSION = 0
@@ -63,7 +64,7 @@ async def _answer(table: HandlerTable, frame: bytes, inner: RequestContext) -> b
     except CloseConnection as error:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from error
     try:
-        parts = await table.answer(frame, base=inner)
+        parts = await answer_embedded(table, frame, base=inner)
     except (CloseConnection, ProtocolError) as error:
         raise _Refused(ErrorCode.INVALID_REQUEST) from error
     return b"".join(parts or ())

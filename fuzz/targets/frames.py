@@ -20,10 +20,12 @@ from protocol.messages import request_class, response_class
 from protocol.schema import ApiMessage
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.limits import ServerLimits
 from protocol.transport.memory import RequestMemory
-from protocol.transport.server import Server, ServerLimits
+from protocol.transport.server import Server
 from runtime.clock import ManualClock
 from runtime.log import captured
+from runtime.tasks import Supervisor
 
 TURNS = 8
 REQUEST_BYTES_MAX = 1 << 20
@@ -63,9 +65,16 @@ class _Wire(asyncio.Transport):
     abort = close
 
 
-class _Server(Server):
-    def handler_failed(self, connection: ServerConnection, name: str, error: BaseException) -> None:
-        raise Finding(f"{name}: {error!r}") from error
+class _Supervisor(Supervisor):
+    def survive(
+        self,
+        work: str,
+        error: BaseException,
+        data: bytes | bytearray | memoryview = b"",
+        /,
+        **about: Any,
+    ) -> None:
+        raise Finding(f"{about['api']}: {error!r}") from error
 
 
 def _table() -> HandlerTable:
@@ -128,7 +137,7 @@ class Frames:
 
     async def _feed(self, how: bytes, data: bytes) -> None:
         memory = RequestMemory(1 << 18 if how[0] & 1 else 0)
-        server = _Server(
+        server = Server(
             self._table,
             clock=self._clock,
             listener="FUZZ",
@@ -138,6 +147,7 @@ class Frames:
                 max_inflight=1 + how[0] % 5,
             ),
             memory=memory,
+            supervisor=_Supervisor(),
         )
         connection = ServerConnection(server, 1)
         wire = _Wire()

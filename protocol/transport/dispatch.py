@@ -4,10 +4,12 @@ A `HandlerTable` says which APIs a listener serves. Each API is one registered h
 range of versions it was written for, and the answer to ApiVersions is computed from exactly these
 entries, so nothing can be advertised that is not there. A handler is
 
-- a plain function, called inline. It returns the response, or an `asyncio.Future` for a reply that
-  waits (no task is made), or None when nothing is to be sent (acks=0). `records` fields of the
-  request are slices of the receive buffer: what is to be kept must be copied before returning.
-- a coroutine function; it runs as a supervised task on a copy of the frame.
+- a plain function, called inline. It returns a `Reply`: the response, or None when nothing is to be
+  sent (acks=0), or the promise of either, a future or a coroutine. `records` fields of the request
+  are slices of the receive buffer: what is to be kept must be copied before returning.
+- a coroutine function; it works on a copy of the frame.
+
+Coroutines become supervised tasks in one place, `request_flow.py`; a future needs none.
 
 Reactions to bad requests are Kafka's (EdgeCaseRequestTest): what cannot be parsed, an API that this
 listener does not serve, or a version outside the range closes the connection without an answer. The
@@ -30,16 +32,12 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from protocol.api_keys import ApiKey
-from protocol.codec import decode, encode_parts
+from protocol.codec import encode_parts
 from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.headers import (
-    FIRST_FLEXIBLE_VERSION,
-    decode_request_header,
-    response_header_version,
-)
+from protocol.headers import FIRST_FLEXIBLE_VERSION, response_header_version
 from protocol.messages import request_class, response_class
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange, parse_versions
@@ -140,8 +138,33 @@ class RequestContext:
 
 
 Body: TypeAlias = ApiMessage | EncodedReply | None
+"""What is sent; nothing for None."""
 Reply: TypeAlias = Body | Awaitable[Body]
+"""What a handler returns: the body, or the promise of one, a future or a coroutine."""
 Handler: TypeAlias = Callable[[RequestContext, Any], Reply]
+
+
+class Passage(Protocol):
+    """One request on its way through one stage."""
+
+    def handled(self, *, promised: bool) -> None:
+        """The handler has returned the body, or with `promised` that there will be one."""
+
+    def reply(self, body: Body) -> Body:
+        """What is sent where the handler said `body`."""
+        ...
+
+
+class Stage(Protocol):
+    """What all requests of a table pass, whatever their handlers: it may count them, look at their
+    replies or change these.
+
+    The way of a request: each stage's `enter`, in order, the handler, each passage's `handled`, and
+    once the body is there, now or later, each passage's `reply`. Of a request whose handler failed
+    a stage hears no more.
+    """
+
+    def enter(self, entry: Entry, context: RequestContext, request: Any) -> Passage: ...
 
 
 class Features(NamedTuple):
@@ -239,6 +262,7 @@ class HandlerTable:
         self, *, unstable: bool = False, is_own: Callable[[Connection], bool] = nobody
     ) -> None:
         self.entries: dict[int, Entry] = {}
+        self.stages: tuple[Stage, ...] = ()
         self.unstable = unstable
         self.is_own = is_own
 
@@ -280,6 +304,18 @@ class HandlerTable:
             return
         shown = VersionRange(low if advertise_from is None else advertise_from, high)
         self.entries[api] = Entry(api, handler, VersionRange(low, high), shown, own)
+
+    def wrap(self, api: ApiKey, around: Callable[[Handler], Handler]) -> None:
+        """Serve `api` with `around(handler)` in place of the handler that is registered."""
+        self.entries[api].handler = around(self.entries[api].handler)
+
+    def add_stage(self, stage: Stage) -> None:
+        """Requests pass `stage` from now on, behind the stages that are there."""
+        self.stages = (*self.stages, stage)
+
+    def remove_stage(self, stage: Stage) -> None:
+        """Requests pass `stage` no more; those that are in it still do."""
+        self.stages = tuple(each for each in self.stages if each is not stage)
 
     def serve_api_versions(self, features: Callable[[], Features] = Features) -> None:
         """Answer ApiVersions from this table; `features` is asked for each answer."""
@@ -373,46 +409,29 @@ class HandlerTable:
             ],
         )
 
-    async def answer(self, frame: bytes, *, base: RequestContext) -> list[Buffer] | None:
-        """Handle a request that did not come over a connection of its own (KIP-590's envelope).
 
-        `frame` is header and body; `base` says on whose behalf, its API fields are not used.
-        Returns response header and body, None where nothing is to be sent. Raises ProtocolError
-        and CloseConnection as a connection would be closed.
-        """
-        api_key, api_version, correlation_id = peek(frame)
-        entry = self.find(api_key, api_version)
-        if entry is None:
-            return _without_length(
-                reply_parts(self.unknown_api_versions(), None, 0, correlation_id)
-            )
-        header, offset = decode_request_header(frame)
-        message, _ = decode(entry.request, frame, api_version, offset)
-        context = RequestContext(
-            base.connection,
-            entry.api,
-            api_version,
-            correlation_id,
-            header.client_id,
-            base.received_ms,
-            base.principal,
-            base.client_host,
-            base.listener,
-        )
-        try:
-            reply = entry.handler(context, message)
-            body = await reply if isinstance(reply, Awaitable) else reply
-        except ApiError as error:
-            body = error_reply(entry, api_version, error)
-        if body is None:
-            return None
-        return _without_length(reply_parts(body, entry, api_version, correlation_id))
+def is_body(reply: Reply) -> TypeGuard[Body]:
+    """Whether a handler's reply is there already."""
+    return reply is None or isinstance(reply, (ApiMessage, EncodedReply))
 
 
-def _without_length(frame: tuple[int, list[Buffer]]) -> list[Buffer]:
-    _, parts = frame
-    parts[0] = memoryview(parts[0])[4:]
-    return parts
+def pass_through(
+    stages: Sequence[Stage], entry: Entry, context: RequestContext, request: Any
+) -> tuple[Reply, Sequence[Passage]]:
+    """What the handler returns; of a promise the way that its body has to `leave` by."""
+    passages = [stage.enter(entry, context, request) for stage in stages]
+    reply = entry.handler(context, request)
+    promised = not is_body(reply)
+    for passage in passages:
+        passage.handled(promised=promised)
+    return (leave(passages, reply), ()) if is_body(reply) else (reply, passages)
+
+
+def leave(passages: Sequence[Passage], body: Body) -> Body:
+    """What is sent where the handler said `body`."""
+    for passage in passages:
+        body = passage.reply(body)
+    return body
 
 
 def peek(frame: Buffer) -> tuple[int, int, int]:

@@ -63,13 +63,18 @@ class RequestMemory:
         "_overdrawn",
         "_waiting",
         "cut_off",
+        "is_limited",
         "limit_bytes",
+        "scarce",
         "used_bytes",
         "waits",
     )
 
     def __init__(self, limit_bytes: int = 0) -> None:
         self.limit_bytes = limit_bytes
+        self.is_limited = limit_bytes > 0
+        self.scarce = False
+        """Whether everything is used up."""
         self.used_bytes = 0
         self.waits = 0
         """How often a connection had to wait."""
@@ -80,11 +85,6 @@ class RequestMemory:
         self._overdraft_since_ms = 0.0
 
     @property
-    def scarce(self) -> bool:
-        """Whether everything is used up."""
-        return 0 < self.limit_bytes <= self.used_bytes
-
-    @property
     def waiting(self) -> int:
         """Connections that are not read for want of memory."""
         return len(self._waiting)
@@ -92,6 +92,7 @@ class RequestMemory:
     def charge(self, size_bytes: int) -> None:
         """Count bytes that are here already."""
         self.used_bytes += size_bytes
+        self.scarce = 0 < self.limit_bytes <= self.used_bytes
 
     def grant(self, who: Starving, size_bytes: int, now_ms: float) -> bool:
         """Whether `who` may take so much more; it is counted then. Otherwise `who` is fed when
@@ -104,12 +105,12 @@ class RequestMemory:
             self._overdrawn = who
             self._overdraft_since_ms = now_ms
         self._waiting.pop(who, None)
-        self.used_bytes += size_bytes
+        self.charge(size_bytes)
         return True
 
     def give_back(self, size_bytes: int) -> None:
         """Memory is free again."""
-        self.used_bytes -= size_bytes
+        self.charge(-size_bytes)
         assert self.used_bytes >= 0
         while self._waiting and not self.scarce:
             self._feed_next()

@@ -1,4 +1,4 @@
-"""A listener: accepts connections, looks after the quiet ones, closes in order.
+"""Shell: A listener: accepts connections, looks after the quiet ones, closes in order.
 
 One timer scans all connections; none has a timer of its own. What a connection does with its bytes
 is in `connection.py`, what the requests mean in `dispatch.py`.
@@ -9,47 +9,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
-from protocol.transport.dispatch import ANONYMOUS, Entry, HandlerTable
-from protocol.transport.memory import SHARED_BYTES, RequestMemory, SpareBuffers
+from protocol.transport.dispatch import ANONYMOUS, HandlerTable
+from protocol.transport.limits import ServerLimits
+from protocol.transport.listener_log import ListenerLog
+from protocol.transport.memory import RequestMemory
+from protocol.transport.receive_buffer import BufferSpace
+from protocol.transport.request_flow import RequestFlow
 from protocol.transport.stats import ConnectionStats
 from runtime.clock import Clock
 from runtime.listening import cannot_listen
-from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 
 SCAN_MS_MAX = 10_000.0
 SCANNED_PER_TURN = 500
 LINGER_MS = 5_000.0
 """How long a closed connection may take to fetch what was written to it."""
-LOG_EVERY_MS = 1_000.0
-
-_log = get_logger("protocol.transport")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """Limits of a listener; the defaults are Kafka's where Kafka has the key.
-
-    socket.request.max.bytes, kraftbox.connection.max.inflight, connections.max.idle.ms (0 or less:
-    never), socket.listen.backlog.size. How many may connect is in `admission.py`, how much memory
-    their requests may take in `memory.py`.
-    """
-
-    request_bytes_max: int = 104_857_600
-    max_inflight: int = 5
-    idle_ms: float = 600_000.0
-    backlog: int = 50
-    receive_buffer_bytes: int = SHARED_BYTES
-    write_high_bytes: int = 1024 * 1024
-
-    def __post_init__(self) -> None:
-        if self.max_inflight < 1:
-            raise ValueError("max_inflight must be at least 1")
 
 
 class Server:
@@ -78,14 +56,20 @@ class Server:
         self.listener = listener
         self.limits = limits if limits is not None else ServerLimits()
         self.supervisor = supervisor if supervisor is not None else Supervisor()
-        self.principal = principal
         self.connection_stats = ConnectionStats()
         self.gate = gate if gate is not None else ConnectionGate()
         self.gate.listening(listener)
         self.memory = memory if memory is not None else RequestMemory()
-        self.shared = memoryview(bytearray(self.limits.receive_buffer_bytes))
-        """What arrives on any connection arrives here first; see `connection.py`."""
-        self.spare = SpareBuffers(self.limits.receive_buffer_bytes)
+        self.space = BufferSpace(self.memory, self.limits.receive_buffer_bytes)
+        self.log = ListenerLog(listener, clock)
+        self.flow = RequestFlow(
+            handlers,
+            clock=clock,
+            supervisor=self.supervisor,
+            listener=listener,
+            principal=principal,
+            log=self.log,
+        )
         self._on_admit = on_admit
         self._connections: dict[int, ServerConnection] = {}
         self._gate_timer: asyncio.TimerHandle | None = None
@@ -94,9 +78,6 @@ class Server:
         self._scan_timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._closing = False
-        self._log_limit = RateLimited(clock, LOG_EVERY_MS)
-        self.moment_ms = 0.0
-        """When the last request of this turn of the loop was left: the next one's beginning."""
         self.address: tuple[str, int] = ("", 0)
 
     # --- life ----------------------------------------------------------------------------------
@@ -244,40 +225,3 @@ class Server:
             connection.abort()
         elif quiet_ms > every_ms:
             connection.give_memory_back()
-
-    # --- reports -------------------------------------------------------------------------------
-
-    def log_close(self, connection: ServerConnection, reason: str) -> None:
-        """One line per second at most; the held-back ones are counted."""
-        held_back = self._log_limit.admit("close")
-        if held_back is not None:
-            _log.info(
-                "Closing a connection",
-                reason=reason,
-                listener=self.listener,
-                peer=f"{connection.peer_host}:{connection.peer_port}",
-                client=connection.client_id,
-                held_back=held_back,
-            )
-
-    def log_trailing(self, connection: ServerConnection, entry: Entry, extra_bytes: int) -> None:
-        """Bytes after a request's body are ignored, but worth a line."""
-        held_back = self._log_limit.admit("trailing")
-        if held_back is not None:
-            _log.info(
-                "A request was longer than its message",
-                api=entry.api.name,
-                bytes=extra_bytes,
-                client=connection.client_id,
-                held_back=held_back,
-            )
-
-    def handler_failed(self, connection: ServerConnection, name: str, error: BaseException) -> None:
-        """A handler raised what it may not raise. A broken invariant stops the node."""
-        self.supervisor.survive(
-            "request",
-            error,
-            api=name,
-            client=connection.client_id,
-            peer=f"{connection.peer_host}:{connection.peer_port}",
-        )

@@ -22,8 +22,9 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.dispatch import HandlerTable, RequestContext
+from protocol.transport.limits import ServerLimits
 from protocol.transport.memory import RequestMemory
-from protocol.transport.server import Server, ServerLimits
+from protocol.transport.server import Server
 from runtime.clock import SystemClock
 
 LIMIT_S = 20.0

@@ -17,7 +17,8 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.schema import ApiMessage
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import RequestContext
-from protocol.transport.server import Server, ServerLimits
+from protocol.transport.limits import ServerLimits
+from protocol.transport.server import Server
 from runtime.clock import ManualClock
 from runtime.log import captured
 from testkit.memory.sockets import Echo, heartbeat, metadata, request_bytes, until

@@ -29,6 +29,7 @@ from protocol.transport.dispatch import (
     RequestContext,
     own_brokers,
 )
+from protocol.transport.embedded import answer_embedded
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from runtime.errors import InvariantViolated
@@ -145,7 +146,7 @@ async def test_requests_inside_requests_are_not_our_brokers() -> None:
     base = replace(BASE, connection=OwnConnection())
     assert table.is_own(base.connection)
     with pytest.raises(CloseConnection, match="version 4 is not in 0-3"):
-        await table.answer(embedded(HeartbeatRequest(group_id="abc"), 4), base=base)
+        await answer_embedded(table, embedded(HeartbeatRequest(group_id="abc"), 4), base=base)
 
 
 def test_wrong_registrations() -> None:
@@ -436,7 +437,7 @@ def embedded(message: ApiMessage, version: int, client_id: str | None = "c") -> 
 @pytest.mark.parametrize("handler", [asynchronous, encoded, done])
 async def test_answer_of_an_embedded_request(handler: Handler) -> None:
     frame = embedded(HeartbeatRequest(group_id="abc"), 4)
-    parts = await table_of(handler).answer(frame, base=BASE)
+    parts = await answer_embedded(table_of(handler), frame, base=BASE)
     assert parts is not None
     answer = read_response(b"".join(parts), ApiKey.HEARTBEAT, 4)
     assert answer == (44, HeartbeatResponse(throttle_time_ms=3))
@@ -444,7 +445,7 @@ async def test_answer_of_an_embedded_request(handler: Handler) -> None:
 
 async def test_embedded_context_is_that_of_the_first_sender() -> None:
     echo = Echo()
-    await echo.table().answer(embedded(MetadataRequest(topics=[]), 12, None), base=BASE)
+    await answer_embedded(echo.table(), embedded(MetadataRequest(topics=[]), 12, None), base=BASE)
     context = echo.contexts[0]
     assert (context.principal, context.client_host) == ("User:alice", "10.0.0.9")
     assert (context.api_key, context.correlation_id, context.client_id) == (3, 44, None)
@@ -452,21 +453,23 @@ async def test_embedded_context_is_that_of_the_first_sender() -> None:
 
 async def test_embedded_failures() -> None:
     table = table_of(raising(ApiError(ErrorCode.NOT_CONTROLLER), later=True))
-    parts = await table.answer(embedded(HeartbeatRequest(), 3), base=BASE)
+    parts = await answer_embedded(table, embedded(HeartbeatRequest(), 3), base=BASE)
     assert parts is not None
     _, answer = read_response(b"".join(parts), ApiKey.HEARTBEAT, 3)
     assert answer.error_code == ErrorCode.NOT_CONTROLLER
-    assert await table_of(nothing).answer(embedded(HeartbeatRequest(), 3), base=BASE) is None
+    assert (
+        await answer_embedded(table_of(nothing), embedded(HeartbeatRequest(), 3), base=BASE) is None
+    )
     for frame in (b"", b"\x00\x0c\x00", embedded(HeartbeatRequest(), 3)[:-1]):
         with pytest.raises(ProtocolError):
-            await table.answer(frame, base=BASE)
+            await answer_embedded(table, frame, base=BASE)
     with pytest.raises(CloseConnection):
-        await table.answer(embedded(FetchRequest(), 4), base=BASE)
+        await answer_embedded(table, embedded(FetchRequest(), 4), base=BASE)
 
 
 async def test_embedded_unknown_api_versions() -> None:
     table = Echo().table()
-    parts = await table.answer(b"\x00\x12\x00\x63\x00\x00\x00\x09\xff\xff\x00", base=BASE)
+    parts = await answer_embedded(table, b"\x00\x12\x00\x63\x00\x00\x00\x09\xff\xff\x00", base=BASE)
     assert parts is not None
     correlation_id, answer = read_response(b"".join(parts), ApiKey.API_VERSIONS, 0)
     assert correlation_id == 9

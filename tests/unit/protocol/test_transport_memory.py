@@ -131,7 +131,7 @@ async def test_exhausted_memory_stops_reading_and_loses_nothing() -> None:
             client.writer.write(big(1, size)[:-1])
         # One holds the overdraft and has all but its last byte here; others are not read.
         await until(lambda: memory.scarce and memory.waiting >= 1)
-        held = sum(connection._end for connection in server.connections)
+        held = sum(connection.exchange.buffer.end for connection in server.connections)
         assert held < 3 * size
         assert memory.used_bytes < 3_000_000
         small = await asyncio.open_connection(*server.address)

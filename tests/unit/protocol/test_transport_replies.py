@@ -8,8 +8,9 @@ from typing import Any
 
 from protocol.api_keys import ApiKey
 from protocol.messages.metadata import MetadataResponse
-from protocol.transport.connection import REPLIES_TOGETHER_BYTES, ServerConnection
+from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import HandlerTable, Reply
+from protocol.transport.exchange import REPLIES_TOGETHER_BYTES
 from protocol.transport.server import Server
 from runtime.clock import ManualClock
 from testkit.memory.sockets import Echo, metadata
@@ -49,7 +50,6 @@ class Transport:
 def connected(table: HandlerTable) -> tuple[ServerConnection, Transport]:
     connection = ServerConnection(Server(table, clock=ManualClock(), listener="PLAINTEXT"), 1)
     transport = Transport()
-    connection._server.admit = lambda _: connection.begin()  # type: ignore[method-assign]
     connection.connection_made(transport)  # type: ignore[arg-type]
     return connection, transport
 

@@ -14,10 +14,11 @@ from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
-from protocol.transport.connection import FRAMES_PER_TURN
 from protocol.transport.dispatch import HandlerTable, RequestContext
+from protocol.transport.exchange import REQUESTS_PER_TURN, WRITE_PAUSED
+from protocol.transport.limits import ServerLimits
 from protocol.transport.memory import RequestMemory
-from protocol.transport.server import Server, ServerLimits
+from protocol.transport.server import Server
 from runtime.clock import ManualClock, SystemClock
 from runtime.log import captured
 from testkit.memory.sockets import (
@@ -66,7 +67,7 @@ async def test_fifty_frames_in_one_segment() -> None:
 
 @on_both_loops
 async def test_more_frames_than_one_turn_serves() -> None:
-    count = FRAMES_PER_TURN * 20
+    count = REQUESTS_PER_TURN * 20
     async with serving(Echo().table()) as server, raw_client(server) as client:
         client.writer.write(b"".join(metadata(n) for n in range(count)))
         got = [correlation_id_of(await client.response()) for _ in range(count)]
@@ -124,7 +125,7 @@ async def test_large_frames_and_the_limit() -> None:
         (connection,) = server.connections
         client.writer.write(framed(metadata(1)[4:].ljust(3_000_000, b"\x00")))
         assert correlation_id_of(await client.response()) == 1
-        assert connection._own_bytes == 0
+        assert connection.exchange.buffer.own_bytes == 0
         client.writer.write(struct.pack(">i", 3_000_001))
         assert await client.closed() == b""
 
@@ -136,7 +137,7 @@ async def test_b04_announced_size_takes_no_memory() -> None:
         client.writer.write(metadata(1) + struct.pack(">i", 100_000_000) + b"0123456789")
         assert correlation_id_of(await client.response()) == 1
         (connection,) = server.connections
-        assert connection._own_bytes <= 512
+        assert connection.exchange.buffer.own_bytes <= 512
 
 
 # --- order, bounds, back-pressure ------------------------------------------------------------
@@ -212,7 +213,7 @@ async def test_b46_a_flood_stays_in_the_socket() -> None:
         await echo.until(lambda: len(echo.asked) == 5)
         (connection,) = server.connections
         assert connection.inflight == 5
-        assert connection._own_bytes <= 2 * server.limits.receive_buffer_bytes
+        assert connection.exchange.buffer.own_bytes <= 2 * server.limits.receive_buffer_bytes
         assert server.connection_stats.bytes_in < len(flood)
 
 
@@ -238,7 +239,7 @@ async def test_b45_a_reader_that_never_reads() -> None:
         client.writer.transport.pause_reading()
         client.writer.write(b"".join(metadata(n) for n in range(count)))
         (connection,) = await connections(server, 1)
-        await until(lambda: connection._write_paused)
+        await until(lambda: connection.exchange.holds & WRITE_PAUSED)
         served = large.asked
         assert served < count
         assert not connection._transport.is_reading()
@@ -444,6 +445,18 @@ async def test_unknown_version_of_api_versions(version: int) -> None:
 
 
 @on_both_loops
+async def test_unknown_version_of_api_versions_keeps_the_order() -> None:
+    echo = Echo()
+    async with serving(echo.table()) as server, raw_client(server) as client:
+        client.writer.write(heartbeat("a", 1) + framed(struct.pack(">hhih", 18, 99, 2, -1)))
+        client.writer.write(metadata(3))
+        await echo.until(lambda: len(echo.asked) == 2)
+        await answers_nothing(client)
+        echo.release("a")
+        assert [correlation_id_of(await client.response()) for _ in range(3)] == [1, 2, 3]
+
+
+@on_both_loops
 async def test_api_versions_header_has_no_tags() -> None:
     async with serving(Echo().table()) as server, raw_client(server) as client:
         for version in range(5):
@@ -485,16 +498,16 @@ async def test_the_buffer_of_a_quiet_connection_shrinks() -> None:
         (connection,) = await connections(server, 1)
         client.writer.write(framed(metadata(1)[4:].ljust(900_000, b"\x00"))[:300_000])
         await until(lambda: server.connection_stats.bytes_in == 300_000)
-        assert connection._own_bytes >= 300_000
+        assert connection.exchange.buffer.own_bytes >= 300_000
         client.writer.write(framed(metadata(1)[4:].ljust(900_000, b"\x00"))[300_000:] + b"\x00")
         await client.response()
         await until(lambda: server.connection_stats.bytes_in == 900_005)
         clock.advance(20_000)
         server._scan(10_000.0)
-        assert connection._own_bytes == 512 == server.memory.used_bytes
+        assert connection.exchange.buffer.own_bytes == 512 == server.memory.used_bytes
         client.writer.write(metadata(2)[1:])
         assert correlation_id_of(await client.response()) == 2
-        assert connection._own_bytes == 0 == server.memory.used_bytes
+        assert connection.exchange.buffer.own_bytes == 0 == server.memory.used_bytes
     await server.close()
 
 
@@ -511,10 +524,10 @@ async def test_who_sends_much_has_room_for_more_at_once_and_buffers_are_used_aga
             await client.response()
             arrived = (2 * turn + 1) * len(request) + 100
             await until(lambda arrived=arrived: server.connection_stats.bytes_in == arrived)  # type: ignore[misc]
-            assert connection._own_bytes == usual == server.memory.used_bytes
-            buffers.add(id(connection._view.obj))
+            assert connection.exchange.buffer.own_bytes == usual == server.memory.used_bytes
+            buffers.add(id(connection.exchange.buffer.view.obj))
             client.writer.write(request[100:])
             await client.response()
-            assert connection._own_bytes == 0 == server.memory.used_bytes
+            assert connection.exchange.buffer.own_bytes == 0 == server.memory.used_bytes
         assert len(buffers) == 1
     await server.close()

@@ -1,0 +1,61 @@
+"""Shell: Requests that came inside another request (KIP-590's Envelope), not over a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from protocol.codec import decode
+from protocol.errors import ApiError
+from protocol.headers import decode_request_header
+from protocol.schema import Buffer
+from protocol.transport.dispatch import (
+    HandlerTable,
+    RequestContext,
+    error_reply,
+    leave,
+    pass_through,
+    peek,
+    reply_parts,
+)
+
+
+async def answer_embedded(
+    table: HandlerTable, frame: bytes, *, base: RequestContext
+) -> list[Buffer] | None:
+    """Handle a request that is part of another one.
+
+    `frame` is header and body; `base` says on whose behalf, its API fields are not used.
+    Returns response header and body, None where nothing is to be sent. Raises ProtocolError
+    and CloseConnection as a connection would be closed.
+    """
+    api_key, api_version, correlation_id = peek(frame)
+    entry = table.find(api_key, api_version)
+    if entry is None:
+        return _without_length(reply_parts(table.unknown_api_versions(), None, 0, correlation_id))
+    header, offset = decode_request_header(frame)
+    message, _ = decode(entry.request, frame, api_version, offset)
+    context = RequestContext(
+        base.connection,
+        entry.api,
+        api_version,
+        correlation_id,
+        header.client_id,
+        base.received_ms,
+        base.principal,
+        base.client_host,
+        base.listener,
+    )
+    try:
+        reply, passages = pass_through(table.stages, entry, context, message)
+        body = leave(passages, await reply) if isinstance(reply, Awaitable) else reply
+    except ApiError as error:
+        body = error_reply(entry, api_version, error)
+    if body is None:
+        return None
+    return _without_length(reply_parts(body, entry, api_version, correlation_id))
+
+
+def _without_length(frame: tuple[int, list[Buffer]]) -> list[Buffer]:
+    _, parts = frame
+    parts[0] = memoryview(parts[0])[4:]
+    return parts

@@ -1,0 +1,373 @@
+"""The way of one request: frame, message, stages, handler, reply, bytes.
+
+One `RequestFlow` serves all connections of a listener; what belongs to one connection is kept
+there. A plain request is answered before `serve` returns, and no task, queue or future is made for
+it. Of a reply that comes later the place in the order is kept, and here is the only place where a
+coroutine of a handler becomes a task. What cannot be parsed closes the connection without an
+answer, as Kafka does.
+
+Nothing here knows a socket or the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from protocol.api_keys import ApiKey
+from protocol.codec import decode
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.headers import decode_client_id
+from protocol.messages.produce import ProduceRequest
+from protocol.schema import ApiMessage, Buffer
+from protocol.transport.dispatch import (
+    Body,
+    CloseConnection,
+    Connection,
+    EncodedReply,
+    Entry,
+    FramedReply,
+    HandlerTable,
+    Passage,
+    RequestContext,
+    error_reply,
+    leave,
+    pass_through,
+    peek,
+    reply_parts,
+)
+from protocol.transport.exchange import CLOSED, Exchange, Place
+from protocol.transport.listener_log import ListenerLog
+from protocol.transport.repeated import LEARN_EVERY, RepeatedProduce, learn
+from protocol.transport.stats import ApiStats
+from runtime.clock import Clock
+from runtime.tasks import Supervisor
+
+if TYPE_CHECKING:
+    import asyncio
+
+PRODUCE = int(ApiKey.PRODUCE)
+
+
+class LaterReply(Place):
+    """A reply that waits, or is ready behind one that does. The times are those of `stats.py`."""
+
+    __slots__ = (
+        "correlation_id",
+        "entry",
+        "handled_ms",
+        "passages",
+        "ready_ms",
+        "received_ms",
+        "started_ms",
+        "stats",
+        "version",
+    )
+
+    def __init__(
+        self,
+        entry: Entry,
+        stats: ApiStats,
+        version: int,
+        correlation_id: int,
+        times_ms: tuple[float, float, float],
+    ) -> None:
+        super().__init__()
+        self.entry = entry
+        self.stats = stats
+        self.version = version
+        self.correlation_id = correlation_id
+        self.received_ms, self.started_ms, self.handled_ms = times_ms
+        self.ready_ms = self.handled_ms
+        self.passages: Sequence[Passage] = ()
+
+
+class Served(Connection, Protocol):
+    """A connection whose requests are served."""
+
+    exchange: Exchange[LaterReply]
+    is_lost: bool
+    repeated: RepeatedProduce | None
+    """The produce request that others are compared with."""
+    unlike: int
+    """How many produce requests were decoded."""
+
+    def write(self, size_bytes: int, parts: list[Buffer]) -> None:
+        """A reply whose turn it is."""
+
+    def send_ready(self) -> None:
+        """A reply that waited is ready."""
+
+
+class RequestFlow:
+    """See the module."""
+
+    def __init__(
+        self,
+        handlers: HandlerTable,
+        *,
+        clock: Clock,
+        supervisor: Supervisor,
+        listener: str,
+        principal: str,
+        log: ListenerLog,
+    ) -> None:
+        """A handler's broken invariant goes to `supervisor`, which stops the node."""
+        self._handlers = handlers
+        self._clock = clock
+        self._supervisor = supervisor
+        self._listener = listener
+        self._principal = principal
+        self._log = log
+        self.moment_ms = 0.0
+        """When the last request of this turn of the loop was left: the next one's beginning."""
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def serve(self, peer: Served, frame: memoryview, received_ms: float) -> None:
+        """Serve the next request of a connection; what it raises is answered, or closes."""
+        entry: Entry | None = None
+        version = correlation_id = 0
+        started_ms = self.moment_ms
+        table = self._handlers
+        passages: Sequence[Passage] = ()
+        try:
+            api_key, version, correlation_id = peek(frame)
+            repeated = peer.repeated
+            if (
+                repeated is not None
+                and api_key == PRODUCE
+                and version == repeated.version
+                and repeated.take(frame)
+            ):
+                entry, stats, message = repeated.entry, repeated.entry.stats, repeated.message
+                peer.client_id = repeated.client_id
+            else:
+                entry = table.find(api_key, version, peer)
+                if entry is None:
+                    self._answer_unknown(
+                        peer, correlation_id, (received_ms, started_ms, started_ms)
+                    )
+                    return
+                message = self._decode(peer, entry, version, frame)
+                kind_of = entry.kind_of
+                stats = entry.stats if kind_of is None else entry.kinds[kind_of(message)]
+            size = len(frame) + 4
+            stats.requests[version] += 1
+            stats.bytes_in += size
+            context = RequestContext(
+                peer,
+                entry.api,
+                version,
+                correlation_id,
+                peer.client_id,
+                received_ms,
+                self._principal,
+                peer.peer_host,
+                self._listener,
+                size,
+            )
+            if table.stages:
+                reply, passages = pass_through(table.stages, entry, context, message)
+            else:
+                reply = entry.handler(context, message)
+        except (ProtocolError, CloseConnection) as error:
+            peer.close(str(error))
+        except Exception as error:  # noqa: BLE001 - `_failure` logs it and answers
+            assert entry is not None
+            times_ms = (received_ms, started_ms, self._clock.monotonic_ms())
+            later = LaterReply(entry, stats, version, correlation_id, times_ms)
+            self._ready(peer, later, self._failure(peer, later, error))
+        else:
+            handled_ms = self.moment_ms = self._clock.monotonic_ms()
+            times_ms = (received_ms, started_ms, handled_ms)
+            if reply is None or isinstance(reply, (ApiMessage, EncodedReply)):
+                self._answer(peer, entry, stats, version, correlation_id, times_ms, reply)
+            else:
+                later = LaterReply(entry, stats, version, correlation_id, times_ms)
+                later.passages = passages
+                self._wait(peer, later, reply, len(frame) if entry.is_async else 0)
+
+    def _decode(self, peer: Served, entry: Entry, version: int, frame: memoryview) -> Any:
+        """The client id and the message. A produce request may become the one that those to come
+        are compared with. ProtocolError."""
+        if entry.is_async:
+            frame = memoryview(bytes(frame))
+        peer.client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
+        message, end = decode(entry.request, frame, version, offset)
+        if end != len(frame):
+            self._log.trailing(peer, entry.api.name, len(frame) - end)
+        elif isinstance(message, ProduceRequest) and not entry.is_async:
+            unlike = peer.unlike
+            peer.unlike = unlike + 1
+            if unlike % LEARN_EVERY == 0:
+                peer.repeated = learn(entry, version, peer.client_id, message, frame)
+        return message
+
+    # --- replies -------------------------------------------------------------------------------
+
+    def _answer(
+        self,
+        peer: Served,
+        entry: Entry,
+        stats: ApiStats,
+        version: int,
+        correlation_id: int,
+        times_ms: tuple[float, float, float],
+        body: Body,
+    ) -> None:
+        """Send a reply that did not wait, if there is any, or put it behind those that do."""
+        received_ms, started_ms, handled_ms = times_ms
+        now_ms = handled_ms
+        if body is not None:
+            exchange = peer.exchange
+            if exchange.waiting or exchange.holds & CLOSED:
+                later = LaterReply(entry, stats, version, correlation_id, times_ms)
+                self._ready(peer, later, body)
+                return
+            if type(body) is FramedReply:
+                size, parts = reply_parts(body, entry, version, correlation_id)
+                stats.bytes_out += size
+                exchange.send(size, parts)
+            else:
+                encoded = self._encode(peer, entry, stats, version, correlation_id, body)
+                if encoded is not None:
+                    exchange.send(*encoded)
+            now_ms = self.moment_ms = self._clock.monotonic_ms()
+        stats.answered(
+            started_ms - received_ms,
+            handled_ms - started_ms,
+            now_ms - handled_ms,
+            now_ms - received_ms,
+        )
+
+    def _answer_unknown(
+        self, peer: Served, correlation_id: int, times_ms: tuple[float, float, float]
+    ) -> None:
+        """Tell a client that asked for ApiVersions in a version from the future what there is."""
+        table, exchange = self._handlers, peer.exchange
+        encoded = reply_parts(table.unknown_api_versions(), None, 0, correlation_id)
+        if exchange.waiting:
+            entry = table.entries[ApiKey.API_VERSIONS]
+            later = LaterReply(entry, entry.stats, 0, correlation_id, times_ms)
+            later.ready = True
+            later.size, later.parts = encoded
+            exchange.enqueue(later)
+        else:
+            exchange.send(*encoded)
+
+    def _wait(self, peer: Served, later: LaterReply, promise: Any, copied_bytes: int) -> None:
+        """Keep the reply's place in the order until its promise is kept, and count the copy of its
+        request that a coroutine holds until then."""
+        if type(promise) is CoroutineType:
+            name = f"{later.entry.api.name} of connection {peer.id}"
+            promise = self._supervisor.spawn(name, promise, fatal=False)
+        if promise.done():
+            self._ready(peer, later, self._outcome(peer, later, promise))
+            return
+        peer.exchange.enqueue(later)
+        if copied_bytes:
+            peer.keep(copied_bytes, promise)
+        promise.add_done_callback(partial(self._settle, peer, later))
+
+    def _settle(self, peer: Served, later: LaterReply, future: asyncio.Future[Body]) -> None:
+        body = self._outcome(peer, later, future)
+        if not peer.is_lost:
+            later.ready_ms = self._clock.monotonic_ms()
+            self._fill(peer, later, body)
+            peer.send_ready()
+
+    def _ready(self, peer: Served, later: LaterReply, body: Body) -> None:
+        """A reply that does not wait itself, but perhaps for others."""
+        exchange = peer.exchange
+        if body is None or exchange.holds & CLOSED:
+            return
+        self._fill(peer, later, body)
+        if exchange.waiting:
+            exchange.enqueue(later)
+        else:
+            self.send(peer, later)
+
+    def _outcome(self, peer: Served, later: LaterReply, future: asyncio.Future[Body]) -> Body:
+        if future.cancelled():
+            peer.close(f"{later.entry.api.name} was given up")
+            return None
+        error = future.exception()
+        if error is not None:
+            return self._failure(peer, later, error)
+        body = future.result()
+        return leave(later.passages, body) if later.passages else body
+
+    def _failure(self, peer: Served, later: LaterReply, error: BaseException) -> Body:
+        """The answer to a handler that raised; None when the connection was closed instead."""
+        name = later.entry.api.name
+        if isinstance(error, (ProtocolError, CloseConnection)):
+            peer.close(f"{name}: {error}")
+            return None
+        if not isinstance(error, ApiError):
+            self._survive(peer, name, error)
+            error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        try:
+            return error_reply(later.entry, later.version, error)
+        except CloseConnection as close:
+            later.stats.add_error(error.code)
+            peer.close(str(close))
+            return None
+
+    def _survive(self, peer: Served, name: str, error: BaseException) -> None:
+        """A handler raised what it may not raise. A broken invariant stops the node."""
+        self._supervisor.survive(
+            "request",
+            error,
+            api=name,
+            client=peer.client_id,
+            peer=f"{peer.peer_host}:{peer.peer_port}",
+        )
+
+    def _fill(self, peer: Served, later: LaterReply, body: Body) -> None:
+        later.ready = True
+        encoded = self._encode(
+            peer, later.entry, later.stats, later.version, later.correlation_id, body
+        )
+        if encoded is not None:
+            later.size, later.parts = encoded
+
+    def _encode(
+        self,
+        peer: Served,
+        entry: Entry,
+        stats: ApiStats,
+        version: int,
+        correlation_id: int,
+        body: Body,
+    ) -> tuple[int, list[Buffer]] | None:
+        """The frame of a reply, with its bytes and errors counted; None where there is none."""
+        if body is None or peer.exchange.holds & CLOSED:
+            return None
+        try:
+            encoded = reply_parts(body, entry, version, correlation_id)
+        except Exception as error:  # noqa: BLE001 - or this connection would wait for ever
+            self._survive(peer, entry.api.name, error)
+            peer.close("a response could not be encoded")
+            return None
+        stats.bytes_out += encoded[0]
+        if isinstance(body, ApiMessage):
+            entry.count_errors(body, stats.add_error)
+        return encoded
+
+    def send(self, peer: Served, later: LaterReply) -> None:
+        """Send a reply that is ready and whose turn it is, and count it."""
+        stats = later.stats
+        sending_ms = self._clock.monotonic_ms()
+        peer.write(later.size, later.parts)
+        sent_ms = self.moment_ms = self._clock.monotonic_ms()
+        received_ms, started_ms, handled_ms = later.received_ms, later.started_ms, later.handled_ms
+        stats.waited(later.ready_ms - handled_ms, sending_ms - later.ready_ms)
+        stats.answered(
+            started_ms - received_ms,
+            handled_ms - started_ms,
+            sent_ms - sending_ms,
+            sent_ms - received_ms,
+        )
