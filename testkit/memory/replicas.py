@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from broker.replication.fetcher import Effect, Fetcher, FetcherSettings
-from broker.replication.isr import IsrProposal
+from broker.replication.isr import IsrProposal, PartitionStateNow
 from broker.replication.partition import Partition
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.partition_record import PartitionRecord
@@ -21,6 +22,7 @@ from testkit.memory.broker import Harness, batch, produce_request, registration,
 
 SETTINGS = FetcherSettings(wait_max_ms=0)
 TOPIC = topic_id(1)
+LAG_MS = 30_000.0
 
 
 class Broker(Harness):
@@ -168,3 +170,33 @@ class Cluster:
 
 
 __all__ = ["Broker", "Cluster", "produce_request"]
+
+
+def expire(c: Cluster, leader: int = 1) -> frozenset[int] | None:
+    """Who would stay, None if nobody leaves."""
+    partition = c[leader].partition()
+    if not partition.expire_isr(c.clock.monotonic_ms(), LAG_MS):
+        return None
+    assert partition.proposal is not None
+    return partition.proposal.broker_ids
+
+
+def answer(c: Cluster, error: ErrorCode = ErrorCode.NONE, **changes: object) -> bool:
+    """The controller's answer to the leader's last proposal; changes nothing in the metadata."""
+    partition, proposal = c[1].proposals[-1]
+    state = PartitionStateNow(
+        leader_id=1,
+        leader_epoch=proposal.leader_epoch,
+        partition_epoch=proposal.partition_epoch + 1,
+        isr=tuple(sorted(proposal.broker_ids)),
+    )
+    return partition.isr_answered(proposal, error, state._replace(**changes))  # type: ignore[arg-type]
+
+
+def answer_of(c: Cluster, records: bytes, index: int = 0) -> FetchResponse:
+    """What a leader may say whose bytes nobody checked."""
+    data = FetchResponse.PartitionData(
+        partition_index=index, high_watermark=1, log_start_offset=0, records=records
+    )
+    topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC, partitions=[data])
+    return FetchResponse(responses=[topic], session_id=1)

@@ -33,7 +33,7 @@ from runtime.clock import SystemClock
 from runtime.tasks import Supervisor
 from testkit.memory.group_shard import TOPICS
 from tests.golden.groups.scenario import CLIENT, Scenario
-from tests.unit.broker.coordinators.test_driver import PARTITIONS, FakeLog
+from tests.unit.broker.coordinators.test_group_coordinator import PARTITIONS, FakeLog
 
 RECORDED = Path(__file__).parent / "groups/kafka-4.3.1.txt"
 

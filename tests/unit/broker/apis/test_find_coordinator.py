@@ -23,7 +23,7 @@ from protocol.transport.dispatch import HandlerTable
 from runtime import log
 from runtime.clock import ManualClock
 from runtime.tasks import Supervisor
-from tests.unit.broker.coordinators.test_driver import PARTITIONS, FakeLog
+from tests.unit.broker.coordinators.test_group_coordinator import PARTITIONS, FakeLog
 
 
 class CreatingLog(FakeLog):

@@ -35,7 +35,13 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.dispatch import HandlerTable
 from testkit.memory.group_shard import A_ID, B_ID, TOPICS
-from tests.unit.broker.coordinators.test_driver import GROUP, HOME, PARTITIONS, Driver, settle
+from tests.unit.broker.coordinators.test_group_coordinator import (
+    GROUP,
+    HOME,
+    PARTITIONS,
+    Driver,
+    settle,
+)
 
 MODULES: list[Any] = [join_group, sync_group, heartbeat, leave_group]
 MODULES += [list_groups, describe_groups, delete_groups]

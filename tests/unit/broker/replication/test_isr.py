@@ -5,40 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.alter_partition import AlterPartitionManager
 from broker.replication.fetcher import NAMED_MAX, Fetcher
-from broker.replication.isr import IsrMember, IsrProposal, PartitionStateNow
-from broker.replication.remote_replica import RemoteReplica, laggards
+from broker.replication.isr import IsrMember
 from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionResponse
 from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
 from testkit.memory.broker import batch
-from testkit.memory.replicas import SETTINGS, TOPIC, Cluster
-
-LAG_MS = 30_000.0
-
-
-def expire(c: Cluster, leader: int = 1) -> frozenset[int] | None:
-    """Who would stay, None if nobody leaves."""
-    partition = c[leader].partition()
-    if not partition.expire_isr(c.clock.monotonic_ms(), LAG_MS):
-        return None
-    assert partition.proposal is not None
-    return partition.proposal.broker_ids
-
-
-def answer(c: Cluster, error: ErrorCode = ErrorCode.NONE, **changes: object) -> bool:
-    """The controller's answer to the leader's last proposal; changes nothing in the metadata."""
-    partition, proposal = c[1].proposals[-1]
-    state = PartitionStateNow(
-        leader_id=1,
-        leader_epoch=proposal.leader_epoch,
-        partition_epoch=proposal.partition_epoch + 1,
-        isr=tuple(sorted(proposal.broker_ids)),
-    )
-    return partition.isr_answered(proposal, error, state._replace(**changes))  # type: ignore[arg-type]
-
+from testkit.memory.replicas import LAG_MS, SETTINGS, Cluster, answer, expire
 
 # --- KIP-16: the seed's three scenarios, and two more -------------------------------------------
 
@@ -81,24 +54,6 @@ async def test_bootstrapping_follower_is_out_until_it_has_caught_up() -> None:
     c.fetch(2)
     assert [p.broker_ids for _, p in c[1].proposals] == [{1, 2}]
     assert c[1].proposals[0][1].members[1] == IsrMember(2, 102)
-
-
-def test_an_append_between_read_and_calculation_does_no_harm() -> None:
-    """The log end of the read counts, not that of a moment later (KIP-16's repair)."""
-    remote = RemoteReplica()
-    leader_end_at_read = 10
-    remote.fetched(10, 0, 1, leader_end_at_read, 1000.0)  # the leader's log ends at 20 by now
-    assert remote.caught_up_ms == 1000.0
-    assert remote.is_in_sync(20, 1000.0 + LAG_MS, LAG_MS)
-
-
-def test_always_one_fetch_behind_never_leaves() -> None:
-    remote = RemoteReplica()
-    for end in range(1000):
-        now_ms = end * 400.0
-        remote.fetched(end, 0, 1, end + 1, now_ms)  # one more each time, never the end
-        if end > 0:
-            assert remote.is_in_sync(end + 1, now_ms + 399.0, 800.0)
 
 
 async def test_a_follower_that_rests_is_in_sync_by_its_sessions_fetches() -> None:
@@ -193,11 +148,6 @@ async def test_a_follower_that_moves_to_another_session_has_the_times_of_both() 
     remote = c[1].partition().remote[2]
     assert remote.caught_up_ms == c.clock.monotonic_ms() - 1_000.0
     assert expire(c) is None
-
-
-def test_nobody_but_replicas_is_judged() -> None:
-    found = laggards({}, [1, 2], leader_end=5, now_ms=0.0, lag_max_ms=LAG_MS)
-    assert found == frozenset()
 
 
 async def test_a_member_that_is_no_replica_is_left_out() -> None:
@@ -365,145 +315,3 @@ async def test_fenced_leaving_and_reborn_brokers_do_not_join() -> None:
     c.fetch(2)
     assert c[1].proposals == []
     assert c[1].partition().remote[2].broker_epoch == 102
-
-
-async def test_the_high_watermark_stands_still_under_min_isr() -> None:
-    """Bug 11: KAFKA-15583; P12, P20."""
-    c = Cluster(3, min_insync_replicas="2")
-    c.create(1, 2, 3)
-    waiting = c[1].append(b"a", acks=-1)
-    for follower in (2, 3):
-        c.fetch(follower)
-    c.change(isr=[1])
-    c.fetch(2, times=2)
-    assert c[1].high_watermark == 0
-    assert not waiting.done()
-    refused = c[1].append(b"b", acks=-1)
-    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert c[1].append(b"c", acks=1).error_code == ErrorCode.NONE
-    assert c[1].high_watermark == 0
-    c.fetch(2, times=2)
-    answer(c)
-    assert c[1].partition().isr == {1, 2}
-    assert c[1].high_watermark == 2
-    assert (await waiting).responses[0].partition_responses[0].error_code == ErrorCode.NONE
-
-
-# --- the AlterPartition manager -----------------------------------------------------------------
-
-
-class Waiting:
-    """A partition that wants something of the controller."""
-
-    def __init__(self, index: int = 0) -> None:
-        self.topic_id = TOPIC
-        self.index = index
-        self.proposal: IsrProposal | None = None
-        self.told: list[tuple[ErrorCode, PartitionStateNow]] = []
-        self.again = False
-
-    def want(self, *members: int, epoch: int = 0) -> IsrProposal:
-        self.proposal = IsrProposal(0, epoch, tuple(IsrMember(m, 100 + m) for m in members))
-        return self.proposal
-
-    def stands_by(self, proposal: IsrProposal, /) -> bool:
-        return self.proposal is proposal
-
-    def isr_answered(
-        self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
-    ) -> bool:
-        self.told.append((error, state))
-        return self.again
-
-
-def accepted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartitionResponse:
-    return AlterPartitionResponse(
-        topics=[
-            AlterPartitionResponse.TopicData(
-                topic_id=TOPIC,
-                partitions=[
-                    AlterPartitionResponse.PartitionData(
-                        partition_index=index, error_code=error, isr=[1, 2], partition_epoch=1
-                    )
-                    for index in indexes
-                ],
-            )
-        ]
-    )
-
-
-def test_one_request_is_in_flight_and_the_next_takes_all_that_came() -> None:
-    manager = AlterPartitionManager()
-    first, second, third = (Waiting(index) for index in range(3))
-    manager.propose(first, first.want(1, 2))
-    request = manager.next_request(1, 999, 0.0)
-    assert request is not None
-    sent = request.topics[0].partitions[0].new_isr_with_epochs
-    assert [(m.broker_id, m.broker_epoch) for m in sent] == [(1, 999), (2, 102)]
-    manager.propose(second, second.want(1))
-    manager.propose(third, third.want(1))
-    assert manager.due_ms() is None
-    assert manager.next_request(1, 999, 0.0) is None
-    manager.answered(accepted(0), 0.0)
-    assert [error for error, _ in first.told] == [ErrorCode.NONE]
-    following = manager.next_request(1, 999, 0.0)
-    assert following is not None
-    assert [p.partition_index for p in following.topics[0].partitions] == [1, 2]
-
-
-def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
-    manager = AlterPartitionManager()
-    kept, moved = Waiting(0), Waiting(1)
-    manager.propose(kept, kept.want(1, 2))
-    manager.propose(moved, moved.want(1, 2))
-    assert manager.next_request(1, 9, 0.0) is not None
-    moved.proposal = None
-    manager.failed(1000.0)
-    assert manager.due_ms() == 1010.0
-    again = manager.next_request(1, 9, 1010.0)
-    assert again is not None
-    assert [p.partition_index for p in again.topics[0].partitions] == [0]
-    manager.answered(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), 1010.0)
-    assert kept.told == []
-    kept.again = True
-    assert manager.next_request(1, 10, 1030.0) is not None
-    manager.answered(accepted(0, error=ErrorCode.NOT_CONTROLLER), 1030.0)
-    assert manager.next_request(1, 10, 1040.0) is not None
-
-
-# --- a leader that nobody follows any more ------------------------------------------------------
-
-
-async def test_a_leader_that_was_replaced_and_does_not_know_acknowledges_nothing() -> None:
-    """F5, F8, F35: P3, P15. It may put everybody out in its own mind; the answer decides."""
-    c = Cluster(3, min_insync_replicas="1")
-    c.create(1, 2, 3)
-    c.fetch(2)
-    c.fetch(3)
-    c.change(2, 3, leader=2, isr=[2, 3])  # 1 is stopped, or cut off
-    waiting = c[1].append(b"never", acks=-1)
-    c[2].append(b"instead")
-    c.fetch(3, 2, times=2)
-    assert c[2].high_watermark == 1
-    c.clock.advance(2 * LAG_MS)
-    assert expire(c) == {1}
-    assert c[1].high_watermark == 0
-    assert not answer(c, ErrorCode.FENCED_LEADER_EPOCH)
-    assert c[1].high_watermark == 0
-    assert not waiting.done()
-    # The followers are of another epoch: what they ask proves nothing here.
-    assert c[1].fetch(0, current_leader_epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    c.catch_up(1)
-    answered = (await waiting).responses[0].partition_responses[0]
-    assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    c.fetch(1, 2, times=3)
-    assert c[1].values == [b"instead"]
-
-
-async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
-    """KIP-704: what it has is the log now."""
-    c = Cluster(2)
-    c.create(1, 2, isr=[1])
-    c.change(leader=2, isr=[2], leader_recovery_state=1)
-    ((_, proposal),) = c[2].proposals
-    assert (proposal.broker_ids, proposal.recovery_state) == ({2}, 0)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from broker.coordinators.coordinator_log import EndOfTransaction, LogRecord
-from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
-from broker.replication.partition import Partition
-from broker.replication.remote_replica import RemoteReplica
-from broker.replication.replica_role import TRANSITIONS, ReplicaRole
+from broker.replication.replica_manager import AT_ONCE_MAX, Backlog
+from broker.replication.replica_role import ReplicaRole
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE
-from protocol.batch.control import build_end_txn_marker
-from protocol.batch.records import NO_PRODUCER, Producer, Record, build_batch, records_payload
-from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
+from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.partition_record import PartitionRecord
+from protocol.metadata.remove_topic_record import RemoveTopicRecord
 from protocol.metadata.topic_record import TopicRecord
 from runtime.errors import InvariantViolated
 from runtime.slices import SLICE_MS
 from testkit.loop_holds import ToilClock, ToilingFiles, loop_holds
-from testkit.memory.broker import LOG_DIR, NODE, OTHER, Harness, batch, settle, topic_id
+from testkit.memory.broker import LOG_DIR, NODE, OTHER, Harness, batch, topic_id
+from testkit.memory.replicas import TOPIC, Cluster
 from testkit.memory.sockets import until
 
 
@@ -67,7 +63,6 @@ async def test_a_topic_made_again_begins_empty_whatever_the_order() -> None:
     h.create_topic()
     h.produce(batch(b"old"))
     before = h.metadata.image
-    from protocol.metadata.remove_topic_record import RemoveTopicRecord
 
     h.replay(
         RemoveTopicRecord(topic_id=topic_id(1)),
@@ -230,217 +225,6 @@ async def test_a_failed_write_takes_the_partition_offline_and_stops_the_node() -
     assert h.replicas.get("t", 0) is None
 
 
-# --- the partition's own rules --------------------------------------------------------------------
-
-
-async def test_epochs_never_go_back() -> None:
-    h = Harness()
-    h.create_topic(replicas=[NODE, OTHER])
-    partition = h.partition()
-    with pytest.raises(InvariantViolated, match="epochs went back"):
-        partition.become_follower(
-            leader_id=OTHER, leader_epoch=-1, partition_epoch=5, replicas=(NODE,), isr=(NODE,)
-        )
-
-
-async def test_every_other_role_change_is_refused() -> None:
-    h = Harness()
-    h.create_topic()
-    for before in ReplicaRole:
-        for after in ReplicaRole:
-            partition = Partition("t", topic_id(1), 0, node_id=NODE, log=h.partition().log)
-            partition.role = before
-            if (before, after) in TRANSITIONS:
-                partition._enter(after)
-            else:
-                with pytest.raises(InvariantViolated):
-                    partition._enter(after)
-
-
-async def test_a_new_leader_forgets_what_followers_told_the_old_one() -> None:
-    h = Harness()
-    h.create_topic(replicas=[NODE, OTHER])
-    partition = h.partition()
-    partition.follower_fetched(OTHER, offset=0, log_start=0, broker_epoch=1, now_ms=0)
-    assert partition.remote[OTHER].log_end == 0
-    h.change(leader=OTHER)
-    assert partition.remote == {}
-    h.change(leader=NODE)
-    assert partition.remote[OTHER].log_end == -1
-    partition.validate()
-
-
-async def test_an_older_broker_epoch_moves_nothing() -> None:
-    h = Harness()
-    h.create_topic(replicas=[NODE, OTHER])
-    partition = h.partition()
-    partition.follower_fetched(OTHER, offset=0, log_start=0, broker_epoch=7, now_ms=0)
-    h.produce(batch(b"a"), acks=1)
-    moved = partition.follower_fetched(OTHER, offset=1, log_start=0, broker_epoch=6, now_ms=0)
-    assert not moved
-    assert partition.log.high_watermark == 0
-
-
-def test_caught_up_is_a_time_not_a_distance() -> None:
-    # KIP-16: always one fetch behind under steady appends is in sync as of the fetch before.
-    remote = RemoteReplica()
-    end = 0
-    for step in range(1, 10):
-        now_ms = step * 100.0
-        remote.fetched(end, 0, 1, end + 5, now_ms)
-        end += 5
-        if step > 1:
-            assert remote.caught_up_ms == now_ms - 100.0
-    stuck = remote.caught_up_ms
-    remote.fetched(end - 5, 0, 1, end + 50, 2000.0)
-    assert remote.caught_up_ms == stuck
-    remote.fetched(end + 50, 0, 1, end + 50, 2100.0)
-    assert remote.caught_up_ms == 2100.0
-
-
-async def test_min_isr_states() -> None:
-    h = Harness()
-    h.create_topic(replicas=[NODE, OTHER], configs={"min.insync.replicas": "2"})
-    partition = h.partition()
-    assert (partition.at_min_isr, partition.under_min_isr, partition.under_replicated) == (
-        True,
-        False,
-        False,
-    )
-    h.change(isr=[NODE])
-    assert (partition.at_min_isr, partition.under_min_isr, partition.under_replicated) == (
-        False,
-        True,
-        True,
-    )
-    h.produce(batch(b"a"), acks=1)
-    assert partition.log.high_watermark == 0
-    h.set_config("t", "min.insync.replicas", "1")
-    assert partition.log.high_watermark == 1
-
-
-# --- the coordinator's log ------------------------------------------------------------------------
-
-
-def coordinator_log(h: Harness) -> ReplicatedCoordinatorLog:
-    return ReplicatedCoordinatorLog(
-        "t",
-        replicas=h.replicas,
-        metadata=h.metadata,
-        creator=h.creator,
-    )
-
-
-async def test_coordinator_records_are_committed_and_read_back() -> None:
-    h = Harness()
-    log = coordinator_log(h)
-    assert log.partition_count() is None
-    h.create_topic(partitions=2, configs={"cleanup.policy": "compact"})
-    assert (log.partition_count(), log.leader_epoch(0), log.leader_epoch(9)) == (2, 0, None)
-    first = log.append(0, [(b"a", b"1"), (b"b", None)], 5)
-    second = log.append(0, [(b"c", b"3")], 6)
-    assert first.done()
-    assert second.done()
-    assert [row[:3] async for row in log.read_all(0)] == [
-        (0, b"a", b"1"),
-        (1, b"b", None),
-        (2, b"c", b"3"),
-    ]
-    assert [row async for row in log.read_all(1)] == []
-
-
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-async def test_a_coordinator_is_told_of_transactions(codec: Codec) -> None:
-    """T9: the batch says whose transaction a record belongs to, a marker how it ended."""
-    h = Harness()
-    h.create_topic(configs={"cleanup.policy": "compact"})
-    log = coordinator_log(h)
-    unpacked = []
-    run_in_worker = h.files.run
-
-    async def run(function: Any, *args: Any) -> Any:
-        unpacked.append(function)
-        return await run_in_worker(function, *args)
-
-    h.files.run = run  # type: ignore[method-assign]
-
-    def append(data: bytes) -> None:
-        h.replicas.append_own(h.partition(), data, now_ms=5)
-
-    def records(*keys: bytes, producer: Producer = NO_PRODUCER) -> bytes:
-        listed = [Record(timestamp=5, key=key, value=b"v") for key in keys]
-        return build_batch(listed, producer=producer, compression=codec)
-
-    append(records(b"a"))
-    append(records(b"b", b"c", producer=Producer(7, 1, -1, transactional=True)))
-    append(records(b"d", producer=Producer(8, 1, 0, transactional=False)))
-    for commit in (False, True):
-        marker = build_end_txn_marker(7, 1, commit=commit, coordinator_epoch=0, timestamp_ms=5)
-        append(marker)
-    assert [row async for row in log.read_all(0)] == [
-        LogRecord(0, b"a", b"v"),
-        LogRecord(1, b"b", b"v", 7),
-        LogRecord(2, b"c", b"v", 7),
-        LogRecord(3, b"d", b"v"),
-        EndOfTransaction(4, 7, False),
-        EndOfTransaction(5, 7, True),
-    ]
-    assert unpacked == ([] if codec is Codec.NONE else [records_payload] * 3)
-
-
-async def test_coordinator_appends_wait_for_the_isr_and_fail_with_leadership() -> None:
-    h = Harness()
-    h.create_topic(replicas=[NODE, OTHER])
-    log = coordinator_log(h)
-    first = log.append(0, [(b"a", b"1")], 5)
-    second = log.append(0, [(b"b", b"1")], 5)
-    h.partition().follower_fetched(OTHER, offset=1, log_start=0, broker_epoch=1, now_ms=0)
-    assert first.done()
-    assert not second.done()
-    h.change(leader=OTHER)
-    with pytest.raises(ApiError) as caught:
-        await second
-    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert log.leader_epoch(0) is None
-    with pytest.raises(ApiError) as refused:
-        log.append(0, [(b"a", b"1")], 5)
-    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-async def test_coordinator_appends_that_are_refused() -> None:
-    h = Harness()
-    h.create_topic(configs={"max.message.bytes": "100"})
-    log = coordinator_log(h)
-    with pytest.raises(ApiError) as caught:
-        log.append(0, [(b"a", b"x" * 200)], 5)
-    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-
-
-async def test_reading_for_a_coordinator_ends_with_its_leadership() -> None:
-    h = Harness()
-    h.create_topic(replicas=[NODE, OTHER], isr=[NODE])
-    log = coordinator_log(h)
-    for _ in range(3):
-        log.append(0, [(b"k", b"v" * 200_000)], 5)
-    rows = log.read_all(0)
-    assert (await anext(rows))[0] == 0
-    h.change(leader=OTHER)
-    with pytest.raises(ApiError):
-        async for _ in rows:
-            pass
-
-
-async def test_a_flush_holds_a_coordinators_commit_back() -> None:
-    h = Harness()
-    h.create_topic(configs={"flush.messages": "1"})
-    log = coordinator_log(h)
-    committed = log.append(0, [(b"a", b"1")], 5)
-    assert not committed.done()
-    await committed
-    assert h.partition().log.recovery_point == 1
-    await settle()
-
-
 async def test_the_first_image_and_the_changes_after_it_give_the_same_partitions() -> None:
     h = Harness()
     h.create_topic("a", number=1, partitions=2)
@@ -496,3 +280,30 @@ class _Resignations:
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
         self.resigned_epochs.append(leader_epoch)
+
+
+async def test_many_roles_change_in_slices_by_the_newest_image() -> None:
+    c = Cluster(2)
+    many = AT_ONCE_MAX + 5
+    c[1].create_topic(partitions=many, replicas=[1, 2], leader=1)
+    c[1].replicas.on_backlog(lambda: None)
+    c[1].replay(
+        *(
+            PartitionChangeRecord(topic_id=TOPIC, partition_id=index, leader=2)
+            for index in range(many)
+        )
+    )
+    assert sum(p.is_leader for p in c[1].replicas) == 5
+    c[1].replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=many - 1, leader=1))
+    c[1].advance()
+    assert [p.index for p in c[1].replicas if p.is_leader] == [many - 1]
+
+
+def test_partitions_to_lead_have_their_turn_first() -> None:
+    backlog = Backlog()
+    backlog.add((TOPIC, 0), urgent=False)
+    backlog.add((TOPIC, 1), urgent=False)
+    backlog.add((TOPIC, 2), urgent=True)
+    backlog.add((TOPIC, 1), urgent=True)
+    backlog.add((TOPIC, 2), urgent=False)
+    assert [backlog.take()[1] for _ in range(len(backlog))] == [2, 1, 0]

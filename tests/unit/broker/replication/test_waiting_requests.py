@@ -15,9 +15,9 @@ from testkit.memory.broker import Peer
 FOR_EVER_MS = 2**31 - 1
 
 
-def _waits(given_up: list[str]) -> list[ProduceWait | FetchWait]:
+def _waits(cancelled: list[str]) -> list[ProduceWait | FetchWait]:
     def cancel() -> None:
-        given_up.append("given up")
+        cancelled.append("cancelled")
 
     return [
         ProduceWait(lambda slot, error: None, lambda: None, cancel),
@@ -28,32 +28,32 @@ def _waits(given_up: list[str]) -> list[ProduceWait | FetchWait]:
 
 @pytest.mark.parametrize("kind", range(3))
 async def test_a_wait_that_begins_after_its_connection_has_gone_ends_at_once(kind: int) -> None:
-    given_up: list[str] = []
-    driver = WaitingRequests(ManualClock())
+    cancelled: list[str] = []
+    waits = WaitingRequests(ManualClock())
     peer = Peer(7)
     peer.close("gone")
     for count in (1, 2):
-        wait = _waits(given_up)[kind]
-        driver.hold(wait, FOR_EVER_MS, peer)
+        wait = _waits(cancelled)[kind]
+        waits.hold(wait, FOR_EVER_MS, peer)
         assert not wait.waiting
-        assert given_up == ["given up"] * count
-    assert (len(driver.purgatory), driver.purgatory.next_deadline_ms()) == (0, None)
-    assert not driver._peers, "nobody would take it out again"
+        assert cancelled == ["cancelled"] * count
+    assert (len(waits.purgatory), waits.purgatory.next_deadline_ms()) == (0, None)
+    assert not waits._peers, "nobody would take it out again"
 
 
 @pytest.mark.parametrize("kind", range(3))
-async def test_a_wait_ends_with_its_connection_and_is_given_up(kind: int) -> None:
-    given_up: list[str] = []
-    driver = WaitingRequests(ManualClock())
+async def test_a_wait_ends_with_its_connection_and_is_cancelled(kind: int) -> None:
+    cancelled: list[str] = []
+    waits = WaitingRequests(ManualClock())
     peer, other = Peer(7), Peer(8)
-    mine, others = _waits(given_up)[kind], _waits(given_up)[kind]
-    driver.hold(mine, FOR_EVER_MS, peer)
-    driver.hold(others, FOR_EVER_MS, other)
+    mine, others = _waits(cancelled)[kind], _waits(cancelled)[kind]
+    waits.hold(mine, FOR_EVER_MS, peer)
+    waits.hold(others, FOR_EVER_MS, other)
     peer.close("gone")
     assert (mine.waiting, others.waiting) == (False, True)
-    assert given_up == ["given up"]
+    assert cancelled == ["cancelled"]
     assert len(peer.callbacks) == 0
-    driver.close()
+    waits.close()
 
 
 class Expiring(Wait):

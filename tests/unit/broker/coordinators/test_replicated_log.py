@@ -1,0 +1,151 @@
+"""A coordinator's log over the replicas of its topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.coordinators.coordinator_log import EndOfTransaction, LogRecord
+from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
+from protocol.batch.control import build_end_txn_marker
+from protocol.batch.records import NO_PRODUCER, Producer, Record, build_batch, records_payload
+from protocol.compression import Codec
+from protocol.errors import ApiError, ErrorCode
+from testkit.memory.broker import NODE, OTHER, Harness, settle
+from testkit.memory.replicas import Cluster
+
+
+def coordinator_log(h: Harness) -> ReplicatedCoordinatorLog:
+    return ReplicatedCoordinatorLog(
+        "t",
+        replicas=h.replicas,
+        metadata=h.metadata,
+        creator=h.creator,
+    )
+
+
+async def test_coordinator_records_are_committed_and_read_back() -> None:
+    h = Harness()
+    log = coordinator_log(h)
+    assert log.partition_count() is None
+    h.create_topic(partitions=2, configs={"cleanup.policy": "compact"})
+    assert (log.partition_count(), log.leader_epoch(0), log.leader_epoch(9)) == (2, 0, None)
+    first = log.append(0, [(b"a", b"1"), (b"b", None)], 5)
+    second = log.append(0, [(b"c", b"3")], 6)
+    assert first.done()
+    assert second.done()
+    assert [row[:3] async for row in log.read_all(0)] == [
+        (0, b"a", b"1"),
+        (1, b"b", None),
+        (2, b"c", b"3"),
+    ]
+    assert [row async for row in log.read_all(1)] == []
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+async def test_a_coordinator_is_told_of_transactions(codec: Codec) -> None:
+    """T9: the batch says whose transaction a record belongs to, a marker how it ended."""
+    h = Harness()
+    h.create_topic(configs={"cleanup.policy": "compact"})
+    log = coordinator_log(h)
+    unpacked = []
+    run_in_worker = h.files.run
+
+    async def run(function: Any, *args: Any) -> Any:
+        unpacked.append(function)
+        return await run_in_worker(function, *args)
+
+    h.files.run = run  # type: ignore[method-assign]
+
+    def append(data: bytes) -> None:
+        h.replicas.append_own(h.partition(), data, now_ms=5)
+
+    def records(*keys: bytes, producer: Producer = NO_PRODUCER) -> bytes:
+        listed = [Record(timestamp=5, key=key, value=b"v") for key in keys]
+        return build_batch(listed, producer=producer, compression=codec)
+
+    append(records(b"a"))
+    append(records(b"b", b"c", producer=Producer(7, 1, -1, transactional=True)))
+    append(records(b"d", producer=Producer(8, 1, 0, transactional=False)))
+    for commit in (False, True):
+        marker = build_end_txn_marker(7, 1, commit=commit, coordinator_epoch=0, timestamp_ms=5)
+        append(marker)
+    assert [row async for row in log.read_all(0)] == [
+        LogRecord(0, b"a", b"v"),
+        LogRecord(1, b"b", b"v", 7),
+        LogRecord(2, b"c", b"v", 7),
+        LogRecord(3, b"d", b"v"),
+        EndOfTransaction(4, 7, False),
+        EndOfTransaction(5, 7, True),
+    ]
+    assert unpacked == ([] if codec is Codec.NONE else [records_payload] * 3)
+
+
+async def test_coordinator_appends_wait_for_the_isr_and_fail_with_leadership() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    log = coordinator_log(h)
+    first = log.append(0, [(b"a", b"1")], 5)
+    second = log.append(0, [(b"b", b"1")], 5)
+    h.partition().follower_fetched(OTHER, offset=1, log_start=0, broker_epoch=1, now_ms=0)
+    assert first.done()
+    assert not second.done()
+    h.change(leader=OTHER)
+    with pytest.raises(ApiError) as caught:
+        await second
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.leader_epoch(0) is None
+    with pytest.raises(ApiError) as refused:
+        log.append(0, [(b"a", b"1")], 5)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_coordinator_appends_that_are_refused() -> None:
+    h = Harness()
+    h.create_topic(configs={"max.message.bytes": "100"})
+    log = coordinator_log(h)
+    with pytest.raises(ApiError) as caught:
+        log.append(0, [(b"a", b"x" * 200)], 5)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_reading_for_a_coordinator_ends_with_its_leadership() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER], isr=[NODE])
+    log = coordinator_log(h)
+    for _ in range(3):
+        log.append(0, [(b"k", b"v" * 200_000)], 5)
+    rows = log.read_all(0)
+    assert (await anext(rows))[0] == 0
+    h.change(leader=OTHER)
+    with pytest.raises(ApiError):
+        async for _ in rows:
+            pass
+
+
+async def test_a_flush_holds_a_coordinators_commit_back() -> None:
+    h = Harness()
+    h.create_topic(configs={"flush.messages": "1"})
+    log = coordinator_log(h)
+    committed = log.append(0, [(b"a", b"1")], 5)
+    assert not committed.done()
+    await committed
+    assert h.partition().log.recovery_point == 1
+    await settle()
+
+
+async def test_a_coordinator_shows_nothing_that_is_not_committed() -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    log = ReplicatedCoordinatorLog(
+        "t", replicas=c[1].replicas, metadata=c[1].metadata, creator=c[1].creator
+    )
+    log.append(0, [(b"k", b"v")], 5)
+    rows = log.read_all(0)
+    assert (await anext(rows))[1] == b"k"
+    ended = c[1].supervisor.spawn("read on", anext(rows, None))  # type: ignore[arg-type]
+    await settle()
+    assert not ended.done()
+    c.fetch(2, times=2)
+    assert await ended is None

@@ -1,0 +1,63 @@
+"""A fetcher's connection to its leader."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.replication.fetcher_connections import FetcherContext, FetcherLink
+from broker.replication.offset_resets import ListOffsetsReset
+from protocol.messages.fetch import FetchResponse
+from runtime.tasks import Supervisor
+from testkit.memory.replicas import Cluster, answer_of
+
+
+class OneAnswer:
+    """A connection that is not there any more, or is."""
+
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def link_of(c: Cluster, supervisor: Supervisor) -> FetcherLink:
+    context = FetcherContext(
+        node_id=2,
+        endpoint=lambda _: None,
+        broker_epoch=lambda: 1,
+        clock=c.clock,
+        supervisor=supervisor,
+        flusher=c[2].context.flusher,
+        resets=ListOffsetsReset(2),
+        storage_failed=c[2].replicas.storage_failed,
+        timeout_ms=1000,
+        throttle=c[2].context.throttles.fetching,
+    )
+    return FetcherLink(c[2].fetchers[1], context, 0)
+
+
+async def test_an_answer_that_cannot_be_taken_over_ends_the_session_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    supervisor = Supervisor(lambda name, error: pytest.fail(name))
+    link = link_of(c, supervisor)
+    assert c.request(2, 1) is not None
+    connection = OneAnswer()
+    link._connection = connection  # type: ignore[assignment]
+    done: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+    done.set_result(answer_of(c, b""))
+
+    def fail(*_: object) -> list[object]:
+        raise KeyError(7)
+
+    monkeypatch.setattr(link.fetcher, "answered", fail)
+    link._answered(connection, done)  # type: ignore[arg-type]
+    assert connection.aborted and supervisor.survived == {"fetch answer": 1}
+    assert link.fetcher.in_flight == 0 and link.fetcher.counters.failed_requests == 1
+    link.close()
+    await supervisor.close()

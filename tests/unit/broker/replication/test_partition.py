@@ -1,0 +1,138 @@
+"""A partition's own rules: roles, epochs, the minimum of in-sync replicas."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.replication.partition import Partition
+from broker.replication.replica_role import TRANSITIONS, ReplicaRole
+from protocol.errors import ErrorCode
+from runtime.errors import InvariantViolated
+from testkit.memory.broker import NODE, OTHER, Harness, batch, topic_id
+from testkit.memory.replicas import LAG_MS, Cluster, answer, expire
+
+
+async def test_epochs_never_go_back() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    partition = h.partition()
+    with pytest.raises(InvariantViolated, match="epochs went back"):
+        partition.become_follower(
+            leader_id=OTHER, leader_epoch=-1, partition_epoch=5, replicas=(NODE,), isr=(NODE,)
+        )
+
+
+async def test_every_other_role_change_is_refused() -> None:
+    h = Harness()
+    h.create_topic()
+    for before in ReplicaRole:
+        for after in ReplicaRole:
+            partition = Partition("t", topic_id(1), 0, node_id=NODE, log=h.partition().log)
+            partition.role = before
+            if (before, after) in TRANSITIONS:
+                partition._enter(after)
+            else:
+                with pytest.raises(InvariantViolated):
+                    partition._enter(after)
+
+
+async def test_a_new_leader_forgets_what_followers_told_the_old_one() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    partition = h.partition()
+    partition.follower_fetched(OTHER, offset=0, log_start=0, broker_epoch=1, now_ms=0)
+    assert partition.remote[OTHER].log_end == 0
+    h.change(leader=OTHER)
+    assert partition.remote == {}
+    h.change(leader=NODE)
+    assert partition.remote[OTHER].log_end == -1
+    partition.validate()
+
+
+async def test_an_older_broker_epoch_moves_nothing() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    partition = h.partition()
+    partition.follower_fetched(OTHER, offset=0, log_start=0, broker_epoch=7, now_ms=0)
+    h.produce(batch(b"a"), acks=1)
+    moved = partition.follower_fetched(OTHER, offset=1, log_start=0, broker_epoch=6, now_ms=0)
+    assert not moved
+    assert partition.log.high_watermark == 0
+
+
+async def test_min_isr_states() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER], configs={"min.insync.replicas": "2"})
+    partition = h.partition()
+    assert (partition.at_min_isr, partition.under_min_isr, partition.under_replicated) == (
+        True,
+        False,
+        False,
+    )
+    h.change(isr=[NODE])
+    assert (partition.at_min_isr, partition.under_min_isr, partition.under_replicated) == (
+        False,
+        True,
+        True,
+    )
+    h.produce(batch(b"a"), acks=1)
+    assert partition.log.high_watermark == 0
+    h.set_config("t", "min.insync.replicas", "1")
+    assert partition.log.high_watermark == 1
+
+
+async def test_the_high_watermark_stands_still_under_min_isr() -> None:
+    """Bug 11: KAFKA-15583; P12, P20."""
+    c = Cluster(3, min_insync_replicas="2")
+    c.create(1, 2, 3)
+    waiting = c[1].append(b"a", acks=-1)
+    for follower in (2, 3):
+        c.fetch(follower)
+    c.change(isr=[1])
+    c.fetch(2, times=2)
+    assert c[1].high_watermark == 0
+    assert not waiting.done()
+    refused = c[1].append(b"b", acks=-1)
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert c[1].append(b"c", acks=1).error_code == ErrorCode.NONE
+    assert c[1].high_watermark == 0
+    c.fetch(2, times=2)
+    answer(c)
+    assert c[1].partition().isr == {1, 2}
+    assert c[1].high_watermark == 2
+    assert (await waiting).responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+async def test_a_leader_that_was_replaced_and_does_not_know_acknowledges_nothing() -> None:
+    """F5, F8, F35: P3, P15. It may put everybody out in its own mind; the answer decides."""
+    c = Cluster(3, min_insync_replicas="1")
+    c.create(1, 2, 3)
+    c.fetch(2)
+    c.fetch(3)
+    c.change(2, 3, leader=2, isr=[2, 3])  # 1 is stopped, or cut off
+    waiting = c[1].append(b"never", acks=-1)
+    c[2].append(b"instead")
+    c.fetch(3, 2, times=2)
+    assert c[2].high_watermark == 1
+    c.clock.advance(2 * LAG_MS)
+    assert expire(c) == {1}
+    assert c[1].high_watermark == 0
+    assert not answer(c, ErrorCode.FENCED_LEADER_EPOCH)
+    assert c[1].high_watermark == 0
+    assert not waiting.done()
+    # The followers are of another epoch: what they ask proves nothing here.
+    assert c[1].fetch(0, current_leader_epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    c.catch_up(1)
+    answered = (await waiting).responses[0].partition_responses[0]
+    assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    c.fetch(1, 2, times=3)
+    assert c[1].values == [b"instead"]
+
+
+async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
+    """KIP-704: what it has is the log now."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.change(leader=2, isr=[2], leader_recovery_state=1)
+    ((_, proposal),) = c[2].proposals
+    assert (proposal.broker_ids, proposal.recovery_state) == ({2}, 0)
