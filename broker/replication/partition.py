@@ -384,9 +384,10 @@ class Partition(Watched):
         size_bytes = 0
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
-        # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands still,
-        # so whoever is reached by it is as safe as the minimum asks.
-        self._commit_waits.reached(high_watermark)
+        if self._commit_waits:
+            # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands
+            # still, so whoever is reached by it is as safe as the minimum asks.
+            self._commit_waits.reached(high_watermark)
         if self._fetch_waits:
             for wait in list(self._fetch_waits):
                 wait.more_bytes(size_bytes)
@@ -550,7 +551,7 @@ class Partition(Watched):
         return True
 
     def _low_watermark_moved(self) -> None:
-        if self._low_watermark_waits.lowest is not None:
+        if self._low_watermark_waits:
             self._low_watermark_waits.reached(self.low_watermark)
 
     # --- within -------------------------------------------------------------------------------
@@ -581,8 +582,8 @@ class Partition(Watched):
             "high watermark <= log end": log.high_watermark <= log.log_end_offset,
             "ISR within the maximal ISR": self.isr <= self.maximal_isr,
             "a leader is a replica": not self.is_leader or self.node_id in self.replicas,
-            "no commit wait below the high watermark": (
-                self._commit_waits.lowest is None or self._commit_waits.lowest > log.high_watermark
+            "no commit wait below the high watermark": all(
+                end > log.high_watermark for end, _, _ in self._commit_waits
             ),
         }
         for promise, kept in holds.items():

@@ -35,14 +35,13 @@ def test_a_repeated_batch_does_not_wait_for_what_was_appended_after_it() -> None
 
 def test_waits_end_by_offset_and_in_the_order_they_came() -> None:
     waits, told = OffsetWaits(), Told()
-    assert waits.lowest is None
     for offset, slot in ((5, "a"), (7, "b"), (5, "c"), (6, "d")):
         waits.add(offset, told, slot)
     waits.reached(4)
-    assert (told.slots, waits.lowest) == ([], 5)
+    assert told.slots == []
     waits.reached(6)
     assert [slot for slot, _ in told.slots] == ["a", "c", "d"]
-    assert waits.lowest == 7
+    assert [offset for offset, _, _ in waits] == [7]
 
 
 def test_waits_that_fail_are_told_once() -> None:
