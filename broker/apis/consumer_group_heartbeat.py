@@ -6,7 +6,7 @@ UNSUPPORTED_VERSION, as Kafka does where `group.coordinator.rebalance.protocols`
 without a word for a broker that has it, and takes this answer as fatal. The Java client raises
 UnsupportedVersionException either way, franz-go goes back to the classic protocol.
 
-ConsumerGroupDescribe is not offered: whoever describes groups goes on with DescribeGroups at once.
+ConsumerGroupDescribe is not offered: clients that describe groups use DescribeGroups at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts the APIs of the group coordinator into a handler table."""
+"""The group coordinator's APIs in a broker's handler table."""
 
 from __future__ import annotations
 

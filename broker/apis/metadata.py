@@ -92,7 +92,7 @@ class MetadataApi:
     def _entries(
         self, topics: Iterable[_Found], context: RequestContext, request: MetadataRequest
     ) -> Iterator[bytes]:
-        """The encoded topics, all as of now, however long whoever takes them needs."""
+        """The encoded topics, all as of now, however long the caller takes to read them."""
         version, listener = context.api_version, context.listener
         reachable = self._blobs.reachable(listener)
         operations = request.include_topic_authorized_operations

@@ -41,7 +41,7 @@ PartitionData = FetchResponse.PartitionData
 Wanted = FetchRequest.FetchPartition
 Read = tuple[PartitionKey, PartitionData]
 
-# Shared by all answers, which never change them: an object per field and partition is dear.
+# Shared by all answers, which never change them: an object per field and partition is expensive.
 NO_DIVERGENCE: Final = FetchResponse.EpochEndOffset()
 _NO_LEADER: Final = FetchResponse.LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = FetchResponse.SnapshotId()
@@ -476,7 +476,7 @@ class RunningFetch:
         return response
 
     def _quiet(self, key: PartitionKey, data: PartitionData) -> _Quiet | None:
-        """None for a follower: its fetch tells of its own progress, so all must be looked at."""
+        """None for a follower: its fetch reports its own progress, so all must be looked at."""
         partition = self._local(key) if self._replica_id < 0 else None
         if partition is None:
             return None

@@ -1,4 +1,4 @@
-"""Shell: Sends what the broker's lifecycle asks for and feeds the answers back.
+"""Shell: Requests that the broker's lifecycle asks for; their answers become its events.
 
 One task sleeps until the lifecycle's next deadline or until an event comes, and steps. A request
 that a step asks for (there is at most one in flight) runs as a task of its own and ends as an

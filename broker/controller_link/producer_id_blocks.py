@@ -1,4 +1,4 @@
-"""Shell: Hands out producer ids and asks the controller for the next block in time.
+"""Shell: Blocks of producer ids, the next one asked for before the present one is used up.
 
 Only one question is under way at a time; if it fails, the next request for an id asks again.
 """

@@ -83,7 +83,7 @@ class CoordinatorLog(Protocol):
     def read_all(self, partition: int) -> AsyncIterator[LogEntry]:
         """Yields all records up to the log end, and the markers that end transactions among them.
         Files are read and batches unpacked off the loop; the loop is given other work where that
-        happens, so that whoever takes the records does so between them.
+        happens, so that the caller handles the records between them.
 
         Ends when all of them are committed: a new leader may hold records that its followers do
         not have yet, and what is built on them must not be shown before. Raises ApiError

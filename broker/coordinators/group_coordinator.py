@@ -356,7 +356,7 @@ class GroupCoordinator:
             self._collect(slot)
             self._set_wake(slot)
         elif not _appended.cancelled():
-            _appended.exception()  # Told to whoever waited when the slot was dropped.
+            _appended.exception()  # The waiting requests were told when the slot was dropped.
 
     def _collect(self, slot: _Slot) -> None:
         """Takes over what is committed, in the order of appends."""

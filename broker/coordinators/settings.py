@@ -1,4 +1,4 @@
-"""From the node's configuration to the coordinator's numbers."""
+"""The group coordinator's settings, made from the node's configuration."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """The metadata image as clients ask for it: by listener, by name, by id.
 
 The image is a frozen value that the loader replaces; this holds the newest one and the few views
-that are too dear to compute per request. Each view is dropped when what it was made from changes,
-told by identity.
+that are too expensive to compute per request. Each view is dropped when the part of the image that
+it was made from is another object.
 
-Whether a broker is shown depends on the listener the client came in on: an address on another
-listener is of no use to it. A fenced broker is registered but not alive: it is in no list of
-brokers, it counts as an offline replica, and no response names it as a leader to go to.
+Whether a broker is shown depends on the listener the client came in on: it cannot use an address on
+another listener. A fenced broker is registered but not alive: it is in no list of brokers, it
+counts as an offline replica, and no response names it as a leader to go to.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One AlterPartition request in flight per broker, for all partitions that want one.
 
-Proposals gather while a request is on its way and go out together in the next.
-
-A proposal is sent again until the controller has judged it or the partition has moved on; it goes
-nowhere once the partition does not stand by it any more. Nothing here does I/O or reads a clock.
+Proposals gather while a request is on its way and go out together in the next. A proposal is sent
+again until the controller has answered it, and dropped as soon as its partition wants another one
+or none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shell: Leader epochs reach their file before their records are shown.
+"""Shell: Writes of leader epochs, which come before their records are shown.
 
 When the first record of an epoch is in a log, the file that tells where epochs begin is written
 in a worker, and the high watermark waits at the epoch's start until that is done

@@ -1,4 +1,4 @@
-"""Shell: Carries what the fetchers ask for: a connection to each leader, one timer, callbacks.
+"""Shell: Connections of the fetchers: one to each leader, with a timer and callbacks.
 
 There is no task per fetcher: an answer's callback takes it over and sends the next request. Only
 connecting and resets run as tasks.

@@ -28,7 +28,7 @@ from storage.log.append import AppendInfo
 
 LATE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Of all copies that wait. A connection has few of them (`kraftbox.connection.max.inflight`), and
-leaves them behind when it goes: whoever comes again for each batch is bounded by this."""
+leaves them behind when it goes: a client that reconnects for each batch is bounded by this."""
 
 
 class _Job(NamedTuple):

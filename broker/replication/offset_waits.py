@@ -9,7 +9,7 @@ from protocol.errors import ErrorCode
 
 
 class OffsetWaits(list[tuple[int, CommitWaiter, Any]]):
-    """Everybody who waits for one watermark, by offset; of one offset in the order they came.
+    """Waits for one watermark, by offset; for one offset in the order they came.
 
     A list itself, so that a partition for which nobody waits costs little memory and no call.
     """
@@ -23,7 +23,7 @@ class OffsetWaits(list[tuple[int, CommitWaiter, Any]]):
         self.insert(at, (offset, waiter, slot))
 
     def reached(self, offset: int) -> None:
-        """The watermark stands at `offset`: resolves whoever waits for that or less."""
+        """The watermark stands at `offset`: resolves the waits for that or less."""
         count = 0
         for wait in self:
             if wait[0] > offset:

@@ -386,7 +386,7 @@ class Partition(Watched):
             size_bytes += uncommitted.popleft()[1]
         if self._commit_waits:
             # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands
-            # still, so whoever is reached by it is as safe as the minimum asks.
+            # still, so a batch below it has as many replicas as the minimum asks.
             self._commit_waits.reached(high_watermark)
         if self._fetch_waits:
             for wait in list(self._fetch_waits):

@@ -1,5 +1,5 @@
-"""Shell: Replication of a running broker: fetchers, ISR changes, the check for laggards.
-what the controller is told of where the replicas are."""
+"""Shell: Replication of a running broker: fetchers, ISR changes, the check for laggards,
+reports of the replicas' directories."""
 
 from __future__ import annotations
 

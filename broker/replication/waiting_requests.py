@@ -1,4 +1,4 @@
-"""Shell: Arms the event loop for the purgatory: one timer, one wake-up per loop turn.
+"""Shell: The purgatory on the event loop: one timer, one wake-up per loop turn.
 
 The purgatory says when its next deadline is; this keeps one timer of the loop at that moment.
 Fetches that became ready are finished in one callback of the next turn, so that ten appends in

@@ -3,7 +3,7 @@
 A wait is a small object that partitions call: `resolved` when an appended batch is committed (or
 never will be), `more_bytes` when something became readable. It answers through a callable that
 its request gave it, so this module knows nothing of futures or responses. A wait whose connection
-is gone calls `cancel` instead: whoever awaits its answer must end, too.
+is gone calls `cancel` instead: a task that awaits its answer must end, too.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Watch(FetchTimes, Protocol):
         """There is something to tell; `size_bytes` more can be read (0: facts alone)."""
 
     def interrupted(self, key: WatchKey) -> None:
-        """Leadership or existence changed: whoever waits must hear of it at once."""
+        """Leadership or existence changed: a fetch that waits is answered at once."""
 
 
 class Watched:

@@ -1,4 +1,4 @@
-"""Judging and preparing batches for the log: pure functions over bytes."""
+"""Batches on their way into the log: judged, and given offsets and epochs."""
 
 from __future__ import annotations
 

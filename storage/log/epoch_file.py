@@ -45,7 +45,7 @@ def write_all(files: Files, writes: Sequence[EpochWrite]) -> list[OSError | None
 class EpochFile:
     """The file of one log's epochs.
 
-    `limit` is where the oldest epoch begins that the file does not tell of yet: the high watermark
+    `limit` is where the oldest epoch begins that is not in the file yet: the high watermark
     of a partition waits there.
     """
 
@@ -95,7 +95,7 @@ class EpochFile:
     async def settle(
         self, directory: str, topic_id: bytes | None, closed: Callable[[], bool]
     ) -> None:
-        """`write` without blocking; `closed` tells of a log that went meanwhile."""
+        """`write` without blocking; `closed` says whether the log was deleted meanwhile."""
         while self._epochs.unsettled and not closed():
             write = self.to_write(directory, topic_id)
             if write is not None:

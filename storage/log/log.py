@@ -95,7 +95,7 @@ class Log:
         self.epoch_file = EpochFile(files, loaded.epochs)
         self.recovery_point = loaded.log_end_offset if loaded.report.clean else 0
         self.checkpointed_recovery_point = 0
-        """What the checkpoint on disk says; whoever writes it sets this."""
+        """The value in the checkpoint on disk; set by the manager, which writes it."""
         self.snapshots = loaded.snapshots
         self._clock = clock
         self._failure: BaseException | None = None

@@ -59,7 +59,7 @@ class OffsetCheckpoint:
             self._keys = set(offsets)
 
     def forget(self, key: TopicPartition, live: Container[TopicPartition]) -> None:
-        """See to it that no line tells of `key`, which is not live, whenever a crash comes.
+        """Remove the line of `key`, which is not live, from what any crash could leave.
 
         Blocking if there may be one, which is rare: the usual writes leave out what is no more.
         Raises OSError.

@@ -1,4 +1,4 @@
-"""State of idempotent and transactional producers of one log (KIP-98). Pure.
+"""State of idempotent and transactional producers of one log (KIP-98).
 
 Per producer id: its epoch, the last five batches (so that a retry is recognised and answered with
 the offset it already has), and the first offset of its open transaction. Per log: which

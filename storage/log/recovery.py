@@ -1,4 +1,4 @@
-"""Bringing a log up from its directory.
+"""Loading of a log from its directory, with recovery where the last shutdown was not clean.
 
 After a clean shutdown the files are believed: the last segment is walked from its last index entry
 to find the log end, and nothing else is read. After anything else the segments above the recovery
@@ -126,7 +126,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     producers = ProducerStates(request.producer_id_expiration_ms)
     snapshots = ProducerSnapshots(files, directory, found.snapshots)
     # What was read anew is replayed anew: its transaction index is empty, and a snapshot from
-    # there may tell of a tail that was lost.
+    # there may describe a tail that was lost.
     _tidy_snapshots(snapshots, segments, end if report.clean else report.recovered_from or 0)
     load_producers(snapshots, producers, segments, end, request.now_ms, report.problems)
     return LoadedLog(segments, epochs, producers, snapshots, start, end, report)
@@ -374,7 +374,7 @@ def _agrees(
     transitions: Sequence[tuple[int, int]],
     end: int,
 ) -> bool:
-    """Whether the cache tells of the batches that are there; epochs it lacks at its end are added.
+    """Whether the cache fits the batches that are there; epochs it lacks at its end are added.
 
     Cached epochs may be older than the batches (the file is written before the recovery point
     moves, not with each append). They are newer where the file reached the disk and the cut before
@@ -401,7 +401,7 @@ def _agrees(
 
 
 def rebuild_epochs(segments: Sequence[Segment]) -> EpochCache:
-    """The epoch cache that the batches themselves tell of."""
+    """The epoch cache rebuilt from the batches."""
     cache = EpochCache()
     firsts = [segment.first_header() for segment in segments]
     for at, (segment, first) in enumerate(zip(segments, firsts, strict=True)):

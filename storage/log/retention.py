@@ -1,4 +1,4 @@
-"""Segments past retention: a decision over sizes, times and offsets. Pure.
+"""Segments past retention: a decision over sizes, times and offsets.
 
 Only a prefix of the segments can go, and only what lies wholly below the high watermark. The rules
 are tried in Kafka's order, and each looks at what the one before left: time, size, log start.

@@ -1,4 +1,4 @@
-"""Decisions to roll the active segment. Pure."""
+"""Decisions to roll the active segment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of the group coordinator, under Kafka's names."""
+"""Settings of the group coordinator, under Kafka's names."""
 
 from __future__ import annotations
 

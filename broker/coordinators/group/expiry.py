@@ -8,7 +8,7 @@ only when the group is stable: during a rebalance the subscriptions are those of
 An empty group without offsets is removed with them. Offsets that an open transaction may still
 change do not expire, nor does their group.
 
-A shard may hold hundreds of thousands of offsets: whoever walks over all of them does it in slices,
+A shard may hold hundreds of thousands of offsets: all walks over them are done in slices,
 one decision each, and the world may change between two of them. So every offset is judged by the
 state at its slice.
 """

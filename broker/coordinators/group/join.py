@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, and what their coming means for the group.
+"""JoinGroup: which members are let in, and what that does to the group.
 
 A member without an id gets one. From version 4 on a dynamic member has to come back with it
 (MEMBER_ID_REQUIRED, KIP-394), so that a client that gives up early leaves only an id behind. A

@@ -1,4 +1,4 @@
-"""All groups of one partition of `__consumer_offsets`: the door to the core.
+"""All groups of one partition of `__consumer_offsets`: the only entry to the core.
 
 Life of a shard: `replay` every record of the partition, `loaded`, then any order of `decide_*`,
 `on_deadline`, and for each decision with records exactly one of
@@ -141,7 +141,7 @@ class GroupShard:
         return Decision()
 
     def abandon(self, code: ErrorCode) -> Decision:
-        """This broker is the coordinator no longer: whoever waits is told so."""
+        """This broker is the coordinator no longer: every waiting request is told so."""
         decision = Decision()
         for group in self.core.groups.values():
             for member in group.members.values():

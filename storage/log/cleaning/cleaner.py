@@ -2,7 +2,7 @@
 
 One round after the other, by one worker, whatever `log.cleaner.threads` says (0: none). Before a
 round the log is flushed and the recovery point written as far as the round will reach: recovery
-then never reads what was cleaned, where offsets are missing by right.
+then never reads what was cleaned, where gaps in the offsets are no damage.
 
 A log whose batches cannot be read is set aside until the next start, as Kafka does; one with a disk
 error, or one that changed under the round, is tried again later. Rounds that come to nothing leave

@@ -1,8 +1,8 @@
 """One round over one log: from closed segments to `.cleaned` files beside them.
 
 `steps` only reads the log and writes new files, so it may run in another process while the log is
-appended to and read. Every file it writes is on the disk before it tells of it. What it was given
-is a description of the log at one moment; if that has changed, whoever started it drops the result.
+appended to and read. Every file it writes is on the disk before it reports it. What it was given
+is a description of the log at one moment; if that has changed, the cleaner drops the result.
 """
 
 from __future__ import annotations

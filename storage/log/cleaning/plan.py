@@ -1,4 +1,4 @@
-"""Plans of the cleaner: decisions over segments, offsets and times. Pure.
+"""Plans of the cleaner: decisions over segments, offsets and times.
 
 A log has a clean part, up to the checkpoint of the last round, a dirty part behind it, and a part
 that may not be cleaned yet. A log is due when its dirty bytes are more than

@@ -1,4 +1,4 @@
-"""`log.cleaner.io.max.bytes.per.second`: how long to rest after so many bytes. Pure."""
+"""`log.cleaner.io.max.bytes.per.second`: how long to rest after so many bytes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Transactions:
         self._open_aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
         self.kept_entries: list[AbortedTxn] = []
-        """For the new transaction index; whoever writes it takes them out."""
+        """For the new transaction index; its writer empties this."""
 
     def records_are_aborted(self, header: BatchHeader) -> bool:
         """Pass a batch of records; whether they belong to an aborted transaction."""
