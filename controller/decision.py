@@ -68,7 +68,7 @@ class ControllerView:
 
     def expired_brokers(self) -> frozenset[int]:
         """Unfenced brokers that have not been heard of for too long."""
-        return self.heartbeats.expired(self.monotonic_ms, self.settings.patience)
+        return self.heartbeats.expired(self.monotonic_ms, self.settings.session_timeouts)
 
 
 def check_record_count(count: int) -> None:

@@ -8,7 +8,7 @@ Where connection-loss fencing is on, a broker that died together with the contro
 given all of that. Nobody saw its connection close, but there are two other signs. A voter's port
 that refuses the new leader shows that its process has ended, and the broker in it (a node with both
 roles has one id): that counts as a closed connection (`process_gone`). And who has not spoken at
-all within a first patience counts as lost: a live broker looks for a new leader within the quorum's
+all within a first timeout counts as lost: a live broker looks for a new leader within the quorum's
 fetch timeout, and speaks up as soon as it has found it.
 
 Where `kraftbox.broker.connection.loss.fence.ms` is set, a broker's silence may end sooner: when its
@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 from metalog.image.values import BrokerImage
 
 
-class Patience(NamedTuple):
+class SessionTimeouts(NamedTuple):
     """How long a broker may be silent; `connection_loss_ms` 0: a lost connection says nothing;
     `first_ms` is for who has not spoken since this controller took over, 0: the whole session."""
 
@@ -50,20 +50,20 @@ class Contact:
     lost_ms: float | None = None
     spoken: bool = True
 
-    def expires_ms(self, patience: Patience) -> float:
+    def expires_ms(self, timeouts: SessionTimeouts) -> float:
         """When the broker is to be fenced if it stays silent."""
-        session_ends_ms = self.last_contact_ms + patience.session_timeout_ms
-        if patience.first_ms and not self.spoken:
-            session_ends_ms = min(session_ends_ms, self.last_contact_ms + patience.first_ms)
-        if self.lost_ms is None or not patience.connection_loss_ms:
+        session_ends_ms = self.last_contact_ms + timeouts.session_timeout_ms
+        if timeouts.first_ms and not self.spoken:
+            session_ends_ms = min(session_ends_ms, self.last_contact_ms + timeouts.first_ms)
+        if self.lost_ms is None or not timeouts.connection_loss_ms:
             return session_ends_ms
-        return min(session_ends_ms, self.lost_ms + patience.connection_loss_ms)
+        return min(session_ends_ms, self.lost_ms + timeouts.connection_loss_ms)
 
 
 class HeartbeatView(Protocol):
     """What decisions may read."""
 
-    def expired(self, monotonic_ms: float, patience: Patience) -> frozenset[int]:
+    def expired(self, monotonic_ms: float, timeouts: SessionTimeouts) -> frozenset[int]:
         """Unfenced brokers whose time is over."""
         ...
 
@@ -91,11 +91,11 @@ class Heartbeats:
 
     # --- read ---
 
-    def expired(self, monotonic_ms: float, patience: Patience) -> frozenset[int]:
+    def expired(self, monotonic_ms: float, timeouts: SessionTimeouts) -> frozenset[int]:
         return frozenset(
             broker_id
             for broker_id, contact in self._contacts.items()
-            if not contact.fenced and monotonic_ms >= contact.expires_ms(patience)
+            if not contact.fenced and monotonic_ms >= contact.expires_ms(timeouts)
         )
 
     def has_session(self, broker_id: int, monotonic_ms: float, session_timeout_ms: float) -> bool:
@@ -116,10 +116,10 @@ class Heartbeats:
             default=None,
         )
 
-    def next_expiry_ms(self, patience: Patience) -> float | None:
+    def next_expiry_ms(self, timeouts: SessionTimeouts) -> float | None:
         """Monotonic time at which the next unfenced broker expires, None if there is none."""
         return min(
-            (c.expires_ms(patience) for c in self._contacts.values() if not c.fenced),
+            (c.expires_ms(timeouts) for c in self._contacts.values() if not c.fenced),
             default=None,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.heartbeats import Patience
+from controller.heartbeats import SessionTimeouts
 from metalog.image.values import VersionRange
 from runtime.config import NodeConfig
 
@@ -38,15 +38,15 @@ class ControllerSettings:
     config: NodeConfig
 
     @property
-    def patience(self) -> Patience:
+    def session_timeouts(self) -> SessionTimeouts:
         """How long brokers may be silent."""
         loss_ms = self.connection_loss_fence_ms
         if not loss_ms:
-            return Patience(self.session_timeout_ms)
+            return SessionTimeouts(self.session_timeout_ms)
         # A live broker misses a leader that hangs as late as within the fetch timeout, finds the
         # next one, and has then as long to speak over a new connection as at any other loss.
         first_ms = self.quorum_fetch_timeout_ms + loss_ms
-        return Patience(self.session_timeout_ms, loss_ms, first_ms)
+        return SessionTimeouts(self.session_timeout_ms, loss_ms, first_ms)
 
     @classmethod
     def of(

@@ -52,7 +52,7 @@ class Forwarder:
         clock = self._broker.clock
         version = context.api_version
         envelope = wrap(context, request, version)
-        deadline_ms = clock.monotonic_ms() + _patience_ms(request)
+        deadline_ms = clock.monotonic_ms() + _timeout_ms(request)
         pause_ms = BACK_OFF_MS
         while (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
             try:
@@ -74,7 +74,7 @@ class Forwarder:
         return error_response(request, ErrorCode.REQUEST_TIMED_OUT, context.api_version)
 
 
-def _patience_ms(request: Request[Any]) -> float:
+def _timeout_ms(request: Request[Any]) -> float:
     """How long the client may be expected to wait."""
     asked_ms: int | None = getattr(request, "timeout_ms", None)
     if asked_ms is None or asked_ms <= 0:

@@ -529,7 +529,7 @@ class Controller:
         """One timer for the next session that may expire; it looks again when it fires."""
         if self._expiry_timer is not None or not self.is_active:
             return
-        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.patience)
+        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.session_timeouts)
         if deadline_ms is None:
             return
         wait_ms = max(deadline_ms - self._clock.monotonic_ms(), 0.0)
@@ -550,7 +550,7 @@ class Controller:
         """
         self._expiry_timer = None
         now_ms = self._clock.monotonic_ms()
-        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.patience)
+        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.session_timeouts)
         late_ms = 0.0 if deadline_ms is None else now_ms - deadline_ms
         self._gave_grace = late_ms > LATE_MS and not self._gave_grace
         if self._gave_grace:

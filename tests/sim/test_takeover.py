@@ -148,7 +148,7 @@ async def kill_it_with_a_broker(world: World) -> float:
 
 
 async def pause_the_active_node(world: World) -> float:
-    """Its connections stay: others find out by their own patience, each in its time."""
+    """Its connections stay: others find out by their own timeouts, each in its time."""
     victim = world.active()
     victim.pause(world.take(victim))
     return await world.until_led_without_them()

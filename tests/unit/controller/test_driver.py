@@ -643,7 +643,7 @@ class TestATakeover:
     def fenced(self, world: World) -> list[int]:
         return [broker_id for broker_id, b in sorted(self.brokers(world).items()) if b.fenced]
 
-    def test_who_stays_silent_is_fenced_after_the_first_patience(self) -> None:
+    def test_who_stays_silent_is_fenced_after_the_first_timeout(self) -> None:
         async def main() -> None:
             world = await self.world()
             world.lead(3)

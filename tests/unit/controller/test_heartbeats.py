@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from immutables import Map
 
-from controller.heartbeats import Heartbeats, Patience
+from controller.heartbeats import Heartbeats, SessionTimeouts
 from metalog.image.values import BrokerImage
 
 TIMEOUT_MS = 100.0
-PATIENCE = Patience(TIMEOUT_MS)
-IMPATIENT = Patience(TIMEOUT_MS, connection_loss_ms=10.0)
+TIMEOUTS = SessionTimeouts(TIMEOUT_MS)
+SHORTENED = SessionTimeouts(TIMEOUT_MS, connection_loss_ms=10.0)
 
 
 def broker(broker_id: int, *, epoch: int = 1, fenced: bool = False, **fields: bool) -> BrokerImage:
@@ -27,13 +27,13 @@ def broker(broker_id: int, *, epoch: int = 1, fenced: bool = False, **fields: bo
 def test_expiry_and_the_next_one() -> None:
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1), broker(2), broker(3, fenced=True)], 1000.0)
-    assert heartbeats.next_expiry_ms(PATIENCE) == 1100.0
+    assert heartbeats.next_expiry_ms(TIMEOUTS) == 1100.0
     heartbeats.touch(2, epoch=1, metadata_offset=5, monotonic_ms=1050.0)
-    assert heartbeats.expired(1099.9, PATIENCE) == frozenset()
-    assert heartbeats.expired(1100.0, PATIENCE) == {1}
+    assert heartbeats.expired(1099.9, TIMEOUTS) == frozenset()
+    assert heartbeats.expired(1100.0, TIMEOUTS) == {1}
     heartbeats.follow([broker(1, fenced=True), broker(2)], 1100.0)
-    assert heartbeats.expired(1149.0, PATIENCE) == frozenset()
-    assert heartbeats.next_expiry_ms(PATIENCE) == 1150.0
+    assert heartbeats.expired(1149.0, TIMEOUTS) == frozenset()
+    assert heartbeats.next_expiry_ms(TIMEOUTS) == 1150.0
     assert not heartbeats.has_session(3, 1100.0, TIMEOUT_MS)
 
 
@@ -42,9 +42,9 @@ def test_only_the_registered_life_counts() -> None:
     heartbeats.reset([broker(1, epoch=7)], 0.0)
     heartbeats.touch(1, epoch=6, metadata_offset=5, monotonic_ms=50.0)
     heartbeats.touch(2, epoch=1, metadata_offset=5, monotonic_ms=50.0)
-    assert heartbeats.next_expiry_ms(PATIENCE) == 0.0 + TIMEOUT_MS
+    assert heartbeats.next_expiry_ms(TIMEOUTS) == 0.0 + TIMEOUT_MS
     heartbeats.follow([broker(1, epoch=8)], 60.0)
-    assert heartbeats.next_expiry_ms(PATIENCE) == 60.0 + TIMEOUT_MS
+    assert heartbeats.next_expiry_ms(TIMEOUTS) == 60.0 + TIMEOUT_MS
     assert heartbeats.lowest_active_metadata_offset([broker(1, epoch=8)]) == -1
 
 
@@ -53,7 +53,7 @@ def test_offsets_and_contacts_never_go_back() -> None:
     heartbeats.reset([broker(1)], 10.0)
     heartbeats.touch(1, epoch=1, metadata_offset=9, monotonic_ms=20.0)
     heartbeats.touch(1, epoch=1, metadata_offset=3, monotonic_ms=15.0)
-    assert heartbeats.next_expiry_ms(PATIENCE) == 20.0 + TIMEOUT_MS
+    assert heartbeats.next_expiry_ms(TIMEOUTS) == 20.0 + TIMEOUT_MS
     assert heartbeats.lowest_active_metadata_offset([broker(1)]) == 9
 
 
@@ -90,10 +90,10 @@ def test_a_lost_connection_shortens_the_wait() -> None:
     assert not contact_over(heartbeats, "first", 60.0), "known already"
     heartbeats.touch(2, epoch=1, metadata_offset=0, monotonic_ms=60.0)
     assert heartbeats.connection_lost(1, "first", 65.0)
-    assert heartbeats.next_expiry_ms(IMPATIENT) == 75.0
-    assert heartbeats.expired(74.9, IMPATIENT) == frozenset()
-    assert heartbeats.expired(75.0, IMPATIENT) == {1}
-    assert heartbeats.expired(75.0, PATIENCE) == frozenset(), "off by default"
+    assert heartbeats.next_expiry_ms(SHORTENED) == 75.0
+    assert heartbeats.expired(74.9, SHORTENED) == frozenset()
+    assert heartbeats.expired(75.0, SHORTENED) == {1}
+    assert heartbeats.expired(75.0, TIMEOUTS) == frozenset(), "off by default"
 
 
 def test_a_heartbeat_over_a_new_connection_calls_it_off() -> None:
@@ -102,7 +102,7 @@ def test_a_heartbeat_over_a_new_connection_calls_it_off() -> None:
     contact_over(heartbeats, "first", 50.0)
     heartbeats.connection_lost(1, "first", 55.0)
     assert contact_over(heartbeats, "second", 60.0)
-    assert heartbeats.next_expiry_ms(IMPATIENT) == 160.0
+    assert heartbeats.next_expiry_ms(SHORTENED) == 160.0
 
 
 def test_the_end_of_an_older_connection_says_nothing() -> None:
@@ -113,7 +113,7 @@ def test_the_end_of_an_older_connection_says_nothing() -> None:
     contact_over(heartbeats, "second", 51.0)
     assert not heartbeats.connection_lost(1, "first", 52.0)
     assert not heartbeats.connection_lost(7, "first", 52.0)
-    assert heartbeats.next_expiry_ms(IMPATIENT) == 151.0
+    assert heartbeats.next_expiry_ms(SHORTENED) == 151.0
 
 
 def test_a_late_loss_does_not_lengthen_the_session() -> None:
@@ -121,7 +121,7 @@ def test_a_late_loss_does_not_lengthen_the_session() -> None:
     heartbeats.reset([broker(1)], 0.0)
     contact_over(heartbeats, "first", 0.0)
     heartbeats.connection_lost(1, "first", 99.0)
-    assert heartbeats.next_expiry_ms(IMPATIENT) == 100.0
+    assert heartbeats.next_expiry_ms(SHORTENED) == 100.0
 
 
 def test_a_new_registration_forgets_the_lost_connection() -> None:
@@ -130,27 +130,27 @@ def test_a_new_registration_forgets_the_lost_connection() -> None:
     contact_over(heartbeats, "first", 10.0)
     heartbeats.connection_lost(1, "first", 11.0)
     heartbeats.follow([broker(1, epoch=2)], 12.0)
-    assert heartbeats.next_expiry_ms(IMPATIENT) == 112.0
+    assert heartbeats.next_expiry_ms(SHORTENED) == 112.0
 
 
-TAKING_OVER = Patience(TIMEOUT_MS, connection_loss_ms=10.0, first_ms=40.0)
+TAKING_OVER = SessionTimeouts(TIMEOUT_MS, connection_loss_ms=10.0, first_ms=40.0)
 
 
-def test_who_has_not_spoken_since_the_takeover_has_the_first_patience_and_no_more() -> None:
+def test_who_has_not_spoken_since_the_takeover_has_the_first_timeout_and_no_more() -> None:
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1), broker(2)], 1000.0)
     assert heartbeats.next_expiry_ms(TAKING_OVER) == 1040.0
-    assert heartbeats.next_expiry_ms(PATIENCE) == 1100.0, "where it is off: the whole session"
+    assert heartbeats.next_expiry_ms(TIMEOUTS) == 1100.0, "where it is off: the whole session"
     heartbeats.touch(2, epoch=1, metadata_offset=0, monotonic_ms=1039.0)
     assert heartbeats.expired(1040.0, TAKING_OVER) == {1}
     heartbeats.follow([broker(1, fenced=True), broker(2)], 1040.0)
     assert heartbeats.next_expiry_ms(TAKING_OVER) == 1139.0, "who has spoken has its session"
 
 
-def test_the_first_patience_is_never_longer_than_the_session() -> None:
+def test_the_first_timeout_is_never_longer_than_the_session() -> None:
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1)], 1000.0)
-    assert heartbeats.next_expiry_ms(Patience(TIMEOUT_MS, 10.0, 2 * TIMEOUT_MS)) == 1100.0
+    assert heartbeats.next_expiry_ms(SessionTimeouts(TIMEOUT_MS, 10.0, 2 * TIMEOUT_MS)) == 1100.0
 
 
 def test_a_registration_after_the_takeover_is_a_sign_of_life() -> None:

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from broker.admin.envelopes import _address, _principal
-from broker.admin.forwarding import _patience_ms, register
+from broker.admin.forwarding import _timeout_ms, register
 from broker.admin.forwarding_errors import error_response
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.codec import decode, encode
@@ -117,8 +117,8 @@ def test_the_clients_address_travels_in_bytes(host: str, packed: bytes) -> None:
     assert _address(host) == packed
 
 
-def test_patience_follows_the_requests_own_timeout_within_ours() -> None:
-    assert _patience_ms(CreateTopicsRequest(timeout_ms=5000)) == 6000
-    assert _patience_ms(CreateTopicsRequest(timeout_ms=10**6)) == 30_000
-    assert _patience_ms(AlterConfigsRequest()) == 30_000
-    assert _patience_ms(UpdateFeaturesRequest(timeout_ms=0)) == 30_000
+def test_the_timeout_follows_the_requests_own_timeout_within_ours() -> None:
+    assert _timeout_ms(CreateTopicsRequest(timeout_ms=5000)) == 6000
+    assert _timeout_ms(CreateTopicsRequest(timeout_ms=10**6)) == 30_000
+    assert _timeout_ms(AlterConfigsRequest()) == 30_000
+    assert _timeout_ms(UpdateFeaturesRequest(timeout_ms=0)) == 30_000
