@@ -22,8 +22,8 @@ from controller.elections.cause import Cause
 from controller.elections.eligibility import is_online
 from controller.elections.partition_change import Target, change_partition
 from controller.elections.triggers import (
-    NO_SHIFT,
-    BrokerShift,
+    NO_BROKER_CHANGE,
+    BrokerChange,
     election_kind,
     eligibility_in,
     safety_of,
@@ -119,19 +119,19 @@ def _assign(
     before = current.directory_of(broker.id)
     assert before is not None
     here = frozenset({broker.id})
-    shift, isr = NO_SHIFT, None
+    change, isr = NO_BROKER_CHANGE, None
     if _is_new_replica(current, broker, directory):
-        shift = BrokerShift(leaving=here, unclean=here)
+        change = BrokerChange(leaving=here, unclean=here)
     elif not is_online(broker, directory):
         if not is_online(broker, before):
             # The first one stays on record: with it the replica would be whole again.
             return None
-        shift = BrokerShift(leaving=here)
+        change = BrokerChange(leaving=here)
     elif before == directory:
         return None
-    if shift.leaving:
+    if change.leaving:
         isr = tuple(r for r in current.isr if r != broker.id)
-    change = change_partition(
+    partition_change = change_partition(
         current,
         topic_id=topic.id,
         partition_id=index,
@@ -147,9 +147,9 @@ def _assign(
         safety=safety_of(
             view,
             topic,
-            eligibility_of=eligibility_in(view, shift),
-            unclean_shutdown=shift.unclean,
+            eligibility_of=eligibility_in(view, change),
+            unclean_shutdown=change.unclean,
         ),
         touch=False,
     )
-    return None if change is None else change.record
+    return None if partition_change is None else partition_change.record

@@ -16,7 +16,7 @@ from enum import Enum
 
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
-from controller.elections.triggers import NONE, BrokerShift, records_for_shift
+from controller.elections.triggers import NONE, BrokerChange, records_for_change
 from metalog.image.features import (
     CONTROLLER_REGISTRATION_LEVEL,
     CORDONED_DIRECTORIES_LEVEL,
@@ -144,8 +144,8 @@ def _leave_behind(
     """
     here = frozenset({existing.id})
     clean = previous_epoch == existing.epoch or not view.elr_enabled
-    shift = BrokerShift(leaving=here) if clean else BrokerShift(leaving=here, unclean=here)
-    return list(records_for_shift(view, shift, Cause.BROKER_REGISTERED))
+    change = BrokerChange(leaving=here) if clean else BrokerChange(leaving=here, unclean=here)
+    return list(records_for_change(view, change, Cause.BROKER_REGISTERED))
 
 
 def _check_identity(
@@ -315,8 +315,8 @@ def _leave_directories(
     view: ControllerView, broker: BrokerImage, lost: frozenset[bytes]
 ) -> list[MetadataRecord]:
     """The broker leaves what it has in these directories."""
-    shift = BrokerShift(leaving=frozenset({broker.id}), directories=lost)
-    return list(records_for_shift(view, shift, Cause.DIRECTORY_FAILED)) if lost else []
+    change = BrokerChange(leaving=frozenset({broker.id}), directories=lost)
+    return list(records_for_change(view, change, Cause.DIRECTORY_FAILED)) if lost else []
 
 
 def _cordoning(
@@ -410,9 +410,9 @@ def fence_records(
     view: ControllerView, broker: BrokerImage, cause: Cause, *, doomed: frozenset[int] = NONE
 ) -> list[MetadataRecord]:
     """Take the broker out of its ISRs and leaderships, then fence it."""
-    shift = BrokerShift(leaving=frozenset({broker.id}), doomed=doomed)
+    change = BrokerChange(leaving=frozenset({broker.id}), doomed=doomed)
     return [
-        *records_for_shift(view, shift, cause),
+        *records_for_change(view, change, cause),
         _registration_change(broker, fenced=_FENCE),
     ]
 
@@ -421,15 +421,15 @@ def unfence_records(view: ControllerView, broker: BrokerImage) -> list[MetadataR
     """Unfence the broker, then let it lead what nobody leads."""
     return [
         _registration_change(broker, fenced=_UNFENCE),
-        *records_for_shift(
-            view, BrokerShift(joining=frozenset({broker.id})), Cause.BROKER_UNFENCED
+        *records_for_change(
+            view, BrokerChange(joining=frozenset({broker.id})), Cause.BROKER_UNFENCED
         ),
     ]
 
 
 def _shutdown_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
-    shift = BrokerShift(leaving=frozenset({broker.id}))
-    changes = list(records_for_shift(view, shift, Cause.CONTROLLED_SHUTDOWN))
+    change = BrokerChange(leaving=frozenset({broker.id}))
+    changes = list(records_for_change(view, change, Cause.CONTROLLED_SHUTDOWN))
     if broker.in_controlled_shutdown:
         return changes
     return [_registration_change(broker, in_controlled_shutdown=_SHUTTING_DOWN), *changes]
@@ -481,7 +481,7 @@ def decide_unregister_broker(view: ControllerView, broker_id: int) -> Decision[N
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker is registered with id {broker_id}"
         )
-    shift = BrokerShift(leaving=frozenset({broker_id}))
-    changes = records_for_shift(view, shift, Cause.BROKER_UNREGISTERED)
+    change = BrokerChange(leaving=frozenset({broker_id}))
+    changes = records_for_change(view, change, Cause.BROKER_UNREGISTERED)
     removal = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
     return Decision((*changes, removal), None)

@@ -35,7 +35,7 @@ from controller.elections.partition_change import (
     replicas_of,
 )
 from controller.elections.triggers import (
-    NO_SHIFT,
+    NO_BROKER_CHANGE,
     NONE,
     election_order,
     eligibility_in,
@@ -76,7 +76,7 @@ def decide_elect_leaders(
             ErrorCode.INVALID_REQUEST, f"{request.election_type} is not a type of election"
         )
     election = ElectionType(request.election_type)
-    eligibility_of = eligibility_in(view, NO_SHIFT)
+    eligibility_of = eligibility_in(view, NO_BROKER_CHANGE)
     everything = request.topic_partitions is None
     records: list[MetadataRecord] = []
     outcomes = []

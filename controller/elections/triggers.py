@@ -27,7 +27,7 @@ from protocol.schema import MetadataRecord
 NONE: frozenset[int] = frozenset()
 
 
-class BrokerShift(NamedTuple):
+class BrokerChange(NamedTuple):
     """Brokers that leave the ISRs, that join the electable, and that lost unflushed data.
 
     `doomed` are fenced by the decisions that follow in the same turn, so they get no leadership
@@ -46,17 +46,17 @@ class BrokerShift(NamedTuple):
     directories: frozenset[bytes] | None = None
 
 
-NO_SHIFT = BrokerShift()
+NO_BROKER_CHANGE = BrokerChange()
 
 
-def eligibility_in(view: ControllerView, shift: BrokerShift) -> EligibilityOf:
-    """Who may lead, as the view has it once `shift` has happened."""
+def eligibility_in(view: ControllerView, change: BrokerChange) -> EligibilityOf:
+    """Who may lead, as the view has it once `change` has happened."""
     return broker_eligibility(
         view.image.cluster.brokers,
-        leaving=shift.leaving,
-        joining=shift.joining,
-        expired=shift.doomed,
-        unclean=shift.unclean,
+        leaving=change.leaving,
+        joining=change.joining,
+        expired=change.doomed,
+        unclean=change.unclean,
     )
 
 
@@ -84,38 +84,38 @@ def safety_of(
     )
 
 
-def records_for_shift(
-    view: ControllerView, shift: BrokerShift, cause: Cause
+def records_for_change(
+    view: ControllerView, change: BrokerChange, cause: Cause
 ) -> Iterator[MetadataRecord]:
-    """Partition changes that follow from `shift`, in the order of topic names and partitions."""
-    eligibility_of = eligibility_in(view, shift)
+    """Partition changes that follow from `change`, in the order of topic names and partitions."""
+    eligibility_of = eligibility_in(view, change)
     by_name = view.image.topics.by_name
     for name in sorted(by_name):
         topic = by_name[name]
         concerned = [
             (index, partition)
             for index, partition in topic.partitions.items()
-            if _concerns(partition, shift)
+            if _concerns(partition, change)
         ]
         if not concerned:
             continue
         safety = safety_of(
-            view, topic, eligibility_of=eligibility_of, unclean_shutdown=shift.unclean
+            view, topic, eligibility_of=eligibility_of, unclean_shutdown=change.unclean
         )
         kind = election_kind(view, topic.name)
         for index, partition in sorted(concerned):
-            change = change_partition(
+            partition_change = change_partition(
                 partition,
                 topic_id=topic.id,
                 partition_id=index,
-                target=_target(partition, shift),
+                target=_target(partition, change),
                 election=kind,
                 cause=cause,
                 safety=safety,
-                touch=shift.directories is not None,
+                touch=change.directories is not None,
             )
-            if change is not None:
-                yield change.record
+            if partition_change is not None:
+                yield partition_change.record
 
 
 def election_kind(view: ControllerView, topic_name: str) -> ElectionKind:
@@ -125,15 +125,15 @@ def election_kind(view: ControllerView, topic_name: str) -> ElectionKind:
     return ElectionKind.ONLINE
 
 
-def _concerns(partition: PartitionImage, shift: BrokerShift) -> bool:
-    if shift.directories is not None:
-        return any(partition.directory_of(b) in shift.directories for b in shift.leaving)
-    if any(b in partition.isr or b in partition.elr for b in shift.leaving | shift.unclean):
+def _concerns(partition: PartitionImage, change: BrokerChange) -> bool:
+    if change.directories is not None:
+        return any(partition.directory_of(b) in change.directories for b in change.leaving)
+    if any(b in partition.isr or b in partition.elr for b in change.leaving | change.unclean):
         return True
-    return partition.leader == NO_LEADER and any(r in shift.joining for r in partition.replicas)
+    return partition.leader == NO_LEADER and any(r in change.joining for r in partition.replicas)
 
 
-def _target(partition: PartitionImage, shift: BrokerShift) -> Target:
+def _target(partition: PartitionImage, change: BrokerChange) -> Target:
     """Leaving brokers leave the ISR; what an unclean one loses, `change_partition` takes away."""
-    isr = tuple(r for r in partition.isr if r not in shift.leaving)
+    isr = tuple(r for r in partition.isr if r not in change.leaving)
     return Target(isr=isr if isr != partition.isr else None)

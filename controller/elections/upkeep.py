@@ -22,7 +22,13 @@ from controller.elections.partition_change import (
     is_preferred,
     replicas_of,
 )
-from controller.elections.triggers import NO_SHIFT, NONE, election_order, eligibility_in, safety_of
+from controller.elections.triggers import (
+    NO_BROKER_CHANGE,
+    NONE,
+    election_order,
+    eligibility_in,
+    safety_of,
+)
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.schema import MetadataRecord
 
@@ -50,7 +56,7 @@ def _bounded(elections: Iterator[MetadataRecord]) -> Decision[bool]:
 
 def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
     order, now_ms = election_order(view), view.now_ms
-    eligibility_of = eligibility_in(view, NO_SHIFT)
+    eligibility_of = eligibility_in(view, NO_BROKER_CHANGE)
     for topic, index, partition in _partitions(view):
         place = replicas_of(topic.id, index, partition)
         if is_preferred(place, partition.leader, order=order, now_ms=now_ms):
@@ -65,7 +71,7 @@ def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
 
 
 def _unclean_elections(view: ControllerView) -> Iterator[MetadataRecord]:
-    eligibility_of = eligibility_in(view, NO_SHIFT)
+    eligibility_of = eligibility_in(view, NO_BROKER_CHANGE)
     for topic, index, partition in _partitions(view):
         if partition.leader != NO_LEADER or not unclean_election_enabled(view, topic.name):
             continue

@@ -29,7 +29,13 @@ from controller.elections.eligibility import (
     is_online,
 )
 from controller.elections.partition_change import Target, change_partition
-from controller.elections.triggers import NO_SHIFT, NONE, election_kind, eligibility_in, safety_of
+from controller.elections.triggers import (
+    NO_BROKER_CHANGE,
+    NONE,
+    election_kind,
+    eligibility_in,
+    safety_of,
+)
 from controller.topics.reassignments import is_reassigning
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import LeaderRecoveryState, PartitionImage, TopicImage
@@ -132,7 +138,7 @@ def _alter(
         safety=safety_of(
             view,
             topic,
-            eligibility_of=eligibility_in(view, NO_SHIFT),
+            eligibility_of=eligibility_in(view, NO_BROKER_CHANGE),
             unclean_shutdown=NONE,
         ),
         touch=True,

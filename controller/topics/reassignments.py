@@ -28,7 +28,7 @@ from controller.elections.election import ElectionKind
 from controller.elections.eligibility import EligibilityOf, default_directory
 from controller.elections.partition_change import Target, change_partition, effective_min_isr
 from controller.elections.triggers import (
-    NO_SHIFT,
+    NO_BROKER_CHANGE,
     NONE,
     election_kind,
     eligibility_in,
@@ -88,7 +88,7 @@ def decide_reassign(
 
     Raises POLICY_VIOLATION when the request as a whole would write too much.
     """
-    eligibility_of = eligibility_in(view, NO_SHIFT)
+    eligibility_of = eligibility_in(view, NO_BROKER_CHANGE)
     # A request may name a partition twice: the second time it meets what the first one did.
     changed: dict[tuple[str, int], PartitionImage] = {}
     records: list[MetadataRecord] = []

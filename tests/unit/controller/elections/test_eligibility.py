@@ -58,7 +58,7 @@ BROKERS = Map(
     }
 )
 PARTITION = PartitionReplicas(b"t" * 16, 0, (1, 2, 9, 10), (OLD, OLD, OLD, OLD))
-SHIFT = {
+BROKER_CHANGE = {
     "leaving": frozenset({4}),
     "joining": frozenset({7}),
     "expired": frozenset({5}),
@@ -80,7 +80,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize(("broker_id", "reason"), EXPECTED.items())
 def test_reasons(broker_id: int, reason: Reason | None) -> None:
-    eligibility = broker_eligibility(BROKERS, **SHIFT)(PARTITION, broker_id)
+    eligibility = broker_eligibility(BROKERS, **BROKER_CHANGE)(PARTITION, broker_id)
     assert eligibility == (ELIGIBLE if reason is None else Ineligible(reason))
     assert is_eligible(eligibility) is (reason is None)
 
@@ -98,7 +98,7 @@ def test_an_unclean_broker_may_not_lead_in_the_decision_that_unfences_it() -> No
 
 
 def test_the_message_says_what_the_rule_says() -> None:
-    text = explain((1, 2, 8, 9), partial(broker_eligibility(BROKERS, **SHIFT), PARTITION))
+    text = explain((1, 2, 8, 9), partial(broker_eligibility(BROKERS, **BROKER_CHANGE), PARTITION))
     assert text == (
         "broker 2 is fenced, broker 8 is not registered, "
         "broker 9 does not have the log directory of its replica online"
