@@ -1,6 +1,6 @@
 """Shell: The kinds of faults, their victims, and how each is undone.
 
-A fault is an async context manager: on the way in it chooses its victims and does its deed, on the
+A fault is an async context manager: on the way in it chooses its victims and acts, on the
 way out, however it comes to that, it undoes it. What it yields says whom it hit and why them. The
 numbers are those of the fault matrix that the tests go through.
 """
@@ -33,7 +33,7 @@ class Hit(NamedTuple):
     detail: str
 
 
-Deed = Callable[[Scene, random.Random], AbstractAsyncContextManager[Hit]]
+FaultAction = Callable[[Scene, random.Random], AbstractAsyncContextManager[Hit]]
 
 
 class Kind(NamedTuple):
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
     number: str
     text: str
     needs: frozenset[Ability]
-    deed: Deed
+    action: FaultAction
 
 
 KINDS: dict[str, Kind] = {}
@@ -50,11 +50,11 @@ KINDS: dict[str, Kind] = {}
 
 def _kind(
     name: str, number: str, text: str, *needs: Ability
-) -> Callable[[Callable[[Scene, random.Random], AsyncIterator[Hit]]], Deed]:
-    def register(function: Callable[[Scene, random.Random], AsyncIterator[Hit]]) -> Deed:
-        deed: Deed = asynccontextmanager(function)
-        KINDS[name] = Kind(number, text, frozenset(needs), deed)
-        return deed
+) -> Callable[[Callable[[Scene, random.Random], AsyncIterator[Hit]]], FaultAction]:
+    def register(function: Callable[[Scene, random.Random], AsyncIterator[Hit]]) -> FaultAction:
+        action: FaultAction = asynccontextmanager(function)
+        KINDS[name] = Kind(number, text, frozenset(needs), action)
+        return action
 
     return register
 

@@ -28,7 +28,7 @@ QUIET_S = 2.0
 CATCH_UP_S_MAX = 10.0
 FINAL_READ_MS_MAX = 60_000.0
 BEGIN_S_MAX = 60.0
-DEED_S_MAX = 300.0
+ACTION_S_MAX = 300.0
 """A clean restart of all nodes in turn is the longest."""
 LAST_SENDS_S_MAX = 200.0
 CLOSE_S_MAX = 30.0
@@ -190,8 +190,8 @@ class Run:
         self._doing = step.kind
         try:
             async with (
-                within(DEED_S_MAX + step.length_s, lambda: f"waiting for {self._scene.doing}"),
-                kind.deed(self._scene, random.Random(step.draw)) as hit,
+                within(ACTION_S_MAX + step.length_s, lambda: f"waiting for {self._scene.doing}"),
+                kind.action(self._scene, random.Random(step.draw)) as hit,
             ):
                 entry.hit = hit
                 self._doing = f"{step.kind} {' '.join(map(str, hit.nodes))}"

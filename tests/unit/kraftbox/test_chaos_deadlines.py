@@ -56,7 +56,7 @@ async def test_a_fault_that_cannot_be_undone_ends_and_names_what_it_waited_for(
     async def whole(_: Any, __: float) -> bool:
         return True
 
-    monkeypatch.setattr(run, "DEED_S_MAX", 0.05)
+    monkeypatch.setattr(run, "ACTION_S_MAX", 0.05)
     monkeypatch.setattr(run, "QUIET_S", 0.0)
     monkeypatch.setattr(run.Scene, "wait_until_whole", whole)
     target = Stuck()

@@ -95,7 +95,7 @@ async def test_no_partition_with_a_leader_is_said() -> None:
 
     scene.partitions = none  # type: ignore[method-assign]
     with pytest.raises(TargetError, match="no partition has a leader"):
-        await KINDS["kill-leader"].deed(scene, random.Random(1)).__aenter__()
+        await KINDS["kill-leader"].action(scene, random.Random(1)).__aenter__()
 
 
 @pytest.mark.parametrize(("isr_told_by_3", "whole"), [([1, 2, 3], True), ([2, 3], False)])
