@@ -53,7 +53,15 @@ from protocol.transport.admission import ConnectionGate
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import NodeConfig
+from runtime.config import (
+    NodeConfig,
+    keys_groups,
+    keys_kraftbox,
+    keys_log,
+    keys_quorum,
+    keys_replication,
+    keys_server,
+)
 from runtime.log import get_logger
 from runtime.metrics import Metrics
 from runtime.slices import SLICE_MS, in_slices
@@ -200,7 +208,7 @@ class BrokerServer:
             replicas=self.replicas,
             metadata=self.metadata,
             creator=creator,
-            codec=Codec(self.config["offsets.topic.compression.codec"]),
+            codec=Codec(self.config[keys_groups.OFFSETS_TOPIC_COMPRESSION_CODEC]),
         )
         self.coordinator = GroupCoordinator(
             config=group_config(self.config),
@@ -217,7 +225,7 @@ class BrokerServer:
             features=SUPPORTED_FEATURES,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
         )
-        if self.config["kraftbox.log.requests"]:
+        if self.config[keys_kraftbox.KRAFTBOX_LOG_REQUESTS]:
             log_requests(self._table, self._clock)
         self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)
         self._enforcer.publish(self.metadata.image.client_quotas)
@@ -311,7 +319,7 @@ class BrokerServer:
             settings=self.settings,
             replicas=self.replicas,
             sessions=FetchSessionCache(
-                config["max.incremental.fetch.session.cache.slots"], self._rng
+                config[keys_server.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._rng
             ),
             waits=WaitingRequests(clock),
             flusher=Flusher(self._supervisor, self.replicas.storage_failed),
@@ -323,8 +331,8 @@ class BrokerServer:
             supervisor=self._supervisor,
             quotas=self.quotas,
             throttles=ReplicationThrottles(
-                self.config["replication.quota.window.num"],
-                self.config["replication.quota.window.size.seconds"] * 1000.0,
+                self.config[keys_replication.REPLICATION_QUOTA_WINDOW_NUM],
+                self.config[keys_replication.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * 1000.0,
             ),
             kraft_version=lambda: self._loader.kraft_version,
         )
@@ -383,7 +391,7 @@ class BrokerServer:
 
     async def _listen(self) -> None:
         limits = server_limits(self.config)
-        memory = RequestMemory(self.config["queued.max.request.bytes"])
+        memory = RequestMemory(self.config[keys_server.QUEUED_MAX_REQUEST_BYTES])
         gate = self._gate
         protected = self.config.inter_broker_listener_name
         alone = len(self.config.broker_listeners) == 1
@@ -413,7 +421,7 @@ class BrokerServer:
             channel=self._heartbeats,
             supervisor=self._supervisor,
             clock=self._clock,
-            heartbeat_timeout_ms=self.config["broker.session.timeout.ms"],
+            heartbeat_timeout_ms=self.config[keys_quorum.BROKER_SESSION_TIMEOUT_MS],
         )
         self._heartbeats.on_lost(self._lifecycle_sender.contact_lost)
         self._lifecycle_sender.start()
@@ -451,7 +459,7 @@ class BrokerServer:
                 )
                 for name, levels in sorted(SUPPORTED_FEATURES.items())
             ],
-            rack=config.broker_rack,
+            rack=config[keys_server.BROKER_RACK],
             log_dirs=[] if meta.directory_id is None else [meta.directory_id],
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
@@ -485,7 +493,7 @@ class BrokerServer:
         sender = self._lifecycle_sender
         if sender is None:
             return
-        if not self.config["controlled.shutdown.enable"]:
+        if not self.config[keys_replication.CONTROLLED_SHUTDOWN_ENABLE]:
             timeout_ms = 0.0
         sender.request_shutdown(timeout_ms)
         await asyncio.wait([sender.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
@@ -493,40 +501,44 @@ class BrokerServer:
 
 def _lifecycle(config: NodeConfig, rng: random.Random) -> BrokerLifecycle:
     times = LifecycleTimes(
-        heartbeat_ms=config["broker.heartbeat.interval.ms"],
-        registration_ms=config["initial.broker.registration.timeout.ms"],
+        heartbeat_ms=config[keys_quorum.BROKER_HEARTBEAT_INTERVAL_MS],
+        registration_ms=config[keys_quorum.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS],
     )
     return BrokerLifecycle(times, lambda: rng.uniform(0.8, 1.2))
 
 
 def _client_quotas(config: NodeConfig) -> ClientQuotas:
     return ClientQuotas(
-        window_count=config["quota.window.num"],
-        window_ms=config["quota.window.size.seconds"] * 1000.0,
+        window_count=config[keys_server.QUOTA_WINDOW_NUM],
+        window_ms=config[keys_server.QUOTA_WINDOW_SIZE_SECONDS] * 1000.0,
     )
 
 
 def _log_settings(config: NodeConfig) -> LogManagerSettings:
     return LogManagerSettings(
-        flush_offset_checkpoint_interval_ms=config["log.flush.offset.checkpoint.interval.ms"],
+        flush_offset_checkpoint_interval_ms=config[
+            keys_log.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS
+        ],
         flush_start_offset_checkpoint_interval_ms=config[
-            "log.flush.start.offset.checkpoint.interval.ms"
+            keys_log.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS
         ],
         high_watermark_checkpoint_interval_ms=config[
-            "replica.high.watermark.checkpoint.interval.ms"
+            keys_replication.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS
         ],
-        retention_check_interval_ms=config["log.retention.check.interval.ms"],
-        producer_id_expiration_ms=config["producer.id.expiration.ms"],
-        producer_id_expiration_check_interval_ms=config["producer.id.expiration.check.interval.ms"],
+        retention_check_interval_ms=config[keys_log.LOG_RETENTION_CHECK_INTERVAL_MS],
+        producer_id_expiration_ms=config[keys_log.PRODUCER_ID_EXPIRATION_MS],
+        producer_id_expiration_check_interval_ms=config[
+            keys_log.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
+        ],
     )
 
 
 def _cleaner_settings(config: NodeConfig) -> CleanerSettings:
     return CleanerSettings(
-        enable=config["log.cleaner.enable"],
-        threads=config["log.cleaner.threads"],
-        backoff_ms=config["log.cleaner.backoff.ms"],
-        dedupe_buffer_bytes=config["log.cleaner.dedupe.buffer.size"],
-        load_factor=config["log.cleaner.io.buffer.load.factor"],
-        bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
+        enable=config[keys_log.LOG_CLEANER_ENABLE],
+        threads=config[keys_log.LOG_CLEANER_THREADS],
+        backoff_ms=config[keys_log.LOG_CLEANER_BACKOFF_MS],
+        dedupe_buffer_bytes=config[keys_log.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+        load_factor=config[keys_log.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
+        bytes_per_second=config[keys_log.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
     )

@@ -32,7 +32,7 @@ from protocol.transport.dispatch import Features
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import Listener, NodeConfig
+from runtime.config import Listener, NodeConfig, keys_quorum, keys_server
 from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Family, Metrics
@@ -106,7 +106,7 @@ class ControllerServer:
         self.handlers = build_table(
             self.controller,
             quorum,
-            unstable=config["unstable.api.versions.enable"],
+            unstable=config[keys_quorum.UNSTABLE_API_VERSIONS_ENABLE],
             features=self._feature_facts,
         )
         self._servers: list[Server] = []
@@ -119,7 +119,7 @@ class ControllerServer:
 
     async def start(self) -> None:
         """Listen on the controller listeners. Raises OSError for an address that is taken."""
-        memory = RequestMemory(self.config["queued.max.request.bytes"])
+        memory = RequestMemory(self.config[keys_server.QUEUED_MAX_REQUEST_BYTES])
         gate = ConnectionGate(connection_limits(self.config))
         for listener in self.config.controller_listeners:
             server = Server(

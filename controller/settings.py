@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from controller.heartbeats import SessionTimeouts
 from metalog.image.values import VersionRange
-from runtime.config import NodeConfig
+from runtime.config import (
+    NodeConfig,
+    keys_kraftbox,
+    keys_log,
+    keys_quorum,
+    keys_replication,
+    keys_server,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +70,18 @@ class ControllerSettings:
             cluster_id=cluster_id,
             incarnation_id=incarnation_id,
             features=features,
-            session_timeout_ms=config["broker.session.timeout.ms"],
-            num_partitions=config["num.partitions"],
-            default_replication_factor=config["default.replication.factor"],
-            delete_topic_enable=config["delete.topic.enable"],
-            min_insync_replicas=config["min.insync.replicas"],
-            unclean_election=config["unclean.leader.election.enable"],
-            max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
-            connection_loss_fence_ms=config["kraftbox.broker.connection.loss.fence.ms"],
-            quorum_fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
-            rebalance=config["auto.leader.rebalance.enable"],
-            rebalance_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
-            unclean_election_interval_ms=config["unclean.leader.election.interval.ms"],
+            session_timeout_ms=config[keys_quorum.BROKER_SESSION_TIMEOUT_MS],
+            num_partitions=config[keys_server.NUM_PARTITIONS],
+            default_replication_factor=config[keys_replication.DEFAULT_REPLICATION_FACTOR],
+            delete_topic_enable=config[keys_server.DELETE_TOPIC_ENABLE],
+            min_insync_replicas=config[keys_log.MIN_INSYNC_REPLICAS],
+            unclean_election=config[keys_log.UNCLEAN_LEADER_ELECTION_ENABLE],
+            max_idle_interval_ms=config[keys_quorum.METADATA_MAX_IDLE_INTERVAL_MS],
+            connection_loss_fence_ms=config[keys_kraftbox.KRAFTBOX_BROKER_CONNECTION_LOSS_FENCE_MS],
+            quorum_fetch_timeout_ms=config[keys_quorum.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS],
+            rebalance=config[keys_quorum.AUTO_LEADER_REBALANCE_ENABLE],
+            rebalance_interval_ms=config[keys_quorum.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS]
+            * 1000,
+            unclean_election_interval_ms=config[keys_quorum.UNCLEAN_LEADER_ELECTION_INTERVAL_MS],
             config=config,
         )

@@ -27,7 +27,7 @@ from metalog.supported import SUPPORTED_FEATURES
 from protocol.ids import random_uuid
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import HostPort, NodeConfig
+from runtime.config import HostPort, NodeConfig, keys_kraftbox
 from runtime.config.listeners import parse_host_ports
 from runtime.errors import StartupRefused
 from runtime.http import HttpServer, Response, text_response
@@ -57,16 +57,16 @@ def build_node(config: NodeConfig, *, clock: Clock, rng: random.Random, files: F
     With `kraftbox.fault.files=lossy` it loses at its death whatever it had not flushed; with
     `slow` its disk takes the time that kraftbox.fault.files.flush.ms and read.ms say.
     """
-    fault: str = config["kraftbox.fault.files"]
+    fault = config[keys_kraftbox.KRAFTBOX_FAULT_FILES]
     if fault == "lossy":
         files = LossyFiles(files, now_ms=clock.now_ms)
     elif fault == "slow":
         files = SlowFiles(
             files,
-            flush_ms=config["kraftbox.fault.files.flush.ms"],
-            read_ms=config["kraftbox.fault.files.read.ms"],
+            flush_ms=config[keys_kraftbox.KRAFTBOX_FAULT_FILES_FLUSH_MS],
+            read_ms=config[keys_kraftbox.KRAFTBOX_FAULT_FILES_READ_MS],
         )
-        files.slow = not config["kraftbox.fault.files.on.signal"]
+        files.slow = not config[keys_kraftbox.KRAFTBOX_FAULT_FILES_ON_SIGNAL]
     return Node(config, clock=clock, rng=rng, files=files)
 
 
@@ -274,7 +274,7 @@ class Node:
         try:
             bound = await self._http.start(*address)
         except OSError as error:
-            if self.config.is_set("kraftbox.http.listener"):
+            if self.config.is_set(keys_kraftbox.KRAFTBOX_HTTP_LISTENER):
                 raise
             # Nobody asked for the default port: several nodes of one machine share the default.
             _log.warning("the default port for health and metrics is taken", error=str(error))
@@ -283,7 +283,7 @@ class Node:
         _log.info("Serving health and metrics", address=self.http_address)
 
     def _http_listener(self) -> HostPort | None:
-        text: str = self.config["kraftbox.http.listener"]
+        text = self.config[keys_kraftbox.KRAFTBOX_HTTP_LISTENER]
         return parse_host_ports("kraftbox.http.listener", [text])[0] if text else None
 
     def _healthz(self) -> Response:

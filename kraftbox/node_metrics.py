@@ -11,7 +11,7 @@ from protocol.transport.request_metrics import TransportMetrics
 from protocol.transport.server import Server
 from protocol.transport.stats import ApiStats, ConnectionStats
 from runtime import process_io
-from runtime.config.node import LONG_MAX
+from runtime.config.schema import LONG_MAX
 from runtime.metrics import Family, single
 from runtime.tasks import Supervisor
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from protocol.transport.admission import ConnectionLimits, ListenerLimits
 from protocol.transport.limits import ServerLimits
 from runtime import descriptors
-from runtime.config import NodeConfig
-from runtime.config.tables import NODE_KEYS
+from runtime.config import NodeConfig, keys_kraftbox, keys_server
+from runtime.config.schema import NodeKey
 
 
 def server_limits(config: NodeConfig) -> ServerLimits:
     """What holds for each connection."""
     return ServerLimits(
-        request_bytes_max=config["socket.request.max.bytes"],
-        max_inflight=config["kraftbox.connection.max.inflight"],
-        idle_ms=config["connections.max.idle.ms"],
-        backlog=config["socket.listen.backlog.size"],
+        request_bytes_max=config[keys_server.SOCKET_REQUEST_MAX_BYTES],
+        max_inflight=config[keys_kraftbox.KRAFTBOX_CONNECTION_MAX_INFLIGHT],
+        idle_ms=config[keys_server.CONNECTIONS_MAX_IDLE_MS],
+        backlog=config[keys_server.SOCKET_LISTEN_BACKLOG_SIZE],
     )
 
 
@@ -25,31 +25,32 @@ def connection_limits(config: NodeConfig) -> ConnectionLimits:
     Raises ConfigError for a limit of a single listener (`listener.name.<name>.max...`) that is not
     a number.
     """
-    files = config["kraftbox.files.open.max"] or descriptors.files_share()
+    files = config[keys_kraftbox.KRAFTBOX_FILES_OPEN_MAX] or descriptors.files_share()
     return ConnectionLimits(
-        connections_max=config["max.connections"],
-        per_ip_max=config["max.connections.per.ip"],
-        per_ip_overrides=_overrides(config["max.connections.per.ip.overrides"]),
-        rate_max=config["max.connection.creation.rate"],
+        connections_max=config[keys_server.MAX_CONNECTIONS],
+        per_ip_max=config[keys_server.MAX_CONNECTIONS_PER_IP],
+        per_ip_overrides=_overrides(config[keys_server.MAX_CONNECTIONS_PER_IP_OVERRIDES]),
+        rate_max=config[keys_server.MAX_CONNECTION_CREATION_RATE],
         listeners={
             listener.name: ListenerLimits(
-                connections_max=_of_listener(config, listener.name, "max.connections"),
-                rate_max=_of_listener(config, listener.name, "max.connection.creation.rate"),
+                connections_max=_of_listener(config, listener.name, keys_server.MAX_CONNECTIONS),
+                rate_max=_of_listener(
+                    config, listener.name, keys_server.MAX_CONNECTION_CREATION_RATE
+                ),
             )
             for listener in config.listeners
         },
         protected=config.inter_broker_listener_name,
-        waiting_max=config["socket.listen.backlog.size"],
+        waiting_max=config[keys_server.SOCKET_LISTEN_BACKLOG_SIZE],
         descriptors_max=descriptors.connections_share(files),
-        window_count=config["quota.window.num"],
-        window_ms=config["quota.window.size.seconds"] * 1000.0,
+        window_count=config[keys_server.QUOTA_WINDOW_NUM],
+        window_ms=config[keys_server.QUOTA_WINDOW_SIZE_SECONDS] * 1000.0,
     )
 
 
-def _of_listener(config: NodeConfig, listener: str, key: str) -> int:
+def _of_listener(config: NodeConfig, listener: str, key: NodeKey[int]) -> int:
     text = config.of_listener(listener, key)
-    number: int = NODE_KEYS[key].default if text is None else NODE_KEYS[key].parse(text)
-    return number
+    return key.default if text is None else key.parse(text)
 
 
 def _overrides(text: str) -> dict[str, int]:

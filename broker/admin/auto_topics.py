@@ -21,7 +21,7 @@ from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsRes
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from protocol.transport.dispatch import RequestContext
 from runtime.clock import Clock
-from runtime.config import NodeConfig
+from runtime.config import NodeConfig, keys_groups, keys_replication, keys_server, keys_topic
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 
@@ -54,7 +54,7 @@ class TopicCreator:
 
     def create_soon(self, names: Iterable[str], client: RequestContext) -> None:
         """Starts the creation of a client's topics, where the configuration allows it."""
-        if not self._config["auto.create.topics.enable"]:
+        if not self._config[keys_server.AUTO_CREATE_TOPICS_ENABLE]:
             return
         fresh = [
             name
@@ -126,18 +126,18 @@ class TopicCreator:
         if name != CONSUMER_OFFSETS_TOPIC:
             return CreateTopicsRequest.CreatableTopic(
                 name=name,
-                num_partitions=config["num.partitions"],
-                replication_factor=config["default.replication.factor"],
+                num_partitions=config[keys_server.NUM_PARTITIONS],
+                replication_factor=config[keys_replication.DEFAULT_REPLICATION_FACTOR],
             )
         settings = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+            keys_topic.CLEANUP_POLICY.name: "compact",
+            keys_topic.COMPRESSION_TYPE.name: "producer",
+            keys_topic.SEGMENT_BYTES.name: str(config[keys_groups.OFFSETS_TOPIC_SEGMENT_BYTES]),
         }
         return CreateTopicsRequest.CreatableTopic(
             name=name,
-            num_partitions=config["offsets.topic.num.partitions"],
-            replication_factor=config["offsets.topic.replication.factor"],
+            num_partitions=config[keys_groups.OFFSETS_TOPIC_NUM_PARTITIONS],
+            replication_factor=config[keys_groups.OFFSETS_TOPIC_REPLICATION_FACTOR],
             configs=[
                 CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
                 for key, value in settings.items()

@@ -32,6 +32,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from runtime.config import keys_kraftbox, keys_replication, keys_server
 
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
@@ -53,10 +54,11 @@ class FetchApi:
         self._shared = FetchShared(
             broker=broker,
             hints=LeaderHints(
-                broker.metadata, enabled=broker.config["kraftbox.leader.discovery.enable"]
+                broker.metadata,
+                enabled=broker.config[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE],
             ),
-            response_bytes_max=broker.config["fetch.max.bytes"],
-            rack_aware=broker.config["replica.selector.class"] == RACK_AWARE,
+            response_bytes_max=broker.config[keys_server.FETCH_MAX_BYTES],
+            rack_aware=broker.config[keys_replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE,
         )
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Reply:

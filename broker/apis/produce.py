@@ -37,6 +37,7 @@ from protocol.transport.dispatch import (
     Reply,
     RequestContext,
 )
+from runtime.config import keys_kraftbox
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,9 +103,9 @@ class ProduceApi:
         self.flusher = broker.flusher
         self.late_appends = broker.late_appends
         self.supervisor = broker.supervisor
-        self.acks_early = broker.config["kraftbox.fault.acks"] == "leader"
+        self.acks_early = broker.config[keys_kraftbox.KRAFTBOX_FAULT_ACKS] == "leader"
         self.hints = LeaderHints(
-            broker.metadata, enabled=broker.config["kraftbox.leader.discovery.enable"]
+            broker.metadata, enabled=broker.config[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE]
         )
         self.quotas = broker.quotas
         self.acknowledgements = Acknowledgements()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from broker.coordinators.group.config import GroupConfig
-from runtime.config import NodeConfig
+from runtime.config import NodeConfig, keys_groups
 
 
 def group_config(node: NodeConfig) -> GroupConfig:
     """Kafka's keys, with minutes turned into milliseconds."""
     return GroupConfig(
-        min_session_timeout_ms=node["group.min.session.timeout.ms"],
-        max_session_timeout_ms=node["group.max.session.timeout.ms"],
-        initial_rebalance_delay_ms=node["group.initial.rebalance.delay.ms"],
-        max_size=node["group.max.size"],
-        offset_metadata_max_bytes=node["offset.metadata.max.bytes"],
-        offsets_retention_ms=node["offsets.retention.minutes"] * 60_000,
-        offsets_retention_check_interval_ms=node["offsets.retention.check.interval.ms"],
-        offsets_commit_timeout_ms=node["offsets.commit.timeout.ms"],
+        min_session_timeout_ms=node[keys_groups.GROUP_MIN_SESSION_TIMEOUT_MS],
+        max_session_timeout_ms=node[keys_groups.GROUP_MAX_SESSION_TIMEOUT_MS],
+        initial_rebalance_delay_ms=node[keys_groups.GROUP_INITIAL_REBALANCE_DELAY_MS],
+        max_size=node[keys_groups.GROUP_MAX_SIZE],
+        offset_metadata_max_bytes=node[keys_groups.OFFSET_METADATA_MAX_BYTES],
+        offsets_retention_ms=node[keys_groups.OFFSETS_RETENTION_MINUTES] * 60_000,
+        offsets_retention_check_interval_ms=node[keys_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS],
+        offsets_commit_timeout_ms=node[keys_groups.OFFSETS_COMMIT_TIMEOUT_MS],
     )

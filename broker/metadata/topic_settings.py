@@ -9,14 +9,21 @@ dynamic configuration recomputes everything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE, ConfigResourceType, MetadataImage
 from protocol.batch.header import TimestampType
 from protocol.batch.validate import AppendRules
 from protocol.compression import Codec
-from runtime.config import DynamicLayers, NodeConfig, TopicConfig, topic_defaults
+from runtime.config import (
+    DynamicLayers,
+    NodeConfig,
+    TopicConfig,
+    keys_kraftbox,
+    keys_topic,
+    topic_defaults,
+)
 from runtime.log import get_logger
 from storage.log.config import LogConfig
 
@@ -34,27 +41,11 @@ _CODECS: Final[Mapping[str, Codec | None]] = {
     "zstd": Codec.ZSTD,
 }
 
-_LOG_KEYS: Final = (
-    "segment.ms",
-    "segment.jitter.ms",
-    "segment.index.bytes",
-    "index.interval.bytes",
-    "flush.messages",
-    "flush.ms",
-    "retention.bytes",
-    "retention.ms",
-    "local.retention.bytes",
-    "local.retention.ms",
-    "remote.storage.enable",
-    "max.message.bytes",
-    "file.delete.delay.ms",
-    "delete.retention.ms",
-    "min.compaction.lag.ms",
-    "max.compaction.lag.ms",
-    "min.cleanable.dirty.ratio",
-    "cleanup.policy",
-    "message.timestamp.type",
-)
+_LEVELS: Final = {
+    Codec.GZIP: keys_topic.COMPRESSION_GZIP_LEVEL,
+    Codec.LZ4: keys_topic.COMPRESSION_LZ4_LEVEL,
+    Codec.ZSTD: keys_topic.COMPRESSION_ZSTD_LEVEL,
+}
 
 
 class TopicSettings(NamedTuple):
@@ -71,44 +62,39 @@ class TopicSettings(NamedTuple):
 
 def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
     """Translates an effective configuration."""
-    values: dict[str, Any] = {key: config[key] for key in _LOG_KEYS}
-    values["segment.bytes"] = config.segment_bytes
-    codec = _CODECS[config["compression.type"]]
+    codec = _CODECS[config[keys_topic.COMPRESSION_TYPE]]
     rules = AppendRules(
-        max_message_bytes=config.max_message_bytes,
+        max_message_bytes=config[keys_topic.MAX_MESSAGE_BYTES],
         segment_bytes=config.segment_bytes,
         timestamp_type=_timestamp_type(config),
-        timestamp_before_max_ms=config["message.timestamp.before.max.ms"],
-        timestamp_after_max_ms=config["message.timestamp.after.max.ms"],
+        timestamp_before_max_ms=config[keys_topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
+        timestamp_after_max_ms=config[keys_topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
         compression=codec,
         compression_level=_compression_level(config, codec),
         compacted=config.is_compacted,
-        always_walk=node["kraftbox.produce.validate.records"],
-        budget_bytes=node["kraftbox.produce.decompressed.max.bytes"],
+        always_walk=node[keys_kraftbox.KRAFTBOX_PRODUCE_VALIDATE_RECORDS],
+        budget_bytes=node[keys_kraftbox.KRAFTBOX_PRODUCE_DECOMPRESSED_MAX_BYTES],
     )
     return TopicSettings(
-        log=LogConfig.from_topic_config(values),
+        log=LogConfig.of(config),
         rules=rules,
-        min_isr=config.min_insync_replicas,
+        min_isr=config[keys_topic.MIN_INSYNC_REPLICAS],
         compacted=config.is_compacted,
         deletes=config.deletes_old,
-        leader_throttled=tuple(config["leader.replication.throttled.replicas"]),
-        follower_throttled=tuple(config["follower.replication.throttled.replicas"]),
+        leader_throttled=tuple(config[keys_topic.LEADER_REPLICATION_THROTTLED_REPLICAS]),
+        follower_throttled=tuple(config[keys_topic.FOLLOWER_REPLICATION_THROTTLED_REPLICAS]),
     )
 
 
 def _timestamp_type(config: TopicConfig) -> TimestampType:
-    if config["message.timestamp.type"] == "LogAppendTime":
+    if config[keys_topic.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime":
         return TimestampType.LOG_APPEND_TIME
     return TimestampType.CREATE_TIME
 
 
 def _compression_level(config: TopicConfig, codec: Codec | None) -> int | None:
-    if codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
-        assert codec is not None
-        level: int = config[f"compression.{codec.name.lower()}.level"]
-        return level
-    return None
+    key = None if codec is None else _LEVELS.get(codec)
+    return None if key is None else config[key]
 
 
 class TopicSettingsTable:

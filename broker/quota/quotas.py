@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from metalog.image.values import QuotaEntity
+from runtime.config import keys_entities
 from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedMean, WindowedRate
 from serving.quota_limits import Bearer, Limit, QuotaLimits
 
@@ -25,12 +26,15 @@ RATES_MAX: Final = 10_000
 """Rates that are kept; beyond, those without a recent event are forgotten."""
 
 
+_IP_RATE: Final = keys_entities.CONNECTION_CREATION_RATE.name
+
+
 class QuotaKind(Enum):
     """What is limited; the values are the keys of client quotas."""
 
-    PRODUCE = "producer_byte_rate"
-    FETCH = "consumer_byte_rate"
-    REQUEST = "request_percentage"
+    PRODUCE = keys_entities.PRODUCER_BYTE_RATE.name
+    FETCH = keys_entities.CONSUMER_BYTE_RATE.name
+    REQUEST = keys_entities.REQUEST_PERCENTAGE.name
 
 
 class _Usage(NamedTuple):
@@ -60,8 +64,8 @@ class ClientQuotas:
         self._ips.clear()
         for entity, values in quotas.items():
             parts = dict(entity)
-            if "ip" in parts and "connection_creation_rate" in values:
-                self._ips[parts["ip"]] = values["connection_creation_rate"]
+            if "ip" in parts and _IP_RATE in values:
+                self._ips[parts["ip"]] = values[_IP_RATE]
         self.active = any(self._limits.values())
 
     # --- limits ---------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.throttle import ReplicationThrottles
 from metalog.image.delta import MetadataDelta
 from runtime.clock import Clock
-from runtime.config import NodeConfig
+from runtime.config import NodeConfig, keys_replication
 from runtime.tasks import Supervisor
 
 
@@ -45,7 +45,7 @@ class Replication:
         self._throttles = throttles
         self._replicas = replicas
         self._supervisor = supervisor
-        self._lag_max_ms: int = config["replica.lag.time.max.ms"]
+        self._lag_max_ms = config[keys_replication.REPLICA_LAG_TIME_MAX_MS]
         self._expiry: asyncio.Task[None] | None = None
         listener = config.inter_broker_listener_name
 
@@ -63,10 +63,12 @@ class Replication:
             flusher=flusher,
             resets=ListOffsetsReset(config.node_id),
             storage_failed=replicas.storage_failed,
-            timeout_ms=config["replica.socket.timeout.ms"],
+            timeout_ms=config[keys_replication.REPLICA_SOCKET_TIMEOUT_MS],
             throttle=throttles.fetching,
         )
-        self.fetchers = Fetchers(shared, _fetcher_settings(config), config["num.replica.fetchers"])
+        self.fetchers = Fetchers(
+            shared, _fetcher_settings(config), config[keys_replication.NUM_REPLICA_FETCHERS]
+        )
         self._channel = channel
         self.isr_changes = IsrChanges(
             node_id=config.node_id,
@@ -100,7 +102,7 @@ class Replication:
             self._throttles.set_rates(
                 self._metadata.broker_overrides(), self._metadata.cluster_overrides()
             )
-        self.fetchers.resize(node["num.replica.fetchers"])
+        self.fetchers.resize(node[keys_replication.NUM_REPLICA_FETCHERS])
         for broker_id in sorted(delta.brokers):
             self.fetchers.leader_registered(broker_id)
         self.fetchers.close_idle()
@@ -127,9 +129,9 @@ class Replication:
 
 def _fetcher_settings(config: NodeConfig) -> FetcherSettings:
     return FetcherSettings(
-        wait_max_ms=config["replica.fetch.wait.max.ms"],
-        min_bytes=config["replica.fetch.min.bytes"],
-        response_max_bytes=config["replica.fetch.response.max.bytes"],
-        max_bytes=config["replica.fetch.max.bytes"],
-        backoff_ms=config["replica.fetch.backoff.ms"],
+        wait_max_ms=config[keys_replication.REPLICA_FETCH_WAIT_MAX_MS],
+        min_bytes=config[keys_replication.REPLICA_FETCH_MIN_BYTES],
+        response_max_bytes=config[keys_replication.REPLICA_FETCH_RESPONSE_MAX_BYTES],
+        max_bytes=config[keys_replication.REPLICA_FETCH_MAX_BYTES],
+        backoff_ms=config[keys_replication.REPLICA_FETCH_BACKOFF_MS],
     )

@@ -9,6 +9,7 @@ topic or a group is INVALID_CONFIG, of a broker INVALID_REQUEST, as Kafka answer
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from controller.configs.topic_settings import CLUSTER_DEFAULT
 from controller.decision import ControllerView
@@ -90,7 +91,7 @@ def default_text(resource_type: int, name: str) -> str:
     return key.format(key.default) or ""
 
 
-def _list_key(resource_type: int, name: str) -> ConfigKey | None:
+def _list_key(resource_type: int, name: str) -> ConfigKey[Any] | None:
     if resource_type == ConfigResourceType.TOPIC:
         return TOPIC_KEYS.get(name)
     return broker_key(name) if resource_type == ConfigResourceType.BROKER else None

@@ -12,11 +12,13 @@ from typing import TypeVar
 
 from controller.decision import ControllerView
 from metalog.image.values import ConfigResourceType
+from runtime.config import keys_topic
 
 T = TypeVar("T")
 
-MIN_ISR = "min.insync.replicas"
-UNCLEAN_ELECTION = "unclean.leader.election.enable"
+MIN_ISR = keys_topic.MIN_INSYNC_REPLICAS.name
+UNCLEAN_ELECTION = keys_topic.UNCLEAN_LEADER_ELECTION_ENABLE.name
+"""Topics and nodes have both under one name."""
 
 CLUSTER_DEFAULT = ""
 """Resource name of the cluster-wide dynamic configuration of brokers."""

@@ -17,10 +17,10 @@ def differences(config: NodeConfig) -> list[str]:
     found = []
     for name in sorted(config.given):
         key = NODE_KEYS.get(name)
-        if key is None or name in IDENTITY_KEYS or config[name] == key.default:
+        if key is None or name in IDENTITY_KEYS or config[key] == key.default:
             continue
         default = "none" if key.required else key.format(key.default) or "none"
-        shown = "(hidden)" if key.sensitive else config.text(name)
+        shown = "(hidden)" if key.sensitive else config.text(key)
         found.append(f"{name}={shown} (default {default})")
     return found
 

@@ -24,7 +24,7 @@ from kraftbox.process.properties import read_properties
 from runtime import descriptors, log
 from runtime.clock import SystemClock
 from runtime.collector import Collector
-from runtime.config import NodeConfig
+from runtime.config import NodeConfig, keys_kraftbox
 from runtime.config.env import merge
 from runtime.tasks import Supervisor
 from storage.files import Files, RealFiles, SlowFiles
@@ -67,7 +67,9 @@ def host_name(props: Mapping[str, str]) -> str:
 
 def configure_log(config: NodeConfig, write: log.Write | None = None) -> None:
     log.configure(
-        format=config["kraftbox.log.format"], level=config["kraftbox.log.level"], write=write
+        format="json" if config[keys_kraftbox.KRAFTBOX_LOG_FORMAT] == "json" else "console",
+        level=config[keys_kraftbox.KRAFTBOX_LOG_LEVEL],
+        write=write,
     )
 
 
@@ -79,7 +81,7 @@ def run(config: NodeConfig, lifeline: Lifeline | None = None) -> int:
     # Cores know no other source of randomness than this one.
     rng = random.Random(random.SystemRandom().getrandbits(128))
     descriptors.raise_limit()
-    files = RealFiles(config["kraftbox.files.open.max"] or None)
+    files = RealFiles(config[keys_kraftbox.KRAFTBOX_FILES_OPEN_MAX] or None)
     try:
         with asyncio.Runner(loop_factory=CuttableLoop) as runner:
             return runner.run(_serve(config, rng, files, lifeline))
@@ -159,10 +161,10 @@ def _read_lifeline(
 
 def plant_faults(loop: asyncio.AbstractEventLoop, config: NodeConfig, files: Files) -> None:
     """Let signals cause the faults that the configuration prepares."""
-    stall_ms: int = config["kraftbox.fault.stall.ms"]
+    stall_ms = config[keys_kraftbox.KRAFTBOX_FAULT_STALL_MS]
     if stall_ms:
         loop.add_signal_handler(signal.SIGUSR1, time.sleep, stall_ms / 1000)
-    if isinstance(files, SlowFiles) and config["kraftbox.fault.files.on.signal"]:
+    if isinstance(files, SlowFiles) and config[keys_kraftbox.KRAFTBOX_FAULT_FILES_ON_SIGNAL]:
         disk = files
 
         def toggle() -> None:

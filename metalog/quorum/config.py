@@ -8,7 +8,7 @@ from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import MetadataLogConfig
-from runtime.config import NodeConfig
+from runtime.config import NodeConfig, keys_quorum
 
 
 class QuorumConfig(NamedTuple):
@@ -50,25 +50,29 @@ class QuorumConfig(NamedTuple):
                 ),
             ),
             timing=Timing(
-                election_timeout_ms=config["controller.quorum.election.timeout.ms"],
-                fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
-                election_backoff_max_ms=config["controller.quorum.election.backoff.max.ms"],
-                retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
-                request_timeout_ms=config["controller.quorum.request.timeout.ms"],
+                election_timeout_ms=config[keys_quorum.CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS],
+                fetch_timeout_ms=config[keys_quorum.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS],
+                election_backoff_max_ms=config[
+                    keys_quorum.CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS
+                ],
+                retry_backoff_ms=config[keys_quorum.CONTROLLER_QUORUM_RETRY_BACKOFF_MS],
+                request_timeout_ms=config[keys_quorum.CONTROLLER_QUORUM_REQUEST_TIMEOUT_MS],
             ),
             log=_log_config(config),
-            fetch_max_bytes=config["controller.quorum.fetch.max.bytes"],
-            fetch_snapshot_max_bytes=config["controller.quorum.fetch.snapshot.max.bytes"],
+            fetch_max_bytes=config[keys_quorum.CONTROLLER_QUORUM_FETCH_MAX_BYTES],
+            fetch_snapshot_max_bytes=config[keys_quorum.CONTROLLER_QUORUM_FETCH_SNAPSHOT_MAX_BYTES],
         )
 
 
 def _log_config(config: NodeConfig) -> MetadataLogConfig:
-    segment_bytes = config["internal.metadata.log.segment.bytes"]
+    segment_bytes = config[keys_quorum.INTERNAL_METADATA_LOG_SEGMENT_BYTES]
     return MetadataLogConfig(
-        segment_bytes=segment_bytes or config["metadata.log.segment.bytes"],
-        segment_ms=config["metadata.log.segment.ms"],
-        retention_bytes=config["metadata.max.retention.bytes"],
-        retention_ms=config["metadata.max.retention.ms"],
-        max_bytes_between_snapshots=config["metadata.log.max.record.bytes.between.snapshots"],
-        max_snapshot_interval_ms=config["metadata.log.max.snapshot.interval.ms"],
+        segment_bytes=segment_bytes or config[keys_quorum.METADATA_LOG_SEGMENT_BYTES],
+        segment_ms=config[keys_quorum.METADATA_LOG_SEGMENT_MS],
+        retention_bytes=config[keys_quorum.METADATA_MAX_RETENTION_BYTES],
+        retention_ms=config[keys_quorum.METADATA_MAX_RETENTION_MS],
+        max_bytes_between_snapshots=config[
+            keys_quorum.METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS
+        ],
+        max_snapshot_interval_ms=config[keys_quorum.METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS],
     )

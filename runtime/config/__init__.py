@@ -7,20 +7,18 @@ Kafka 4.3.1's keys; tests compare them with Kafka's own where it is at hand.
 from __future__ import annotations
 
 from runtime.config.dynamic import DynamicLayers
+from runtime.config.effective import (
+    ConfigValue,
+    Source,
+    Synonym,
+    effective_node_config,
+    effective_topic_config,
+)
 from runtime.config.errors import ConfigError, UnknownKey
 from runtime.config.listeners import HostPort, Listener, Voter
 from runtime.config.node import NodeConfig
 from runtime.config.schema import ConfigKey, Dynamic, Importance, Type
-from runtime.config.topic import (
-    ConfigValue,
-    Source,
-    Synonym,
-    TopicConfig,
-    effective_node_config,
-    effective_topic_config,
-    topic_defaults,
-    validate_topic_config,
-)
+from runtime.config.topic import TopicConfig, topic_defaults, validate_topic_config
 
 __all__ = [
     "ConfigError",

@@ -6,13 +6,23 @@ Each check yields the errors it finds, so that a start that is refused names all
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
+from runtime.config import (
+    keys_groups,
+    keys_kraftbox,
+    keys_log,
+    keys_quorum,
+    keys_remote,
+    keys_replication,
+    keys_security,
+    keys_server,
+)
 from runtime.config.errors import ConfigError
+from runtime.config.group_bounds import PROTOCOLS, Bounds
 from runtime.config.listeners import parse_host_ports, unsupported_protocols
-
-if TYPE_CHECKING:
-    from runtime.config.node import NodeConfig
+from runtime.config.node_values import NodeValues
+from runtime.config.schema import NodeKey
 
 REPLICA_SELECTORS = (
     "org.apache.kafka.common.replica.LeaderSelector",
@@ -21,249 +31,272 @@ REPLICA_SELECTORS = (
 _CLEANER_BUFFER_MIN_BYTES = 1 << 20
 
 
-def check_node(config: NodeConfig) -> Iterator[ConfigError]:
+def check_node(node: NodeValues) -> Iterator[ConfigError]:
     """Every violated rule, most basic first."""
-    yield from _roles(config)
-    yield from _quorum(config)
-    yield from _listeners(config)
-    yield from _log(config)
-    yield from _limits(config)
-    yield from _groups(config)
-    yield from _http(config)
-    yield from _not_built(config)
-    yield from _gone(config)
+    yield from _roles(node)
+    yield from _quorum(node)
+    yield from _listeners(node)
+    yield from _log(node)
+    yield from _limits(node)
+    yield from _groups(node)
+    yield from _http(node)
+    yield from _not_built(node)
+    yield from _gone(node)
 
 
-def _roles(config: NodeConfig) -> Iterator[ConfigError]:
-    broker_id = config["broker.id"]
-    if broker_id not in (-1, config.node_id):
-        yield ConfigError("broker.id", broker_id, f"must equal node.id={config.node_id}, if given")
-    if not config["controller.listener.names"]:
-        yield ConfigError("controller.listener.names", "", "must name at least one listener")
+def _wrong(key: NodeKey[Any], value: object, allowed: str) -> ConfigError:
+    return ConfigError(key.name, value, allowed)
 
 
-def _quorum(config: NodeConfig) -> Iterator[ConfigError]:
-    voters = {voter.node_id for voter in config.quorum_voters}
-    if not voters and not config.quorum_bootstrap_servers:
-        yield ConfigError(
-            "controller.quorum.bootstrap.servers",
+def _roles(node: NodeValues) -> Iterator[ConfigError]:
+    broker_id = node[keys_quorum.BROKER_ID]
+    if broker_id not in (-1, node.node_id):
+        yield _wrong(
+            keys_quorum.BROKER_ID, broker_id, f"must equal node.id={node.node_id}, if given"
+        )
+    if not node[keys_quorum.CONTROLLER_LISTENER_NAMES]:
+        yield _wrong(keys_quorum.CONTROLLER_LISTENER_NAMES, "", "must name at least one listener")
+
+
+def _quorum(node: NodeValues) -> Iterator[ConfigError]:
+    voters = {voter.node_id for voter in node.quorum_voters}
+    if not voters and not node.quorum_bootstrap_servers:
+        yield _wrong(
+            keys_quorum.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
             None,
             "it or controller.quorum.voters must say where the controllers are",
         )
-    if voters and config.is_controller and config.node_id not in voters:
-        yield ConfigError(
-            "controller.quorum.voters",
-            config.text("controller.quorum.voters"),
-            f"must contain node.id={config.node_id}, because process.roles has controller",
+    key = keys_quorum.CONTROLLER_QUORUM_VOTERS
+    if voters and node.is_controller and node.node_id not in voters:
+        yield _wrong(
+            key,
+            node.text(key),
+            f"must contain node.id={node.node_id}, because process.roles has controller",
         )
-    if voters and not config.is_controller and config.node_id in voters:
-        yield ConfigError(
-            "controller.quorum.voters",
-            config.text("controller.quorum.voters"),
-            f"must not contain node.id={config.node_id}, which is only a broker",
+    if voters and not node.is_controller and node.node_id in voters:
+        yield _wrong(
+            key,
+            node.text(key),
+            f"must not contain node.id={node.node_id}, which is only a broker",
         )
 
 
-def _listeners(config: NodeConfig) -> Iterator[ConfigError]:
-    names = set(config.controller_listener_names)
-    listening = {listener.name for listener in config.listeners}
-    shown = config.text("listeners")
-    if config.is_controller and not names & listening:
-        yield ConfigError(
-            "controller.listener.names",
-            config.text("controller.listener.names"),
+def _listeners(node: NodeValues) -> Iterator[ConfigError]:
+    names = set(node.controller_listener_names)
+    listening = {listener.name for listener in node.listeners}
+    key = keys_server.LISTENERS
+    shown = node.text(key)
+    if node.is_controller and not names & listening:
+        yield _wrong(
+            keys_quorum.CONTROLLER_LISTENER_NAMES,
+            node.text(keys_quorum.CONTROLLER_LISTENER_NAMES),
             "must contain a name that is in listeners, because process.roles has controller",
         )
-    if not config.is_broker and listening - names:
-        yield ConfigError(
-            "listeners", shown, "may only have listeners of controller.listener.names here"
-        )
-    if config.is_broker and not config.is_controller and names & listening:
-        yield ConfigError(
-            "listeners", shown, "a broker must not listen on one of controller.listener.names"
-        )
-    if config.is_broker:
-        yield from _advertised(config, listening)
-    yield from unsupported_protocols(config.listeners)
-    unknown = {name.upper() for name in config["early.start.listeners"] or ()} - listening - names
+    if not node.is_broker and listening - names:
+        yield _wrong(key, shown, "may only have listeners of controller.listener.names here")
+    if node.is_broker and not node.is_controller and names & listening:
+        yield _wrong(key, shown, "a broker must not listen on one of controller.listener.names")
+    if node.is_broker:
+        yield from _advertised(node, listening)
+    yield from unsupported_protocols(node.listeners)
+    early = node[keys_server.EARLY_START_LISTENERS] or ()
+    unknown = {name.upper() for name in early} - listening - names
     for name in sorted(unknown):
-        yield ConfigError(
-            "early.start.listeners", name, "must be in listeners or controller.listener.names"
+        yield _wrong(
+            keys_server.EARLY_START_LISTENERS,
+            name,
+            "must be in listeners or controller.listener.names",
         )
 
 
-def _advertised(config: NodeConfig, listening: set[str]) -> Iterator[ConfigError]:
-    advertised = config.advertised_listeners
-    key = "advertised.listeners" if config["advertised.listeners"] else "listeners"
+def _advertised(node: NodeValues, listening: set[str]) -> Iterator[ConfigError]:
+    advertised = node.advertised_listeners
+    key: NodeKey[Any] = keys_server.ADVERTISED_LISTENERS
+    if not node[key]:
+        key = keys_server.LISTENERS
     if not advertised:
-        yield ConfigError(
-            key, config.text(key), "must leave a listener that controller.listener.names has not"
+        yield _wrong(
+            key, node.text(key), "must leave a listener that controller.listener.names has not"
         )
         return
     for listener in advertised:
         if listener.host == "0.0.0.0":
-            yield ConfigError(
-                key, f"{listener.name}://0.0.0.0", "clients cannot connect to 0.0.0.0"
-            )
+            yield _wrong(key, f"{listener.name}://0.0.0.0", "clients cannot connect to 0.0.0.0")
         if listener.name not in listening:
-            yield ConfigError(
+            yield _wrong(
                 key, listener.name, f"must be in listeners: {', '.join(sorted(listening))}"
             )
-    if config.is_set("inter.broker.listener.name") and config.is_set(
-        "security.inter.broker.protocol"
-    ):
-        yield ConfigError(
-            "inter.broker.listener.name",
-            config.text("inter.broker.listener.name"),
+    key = keys_server.INTER_BROKER_LISTENER_NAME
+    if node.is_set(key) and node.is_set(keys_security.SECURITY_INTER_BROKER_PROTOCOL):
+        yield _wrong(
+            key,
+            node.text(key),
             "cannot be given together with security.inter.broker.protocol",
         )
     names = [listener.name for listener in advertised]
-    if config.inter_broker_listener_name not in names:
-        yield ConfigError(
-            "inter.broker.listener.name",
-            config.inter_broker_listener_name,
+    if node.inter_broker_listener_name not in names:
+        yield _wrong(
+            key,
+            node.inter_broker_listener_name,
             f"must be an advertised listener: {', '.join(names)}",
         )
 
 
-def _log(config: NodeConfig) -> Iterator[ConfigError]:
-    retention_key = next(
-        (key for key in ("log.retention.ms", "log.retention.minutes") if config[key] is not None),
-        "log.retention.hours",
+def _log(node: NodeValues) -> Iterator[ConfigError]:
+    retention_keys: tuple[NodeKey[int | None], ...] = (
+        keys_log.LOG_RETENTION_MS,
+        keys_log.LOG_RETENTION_MINUTES,
     )
-    if config[retention_key] == 0:
-        yield ConfigError(retention_key, 0, "must be -1 (no limit) or at least 1")
-    roll_ms = config["log.roll.ms"]
+    retention_key = next(
+        (key for key in retention_keys if node[key] is not None), keys_log.LOG_RETENTION_HOURS
+    )
+    if node[retention_key] == 0:
+        yield _wrong(retention_key, 0, "must be -1 (no limit) or at least 1")
+    roll_ms = node[keys_log.LOG_ROLL_MS]
     if roll_ms is not None and roll_ms < 1:
-        yield ConfigError("log.roll.ms", roll_ms, "must be at least 1")
-    jitter_ms = config["log.roll.jitter.ms"]
+        yield _wrong(keys_log.LOG_ROLL_MS, roll_ms, "must be at least 1")
+    jitter_ms = node[keys_log.LOG_ROLL_JITTER_MS]
     if jitter_ms is not None and jitter_ms < 0:
-        yield ConfigError("log.roll.jitter.ms", jitter_ms, "must be at least 0")
-    threads = max(1, config["log.cleaner.threads"])
-    buffer_bytes = config["log.cleaner.dedupe.buffer.size"]
-    if config["log.cleaner.enable"] and buffer_bytes // threads <= _CLEANER_BUFFER_MIN_BYTES:
-        yield ConfigError(
-            "log.cleaner.dedupe.buffer.size", buffer_bytes, "must be over 1 MB per cleaner thread"
+        yield _wrong(keys_log.LOG_ROLL_JITTER_MS, jitter_ms, "must be at least 0")
+    threads = max(1, node[keys_log.LOG_CLEANER_THREADS])
+    buffer_bytes = node[keys_log.LOG_CLEANER_DEDUPE_BUFFER_SIZE]
+    if node[keys_log.LOG_CLEANER_ENABLE] and buffer_bytes // threads <= _CLEANER_BUFFER_MIN_BYTES:
+        yield _wrong(
+            keys_log.LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+            buffer_bytes,
+            "must be over 1 MB per cleaner thread",
         )
-    for key in ("offsets.topic.compression.codec",):
-        if not 0 <= config[key] <= 4:
-            yield ConfigError(key, config[key], "must be a codec number from 0 to 4")
+    codec = node[keys_groups.OFFSETS_TOPIC_COMPRESSION_CODEC]
+    if not 0 <= codec <= 4:
+        yield _wrong(
+            keys_groups.OFFSETS_TOPIC_COMPRESSION_CODEC, codec, "must be a codec number from 0 to 4"
+        )
 
 
-def _limits(config: NodeConfig) -> Iterator[ConfigError]:
-    wait_ms = config["replica.fetch.wait.max.ms"]
-    if wait_ms > config["replica.socket.timeout.ms"]:
-        yield ConfigError(
-            "replica.fetch.wait.max.ms", wait_ms, "must not be above replica.socket.timeout.ms"
+def _limits(node: NodeValues) -> Iterator[ConfigError]:
+    wait_ms = node[keys_replication.REPLICA_FETCH_WAIT_MAX_MS]
+    for above in (
+        keys_replication.REPLICA_SOCKET_TIMEOUT_MS,
+        keys_replication.REPLICA_LAG_TIME_MAX_MS,
+    ):
+        if wait_ms > node[above]:
+            yield _wrong(
+                keys_replication.REPLICA_FETCH_WAIT_MAX_MS,
+                wait_ms,
+                f"must not be above {above.name}",
+            )
+    queued = node[keys_server.QUEUED_MAX_REQUEST_BYTES]
+    if 0 < queued < node[keys_server.SOCKET_REQUEST_MAX_BYTES]:
+        yield _wrong(
+            keys_server.QUEUED_MAX_REQUEST_BYTES,
+            queued,
+            "must not be below socket.request.max.bytes",
         )
-    if wait_ms > config["replica.lag.time.max.ms"]:
-        yield ConfigError(
-            "replica.fetch.wait.max.ms", wait_ms, "must not be above replica.lag.time.max.ms"
-        )
-    queued = config["queued.max.request.bytes"]
-    if 0 < queued < config["socket.request.max.bytes"]:
-        yield ConfigError(
-            "queued.max.request.bytes", queued, "must not be below socket.request.max.bytes"
-        )
-    delay_ms = config["connection.failed.authentication.delay.ms"]
-    if delay_ms and delay_ms >= config["connections.max.idle.ms"]:
-        yield ConfigError(
-            "connection.failed.authentication.delay.ms",
+    delay_ms = node[keys_security.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS]
+    if delay_ms and delay_ms >= node[keys_server.CONNECTIONS_MAX_IDLE_MS]:
+        yield _wrong(
+            keys_security.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS,
             delay_ms,
             "must be below connections.max.idle.ms",
         )
-    if config["max.connections.per.ip"] == 0 and not config["max.connections.per.ip.overrides"]:
-        yield ConfigError(
-            "max.connections.per.ip", 0, "may be 0 only with max.connections.per.ip.overrides"
+    overrides = node[keys_server.MAX_CONNECTIONS_PER_IP_OVERRIDES]
+    if node[keys_server.MAX_CONNECTIONS_PER_IP] == 0 and not overrides:
+        yield _wrong(
+            keys_server.MAX_CONNECTIONS_PER_IP,
+            0,
+            "may be 0 only with max.connections.per.ip.overrides",
         )
-    yield from _ip_overrides(config)
-
-
-def _ip_overrides(config: NodeConfig) -> Iterator[ConfigError]:
-    key = "max.connections.per.ip.overrides"
-    for entry in (part.strip() for part in config[key].split(",")):
+    for entry in (part.strip() for part in overrides.split(",")):
         host, _, count = entry.rpartition(":")
         if entry and not (host and count.isdigit()):
-            yield ConfigError(key, entry, "each entry must be host:count")
-
-
-def _groups(config: NodeConfig) -> Iterator[ConfigError]:
-    for kind in ("consumer", "share", "streams"):
-        for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
-            low = f"group.{kind}.min.{what}"
-            value = f"group.{kind}.{what}"
-            high = f"group.{kind}.max.{what}"
-            if config[high] < config[low]:
-                yield ConfigError(high, config[high], f"must not be below {low}={config[low]}")
-            elif not config[low] <= config[value] <= config[high]:
-                yield ConfigError(
-                    value,
-                    config[value],
-                    f"must be from {low} to {high} ({config[low]} to {config[high]})",
-                )
-        if config[f"group.{kind}.heartbeat.interval.ms"] >= (
-            session := config[f"group.{kind}.session.timeout.ms"]
-        ):
-            yield ConfigError(
-                f"group.{kind}.heartbeat.interval.ms",
-                config[f"group.{kind}.heartbeat.interval.ms"],
-                f"must be below group.{kind}.session.timeout.ms={session}",
+            yield _wrong(
+                keys_server.MAX_CONNECTIONS_PER_IP_OVERRIDES, entry, "each entry must be host:count"
             )
-    if "classic" not in config["group.coordinator.rebalance.protocols"]:
-        yield ConfigError(
-            "group.coordinator.rebalance.protocols",
-            config.text("group.coordinator.rebalance.protocols"),
-            "must contain classic",
+
+
+def _groups(node: NodeValues) -> Iterator[ConfigError]:
+    for protocol in PROTOCOLS:
+        for bounds in protocol:
+            yield from _bounded(node, bounds)
+        (session, *_), (heartbeat, *_), _ = protocol
+        if node[heartbeat] >= node[session]:
+            yield _wrong(
+                heartbeat, node[heartbeat], f"must be below {session.name}={node[session]}"
+            )
+    key = keys_groups.GROUP_COORDINATOR_REBALANCE_PROTOCOLS
+    if "classic" not in node[key]:
+        yield _wrong(key, node.text(key), "must contain classic")
+
+
+def _bounded(node: NodeValues, bounds: Bounds) -> Iterator[ConfigError]:
+    key, least, most = bounds
+    assert least is not None, "only a single group's keys have no least"
+    if node[most] < node[least]:
+        yield _wrong(most, node[most], f"must not be below {least.name}={node[least]}")
+    elif not node[least] <= node[key] <= node[most]:
+        yield _wrong(
+            key,
+            node[key],
+            f"must be from {least.name} to {most.name} ({node[least]} to {node[most]})",
         )
 
 
-def _http(config: NodeConfig) -> Iterator[ConfigError]:
-    key = "kraftbox.http.listener"
-    if config[key]:
+def _http(node: NodeValues) -> Iterator[ConfigError]:
+    key = keys_kraftbox.KRAFTBOX_HTTP_LISTENER
+    if node[key]:
         try:
-            parse_host_ports(key, [config[key]])
+            parse_host_ports(key.name, [node[key]])
         except ConfigError as error:
             yield error
 
 
-def _gone(config: NodeConfig) -> Iterator[ConfigError]:
+def _gone(node: NodeValues) -> Iterator[ConfigError]:
     """Keys that Kafka once had, where ignoring them would mislead."""
-    key = "replica.lag.max.messages"
-    if config.is_set(key):
+    name = "replica.lag.max.messages"
+    if name in node.given:
         yield ConfigError(
-            key,
-            config.given[key],
+            name,
+            node.given[name],
             "must not be set: no number of messages puts a replica out of the ISR any more, "
             "because a burst would and a stuck replica of a quiet topic would not (KIP-16); "
             "use replica.lag.time.max.ms",
         )
 
 
-def _not_built(config: NodeConfig) -> Iterator[ConfigError]:
+_NEVER_SET: tuple[tuple[NodeKey[Any], str], ...] = (
+    (keys_security.AUTHORIZER_CLASS_NAME, "authorization is not built"),
+    (keys_server.CONFIG_PROVIDERS, "configuration providers are not built"),
+    (keys_server.CREATE_TOPIC_POLICY_CLASS_NAME, "policy classes cannot run here"),
+    (keys_server.ALTER_CONFIG_POLICY_CLASS_NAME, "policy classes cannot run here"),
+    (keys_server.CLIENT_QUOTA_CALLBACK_CLASS, "quota callback classes cannot run here"),
+)
+_NEVER_TRUE = (
+    (keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE, "tiered storage is not built so far"),
+    (
+        keys_quorum.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE,
+        "joining a quorum by itself is not built so far",
+    ),
+)
+
+
+def _not_built(node: NodeValues) -> Iterator[ConfigError]:
     """Settings whose promise cannot be kept yet: refused, never ignored in silence."""
-    if len(config["log.dirs"] or config["log.dir"]) > 1:
-        yield ConfigError(
-            "log.dirs", config.text("log.dirs"), "only one log directory is supported so far"
+    if len(node[keys_log.LOG_DIRS] or node[keys_log.LOG_DIR]) > 1:
+        yield _wrong(
+            keys_log.LOG_DIRS,
+            node.text(keys_log.LOG_DIRS),
+            "only one log directory is supported so far",
         )
-    for key, what in (
-        ("authorizer.class.name", "authorization is not built"),
-        ("config.providers", "configuration providers are not built"),
-        ("create.topic.policy.class.name", "policy classes cannot run here"),
-        ("alter.config.policy.class.name", "policy classes cannot run here"),
-        ("client.quota.callback.class", "quota callback classes cannot run here"),
-    ):
-        if config[key]:
-            yield ConfigError(key, config.text(key), f"must be empty: {what}")
-    selector = config["replica.selector.class"]
+    for key, what in _NEVER_SET:
+        if node[key]:
+            yield _wrong(key, node.text(key), f"must be empty: {what}")
+    selector = node[keys_replication.REPLICA_SELECTOR_CLASS]
     if selector and selector not in REPLICA_SELECTORS:
-        yield ConfigError(
-            "replica.selector.class",
+        yield _wrong(
+            keys_replication.REPLICA_SELECTOR_CLASS,
             selector,
             f"must be one of {', '.join(REPLICA_SELECTORS)}: other classes cannot run here",
         )
-    for key, what in (
-        ("remote.log.storage.system.enable", "tiered storage is not built so far"),
-        ("controller.quorum.auto.join.enable", "joining a quorum by itself is not built so far"),
-    ):
-        if config[key]:
-            yield ConfigError(key, "true", f"must be false: {what}")
+    for switch, what in _NEVER_TRUE:
+        if node[switch]:
+            yield _wrong(switch, "true", f"must be false: {what}")

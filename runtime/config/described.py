@@ -7,19 +7,19 @@ shown once that is settled stands here, so that a broker and a controller cannot
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runtime.config.dynamic import broker_key
-from runtime.config.node import NodeConfig
-from runtime.config.schema import ConfigKey, Dynamic, Type
-from runtime.config.tables import BROKER_DYNAMIC_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, NODE_KEYS
-from runtime.config.topic import (
+from runtime.config.effective import (
     ConfigValue,
     Source,
     Synonym,
     effective_node_config,
     effective_topic_config,
 )
+from runtime.config.node import NodeConfig
+from runtime.config.schema import UNKNOWN, ConfigKey, Dynamic, GroupKey
+from runtime.config.tables import BROKER_DYNAMIC_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, NODE_KEYS
 
 ROOT_LOGGER = "root"
 
@@ -63,7 +63,7 @@ def describe_node(
     return [DescribedKey(value, _is_read_only(value.key)) for value in values.values()]
 
 
-def _is_read_only(key: ConfigKey) -> bool:
+def _is_read_only(key: ConfigKey[Any]) -> bool:
     """Keys of single listeners and of plug-ins count as read-only, though they can be set."""
     if key.name in BROKER_DYNAMIC_KEYS:
         return False
@@ -97,10 +97,10 @@ def describe_group(
 
 
 def _of_group(
-    key: ConfigKey, given: str | None, defaults: Mapping[str, ConfigValue]
+    key: GroupKey[Any], given: str | None, defaults: Mapping[str, ConfigValue]
 ) -> DescribedKey:
     if key.synonyms:
-        default = defaults[key.synonyms[0][0]]
+        default = defaults[key.synonyms[0][0].name]
         value, source, synonyms = default.value, default.source, default.synonyms
     else:
         value, source = key.format(key.default), Source.DEFAULT
@@ -127,5 +127,5 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedKey]:
 
 def describe_loggers(level: str) -> list[DescribedKey]:
     """The one logger that has a level here."""
-    key = ConfigKey(ROOT_LOGGER, Type.UNKNOWN, level)
+    key = ConfigKey(ROOT_LOGGER, UNKNOWN, level)
     return [DescribedKey(ConfigValue(key, level, Source.DYNAMIC_BROKER_LOGGER, ()), False)]

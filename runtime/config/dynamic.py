@@ -8,21 +8,24 @@ one is asked: refusing to run would stop every broker of a cluster at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from runtime.config import keys_log, keys_server
 from runtime.config.errors import ConfigError
-from runtime.config.node import LISTENER_PREFIX, NodeConfig
-from runtime.config.schema import ConfigKey, Dynamic, Type
+from runtime.config.node import NodeConfig
+from runtime.config.node_values import LISTENER_PREFIX
+from runtime.config.schema import UNKNOWN, ConfigKey, Dynamic
 from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
 
 NOT_BUILT = {
-    "cordoned.log.dirs": "log directories cannot be cordoned: there is one",
-    "listener.security.protocol.map": "cannot change here while a broker runs",
-    "listeners": "cannot change here while a broker runs: it listens from its start",
+    keys_log.CORDONED_LOG_DIRS.name: "log directories cannot be cordoned: there is one",
+    keys_server.LISTENER_SECURITY_PROTOCOL_MAP.name: "cannot change here while a broker runs",
+    keys_server.LISTENERS.name: "cannot change here while a broker runs: it listens from its start",
 }
 """Keys that Kafka can change at run time and this cannot, with what is said of it."""
 
 
-def broker_key(name: str) -> ConfigKey:
+def broker_key(name: str) -> ConfigKey[Any]:
     """The key of that name, also in the form `listener.name.<listener>.<key>`.
 
     A name that is not known belongs to somebody's plug-in: its value may be a secret.
@@ -32,8 +35,8 @@ def broker_key(name: str) -> ConfigKey:
         return key
     inner = NODE_KEYS.get(without_listener(name))
     if inner is None:
-        return ConfigKey(name, Type.UNKNOWN, sensitive=True)
-    return ConfigKey(name, inner.type, inner.default, inner.validator, dynamic=inner.dynamic)
+        return ConfigKey(name, UNKNOWN, None, sensitive=True)
+    return ConfigKey(name, inner.kind, inner.default, inner.validator, dynamic=inner.dynamic)
 
 
 def without_listener(name: str) -> str:
@@ -43,9 +46,9 @@ def without_listener(name: str) -> str:
     return name.removeprefix(LISTENER_PREFIX).partition(".")[2]
 
 
-def level_problem(key: ConfigKey, *, for_all: bool) -> str | None:
+def level_problem(key: ConfigKey[Any], *, for_all: bool) -> str | None:
     """Why the key cannot be set while brokers run: for one of them, or `for_all`."""
-    if key.type is Type.UNKNOWN or key.name in BROKER_DYNAMIC_KEYS:
+    if key.kind is UNKNOWN or key.name in BROKER_DYNAMIC_KEYS:
         return None
     if key.name in NOT_BUILT:
         return NOT_BUILT[key.name]

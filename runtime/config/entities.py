@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from runtime.config import keys_entities
 from runtime.config.errors import ConfigError, UnknownKey
+from runtime.config.group_bounds import BOUNDS, Bounds
 from runtime.config.node import NodeConfig
-from runtime.config.tables import CLIENT_METRICS_KEYS, GROUP_KEYS, NODE_KEYS
+from runtime.config.tables import CLIENT_METRICS_KEYS, GROUP_KEYS
 
 INTERVAL_MS_MIN = 100
 INTERVAL_MS_MAX = 3_600_000
@@ -22,36 +24,42 @@ MATCH_PARAMETERS = frozenset(
         "client_source_port",
     }
 )
-_SESSIONS = ("consumer", "share", "streams")
+_SESSIONS_AND_HEARTBEATS = (
+    (keys_entities.CONSUMER_SESSION_TIMEOUT_MS, keys_entities.CONSUMER_HEARTBEAT_INTERVAL_MS),
+    (keys_entities.SHARE_SESSION_TIMEOUT_MS, keys_entities.SHARE_HEARTBEAT_INTERVAL_MS),
+    (keys_entities.STREAMS_SESSION_TIMEOUT_MS, keys_entities.STREAMS_HEARTBEAT_INTERVAL_MS),
+)
 
 
 def validate_group_config(overrides: Mapping[str, str], node: NodeConfig) -> None:
     """Raise ConfigError unless a group may have these values within the node's limits.
 
-    A key `consumer.session.timeout.ms` has its limits in the node's
-    `group.consumer.min.session.timeout.ms` and `group.consumer.max.session.timeout.ms`, where those
-    exist. UnknownKey for a name that groups do not have.
+    UnknownKey for a name that groups do not have.
     """
     values = {name: node[key.synonyms[0][0]] for name, key in GROUP_KEYS.items() if key.synonyms}
     for name, text in overrides.items():
         key = GROUP_KEYS.get(name)
         if key is None:
             raise UnknownKey(name, text, "group")
-        value = values[name] = key.parse(text)
-        kind, _, what = name.partition(".")
-        low, high = f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"
-        if what == "num.standby.replicas":
-            high = "group.streams.max.standby.replicas"
-        if low in NODE_KEYS and value < node[low]:
-            raise ConfigError(name, text, f"must not be below {low}={node[low]}")
-        if high in NODE_KEYS and value > node[high]:
-            raise ConfigError(name, text, f"must not be above {high}={node[high]}")
-    for kind in _SESSIONS:
-        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-        if values[session] <= values[heartbeat]:
+        values[name] = key.parse(text)
+        bounds = BOUNDS.get(key.synonyms[0][0]) if key.synonyms else None
+        if bounds is not None:
+            _check_bounds(name, text, values[name], bounds, node)
+    for session, heartbeat in _SESSIONS_AND_HEARTBEATS:
+        if values[session.name] <= values[heartbeat.name]:
             raise ConfigError(
-                session, values[session], f"must be above {heartbeat}={values[heartbeat]}"
+                session.name,
+                values[session.name],
+                f"must be above {heartbeat.name}={values[heartbeat.name]}",
             )
+
+
+def _check_bounds(name: str, text: str, value: int, bounds: Bounds, node: NodeConfig) -> None:
+    _, least, most = bounds
+    if least is not None and value < node[least]:
+        raise ConfigError(name, text, f"must not be below {least.name}={node[least]}")
+    if value > node[most]:
+        raise ConfigError(name, text, f"must not be above {most.name}={node[most]}")
 
 
 def validate_client_metrics_config(overrides: Mapping[str, str]) -> None:
@@ -64,16 +72,17 @@ def validate_client_metrics_config(overrides: Mapping[str, str]) -> None:
         if key is None:
             raise UnknownKey(name, text, "client metrics")
         value = key.parse(text)
-        if name == "match":
+        if key is keys_entities.MATCH:
             _check_match(value)
 
 
 def interval_problem(overrides: Mapping[str, str]) -> ConfigError | None:
     """What is wrong with how often clients are to push, if anything."""
-    text = overrides.get("interval.ms")
+    name = keys_entities.INTERVAL_MS.name
+    text = overrides.get(name)
     if text is None or INTERVAL_MS_MIN <= int(text) <= INTERVAL_MS_MAX:
         return None
-    return ConfigError("interval.ms", text, f"must be from {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}")
+    return ConfigError(name, text, f"must be from {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}")
 
 
 def _check_match(entries: list[str]) -> None:
@@ -82,11 +91,13 @@ def _check_match(entries: list[str]) -> None:
         parameter, equals, pattern = (part.strip() for part in entry.partition("="))
         if not equals or parameter not in MATCH_PARAMETERS:
             raise ConfigError(
-                "match",
+                keys_entities.MATCH.name,
                 entry,
                 f"must be PARAMETER=PATTERN of {', '.join(sorted(MATCH_PARAMETERS))}",
             )
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            raise ConfigError("match", entry, f"must have a regular expression: {error}") from error
+            raise ConfigError(
+                keys_entities.MATCH.name, entry, f"must have a regular expression: {error}"
+            ) from error

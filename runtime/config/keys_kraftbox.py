@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from runtime.config.schema import ConfigKey as Key
-from runtime.config.schema import Importance, Type, at_least, one_of
+from runtime.config.schema import BOOLEAN, INT, LONG, LOW, STRING, NodeKey
+from runtime.config.validators import at_least, one_of
 
-KEYS: tuple[Key, ...] = (
-    Key("kraftbox.broker.connection.loss.fence.ms", Type.INT, 0, at_least(0)),
-    Key("kraftbox.connection.max.inflight", Type.INT, 5, at_least(1)),
-    Key(
-        "kraftbox.fault.acks",
-        Type.STRING,
-        "none",
-        one_of("none", "leader"),
-        Importance.LOW,
-    ),
-    Key(
-        "kraftbox.fault.files",
-        Type.STRING,
-        "none",
-        one_of("none", "lossy", "slow"),
-        Importance.LOW,
-    ),
-    Key("kraftbox.fault.files.flush.ms", Type.INT, 1000, at_least(0), Importance.LOW),
-    Key("kraftbox.fault.files.on.signal", Type.BOOLEAN, False, importance=Importance.LOW),
-    Key("kraftbox.fault.files.read.ms", Type.INT, 100, at_least(0), Importance.LOW),
-    Key("kraftbox.fault.stall.ms", Type.INT, 0, at_least(0), Importance.LOW),
-    Key("kraftbox.files.open.max", Type.INT, 0, at_least(0)),
-    Key("kraftbox.http.listener", Type.STRING, "localhost:9404"),
-    Key("kraftbox.leader.discovery.enable", Type.BOOLEAN, True),
-    Key("kraftbox.log.format", Type.STRING, "console", one_of("console", "json")),
-    Key("kraftbox.log.level", Type.STRING, "info", one_of("debug", "info", "warning", "error")),
-    Key("kraftbox.log.requests", Type.BOOLEAN, False),
-    Key("kraftbox.metrics.partitions", Type.STRING, "all", one_of("all", "leader", "none")),
-    Key("kraftbox.produce.decompressed.max.bytes", Type.LONG, 134_217_728, at_least(1)),
-    Key("kraftbox.produce.validate.records", Type.BOOLEAN, False),
+KRAFTBOX_BROKER_CONNECTION_LOSS_FENCE_MS = NodeKey(
+    "kraftbox.broker.connection.loss.fence.ms", INT, 0, at_least(0)
 )
+KRAFTBOX_CONNECTION_MAX_INFLIGHT = NodeKey("kraftbox.connection.max.inflight", INT, 5, at_least(1))
+KRAFTBOX_FAULT_ACKS = NodeKey("kraftbox.fault.acks", STRING, "none", one_of("none", "leader"), LOW)
+KRAFTBOX_FAULT_FILES = NodeKey(
+    "kraftbox.fault.files", STRING, "none", one_of("none", "lossy", "slow"), LOW
+)
+KRAFTBOX_FAULT_FILES_FLUSH_MS = NodeKey(
+    "kraftbox.fault.files.flush.ms", INT, 1000, at_least(0), LOW
+)
+KRAFTBOX_FAULT_FILES_ON_SIGNAL = NodeKey(
+    "kraftbox.fault.files.on.signal", BOOLEAN, False, None, LOW
+)
+KRAFTBOX_FAULT_FILES_READ_MS = NodeKey("kraftbox.fault.files.read.ms", INT, 100, at_least(0), LOW)
+KRAFTBOX_FAULT_STALL_MS = NodeKey("kraftbox.fault.stall.ms", INT, 0, at_least(0), LOW)
+KRAFTBOX_FILES_OPEN_MAX = NodeKey("kraftbox.files.open.max", INT, 0, at_least(0))
+KRAFTBOX_HTTP_LISTENER = NodeKey("kraftbox.http.listener", STRING, "localhost:9404")
+KRAFTBOX_LEADER_DISCOVERY_ENABLE = NodeKey("kraftbox.leader.discovery.enable", BOOLEAN, True)
+KRAFTBOX_LOG_FORMAT = NodeKey("kraftbox.log.format", STRING, "console", one_of("console", "json"))
+KRAFTBOX_LOG_LEVEL = NodeKey(
+    "kraftbox.log.level", STRING, "info", one_of("debug", "info", "warning", "error")
+)
+KRAFTBOX_LOG_REQUESTS = NodeKey("kraftbox.log.requests", BOOLEAN, False)
+KRAFTBOX_METRICS_PARTITIONS = NodeKey(
+    "kraftbox.metrics.partitions", STRING, "all", one_of("all", "leader", "none")
+)
+KRAFTBOX_PRODUCE_DECOMPRESSED_MAX_BYTES = NodeKey(
+    "kraftbox.produce.decompressed.max.bytes", LONG, 134_217_728, at_least(1)
+)
+KRAFTBOX_PRODUCE_VALIDATE_RECORDS = NodeKey("kraftbox.produce.validate.records", BOOLEAN, False)

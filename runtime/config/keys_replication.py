@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from runtime.config.schema import ConfigKey as Key
-from runtime.config.schema import Dynamic, Importance, Type, at_least
+from runtime.config.schema import BOOLEAN, CLUSTER, HIGH, INT, LONG, LOW, STRING, NodeKey
+from runtime.config.validators import at_least
 
-BOOLEAN = Type.BOOLEAN
-STRING = Type.STRING
-INT = Type.INT
-LONG = Type.LONG
-HIGH = Importance.HIGH
-LOW = Importance.LOW
-CLUSTER = Dynamic.CLUSTER_WIDE
-
-
-KEYS: tuple[Key, ...] = (
-    Key("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW),
-    Key("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW),
-    Key("controlled.shutdown.enable", BOOLEAN, True),
-    Key("default.replication.factor", INT, 1),
-    Key("num.replica.alter.log.dirs.threads", INT, None, None, HIGH),
-    Key("num.replica.fetchers", INT, 1, at_least(1), HIGH, dynamic=CLUSTER),
-    Key("replica.fetch.backoff.ms", INT, 1000, at_least(0)),
-    Key("replica.fetch.max.bytes", INT, 1_048_576, at_least(0)),
-    Key("replica.fetch.min.bytes", INT, 1, None, HIGH),
-    Key("replica.fetch.response.max.bytes", INT, 10_485_760, at_least(0)),
-    Key("replica.fetch.wait.max.ms", INT, 500, None, HIGH),
-    Key("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, None, HIGH),
-    Key("replica.lag.time.max.ms", LONG, 30_000, None, HIGH),
-    Key("replica.selector.class", STRING),
-    Key("replica.socket.receive.buffer.bytes", INT, 65_536, None, HIGH),
-    Key("replica.socket.timeout.ms", INT, 30_000, None, HIGH),
-    Key("replication.quota.window.num", INT, 11, at_least(1), LOW),
-    Key("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW),
+ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM = NodeKey(
+    "alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW
+)
+ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = NodeKey(
+    "alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW
+)
+CONTROLLED_SHUTDOWN_ENABLE = NodeKey("controlled.shutdown.enable", BOOLEAN, True)
+DEFAULT_REPLICATION_FACTOR = NodeKey("default.replication.factor", INT, 1)
+NUM_REPLICA_ALTER_LOG_DIRS_THREADS = NodeKey(
+    "num.replica.alter.log.dirs.threads", INT, None, None, HIGH
+)
+NUM_REPLICA_FETCHERS = NodeKey("num.replica.fetchers", INT, 1, at_least(1), HIGH, dynamic=CLUSTER)
+REPLICA_FETCH_BACKOFF_MS = NodeKey("replica.fetch.backoff.ms", INT, 1000, at_least(0))
+REPLICA_FETCH_MAX_BYTES = NodeKey("replica.fetch.max.bytes", INT, 1_048_576, at_least(0))
+REPLICA_FETCH_MIN_BYTES = NodeKey("replica.fetch.min.bytes", INT, 1, None, HIGH)
+REPLICA_FETCH_RESPONSE_MAX_BYTES = NodeKey(
+    "replica.fetch.response.max.bytes", INT, 10_485_760, at_least(0)
+)
+REPLICA_FETCH_WAIT_MAX_MS = NodeKey("replica.fetch.wait.max.ms", INT, 500, None, HIGH)
+REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = NodeKey(
+    "replica.high.watermark.checkpoint.interval.ms", LONG, 5000, None, HIGH
+)
+REPLICA_LAG_TIME_MAX_MS = NodeKey("replica.lag.time.max.ms", LONG, 30_000, None, HIGH)
+REPLICA_SELECTOR_CLASS = NodeKey("replica.selector.class", STRING, None)
+REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = NodeKey(
+    "replica.socket.receive.buffer.bytes", INT, 65_536, None, HIGH
+)
+REPLICA_SOCKET_TIMEOUT_MS = NodeKey("replica.socket.timeout.ms", INT, 30_000, None, HIGH)
+REPLICATION_QUOTA_WINDOW_NUM = NodeKey("replication.quota.window.num", INT, 11, at_least(1), LOW)
+REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = NodeKey(
+    "replication.quota.window.size.seconds", INT, 1, at_least(1), LOW
 )

@@ -2,174 +2,193 @@
 
 from __future__ import annotations
 
-from runtime.config.schema import (
+from runtime.config import keys_log, keys_remote
+from runtime.config.schema import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, STRING, TopicKey
+from runtime.config.validators import (
     GZIP_LEVEL,
     THROTTLED_REPLICAS,
-    Type,
     a_list,
     at_least,
     between,
     one_of,
 )
-from runtime.config.schema import ConfigKey as Key
 
-BOOLEAN = Type.BOOLEAN
-STRING = Type.STRING
-INT = Type.INT
-LONG = Type.LONG
-DOUBLE = Type.DOUBLE
-LIST = Type.LIST
-LONG_MAX = 2**63 - 1
-
-
-KEYS: tuple[Key, ...] = (
-    Key(
-        "cleanup.policy",
-        LIST,
-        ["delete"],
-        a_list("compact", "delete", empty=True),
-        synonyms=[("log.cleanup.policy", 1)],
-    ),
-    Key("compression.gzip.level", INT, -1, GZIP_LEVEL, synonyms=[("compression.gzip.level", 1)]),
-    Key("compression.lz4.level", INT, 9, between(1, 17), synonyms=[("compression.lz4.level", 1)]),
-    Key(
-        "compression.type",
-        STRING,
-        "producer",
-        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        synonyms=[("compression.type", 1)],
-    ),
-    Key(
-        "compression.zstd.level",
-        INT,
-        3,
-        between(-131_072, 22),
-        synonyms=[("compression.zstd.level", 1)],
-    ),
-    Key(
-        "delete.retention.ms",
-        LONG,
-        86_400_000,
-        at_least(0),
-        synonyms=[("log.cleaner.delete.retention.ms", 1)],
-    ),
-    Key(
-        "file.delete.delay.ms",
-        LONG,
-        60_000,
-        at_least(0),
-        synonyms=[("log.segment.delete.delay.ms", 1)],
-    ),
-    Key(
-        "flush.messages", LONG, LONG_MAX, at_least(1), synonyms=[("log.flush.interval.messages", 1)]
-    ),
-    Key(
-        "flush.ms",
-        LONG,
-        LONG_MAX,
-        at_least(0),
-        synonyms=[("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)],
-    ),
-    Key("follower.replication.throttled.replicas", LIST, [], THROTTLED_REPLICAS),
-    Key("index.interval.bytes", INT, 4096, at_least(0), synonyms=[("log.index.interval.bytes", 1)]),
-    Key("internal.segment.bytes", INT, internal=True),
-    Key("leader.replication.throttled.replicas", LIST, [], THROTTLED_REPLICAS),
-    Key(
-        "local.retention.bytes", LONG, -2, at_least(-2), synonyms=[("log.local.retention.bytes", 1)]
-    ),
-    Key("local.retention.ms", LONG, -2, at_least(-2), synonyms=[("log.local.retention.ms", 1)]),
-    Key(
-        "max.compaction.lag.ms",
-        LONG,
-        LONG_MAX,
-        at_least(1),
-        synonyms=[("log.cleaner.max.compaction.lag.ms", 1)],
-    ),
-    Key("max.message.bytes", INT, 1_048_588, at_least(0), synonyms=[("message.max.bytes", 1)]),
-    Key(
-        "message.timestamp.after.max.ms",
-        LONG,
-        3_600_000,
-        at_least(0),
-        synonyms=[("log.message.timestamp.after.max.ms", 1)],
-    ),
-    Key(
-        "message.timestamp.before.max.ms",
-        LONG,
-        LONG_MAX,
-        at_least(0),
-        synonyms=[("log.message.timestamp.before.max.ms", 1)],
-    ),
-    Key(
-        "message.timestamp.type",
-        STRING,
-        "CreateTime",
-        one_of("CreateTime", "LogAppendTime"),
-        synonyms=[("log.message.timestamp.type", 1)],
-    ),
-    Key(
-        "min.cleanable.dirty.ratio",
-        DOUBLE,
-        0.5,
-        between(0.0, 1.0),
-        synonyms=[("log.cleaner.min.cleanable.ratio", 1)],
-    ),
-    Key(
-        "min.compaction.lag.ms",
-        LONG,
-        0,
-        at_least(0),
-        synonyms=[("log.cleaner.min.compaction.lag.ms", 1)],
-    ),
-    Key("min.insync.replicas", INT, 1, at_least(1), synonyms=[("min.insync.replicas", 1)]),
-    Key("preallocate", BOOLEAN, False, synonyms=[("log.preallocate", 1)]),
-    Key("remote.log.copy.disable", BOOLEAN, False),
-    Key("remote.log.delete.on.disable", BOOLEAN, False),
-    Key("remote.storage.enable", BOOLEAN, False),
-    Key("retention.bytes", LONG, -1, synonyms=[("log.retention.bytes", 1)]),
-    Key(
-        "retention.ms",
-        LONG,
-        604_800_000,
-        at_least(-1),
-        synonyms=[
-            ("log.retention.ms", 1),
-            ("log.retention.minutes", 60_000),
-            ("log.retention.hours", 3_600_000),
-        ],
-    ),
-    Key(
-        "segment.bytes",
-        INT,
-        1_073_741_824,
-        at_least(1_048_576),
-        synonyms=[("log.segment.bytes", 1)],
-    ),
-    Key(
-        "segment.index.bytes",
-        INT,
-        10_485_760,
-        at_least(4),
-        synonyms=[("log.index.size.max.bytes", 1)],
-    ),
-    Key(
-        "segment.jitter.ms",
-        LONG,
-        0,
-        at_least(0),
-        synonyms=[("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)],
-    ),
-    Key(
-        "segment.ms",
-        LONG,
-        604_800_000,
-        at_least(1),
-        synonyms=[("log.roll.ms", 1), ("log.roll.hours", 3_600_000)],
-    ),
-    Key(
-        "unclean.leader.election.enable",
-        BOOLEAN,
-        False,
-        synonyms=[("unclean.leader.election.enable", 1)],
-    ),
+CLEANUP_POLICY = TopicKey(
+    "cleanup.policy",
+    LIST,
+    ["delete"],
+    a_list("compact", "delete", empty=True),
+    synonyms=[(keys_log.LOG_CLEANUP_POLICY, 1)],
+)
+COMPRESSION_GZIP_LEVEL = TopicKey(
+    "compression.gzip.level", INT, -1, GZIP_LEVEL, synonyms=[(keys_log.COMPRESSION_GZIP_LEVEL, 1)]
+)
+COMPRESSION_LZ4_LEVEL = TopicKey(
+    "compression.lz4.level", INT, 9, between(1, 17), synonyms=[(keys_log.COMPRESSION_LZ4_LEVEL, 1)]
+)
+COMPRESSION_TYPE = TopicKey(
+    "compression.type",
+    STRING,
+    "producer",
+    one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    synonyms=[(keys_log.COMPRESSION_TYPE, 1)],
+)
+COMPRESSION_ZSTD_LEVEL = TopicKey(
+    "compression.zstd.level",
+    INT,
+    3,
+    between(-131_072, 22),
+    synonyms=[(keys_log.COMPRESSION_ZSTD_LEVEL, 1)],
+)
+DELETE_RETENTION_MS = TopicKey(
+    "delete.retention.ms",
+    LONG,
+    86_400_000,
+    at_least(0),
+    synonyms=[(keys_log.LOG_CLEANER_DELETE_RETENTION_MS, 1)],
+)
+FILE_DELETE_DELAY_MS = TopicKey(
+    "file.delete.delay.ms",
+    LONG,
+    60_000,
+    at_least(0),
+    synonyms=[(keys_log.LOG_SEGMENT_DELETE_DELAY_MS, 1)],
+)
+FLUSH_MESSAGES = TopicKey(
+    "flush.messages",
+    LONG,
+    LONG_MAX,
+    at_least(1),
+    synonyms=[(keys_log.LOG_FLUSH_INTERVAL_MESSAGES, 1)],
+)
+FLUSH_MS = TopicKey(
+    "flush.ms",
+    LONG,
+    LONG_MAX,
+    at_least(0),
+    synonyms=[(keys_log.LOG_FLUSH_INTERVAL_MS, 1), (keys_log.LOG_FLUSH_SCHEDULER_INTERVAL_MS, 1)],
+)
+FOLLOWER_REPLICATION_THROTTLED_REPLICAS = TopicKey(
+    "follower.replication.throttled.replicas", LIST, [], THROTTLED_REPLICAS
+)
+INDEX_INTERVAL_BYTES = TopicKey(
+    "index.interval.bytes",
+    INT,
+    4096,
+    at_least(0),
+    synonyms=[(keys_log.LOG_INDEX_INTERVAL_BYTES, 1)],
+)
+INTERNAL_SEGMENT_BYTES = TopicKey("internal.segment.bytes", INT, None, internal=True)
+LEADER_REPLICATION_THROTTLED_REPLICAS = TopicKey(
+    "leader.replication.throttled.replicas", LIST, [], THROTTLED_REPLICAS
+)
+LOCAL_RETENTION_BYTES = TopicKey(
+    "local.retention.bytes",
+    LONG,
+    -2,
+    at_least(-2),
+    synonyms=[(keys_remote.LOG_LOCAL_RETENTION_BYTES, 1)],
+)
+LOCAL_RETENTION_MS = TopicKey(
+    "local.retention.ms", LONG, -2, at_least(-2), synonyms=[(keys_remote.LOG_LOCAL_RETENTION_MS, 1)]
+)
+MAX_COMPACTION_LAG_MS = TopicKey(
+    "max.compaction.lag.ms",
+    LONG,
+    LONG_MAX,
+    at_least(1),
+    synonyms=[(keys_log.LOG_CLEANER_MAX_COMPACTION_LAG_MS, 1)],
+)
+MAX_MESSAGE_BYTES = TopicKey(
+    "max.message.bytes", INT, 1_048_588, at_least(0), synonyms=[(keys_log.MESSAGE_MAX_BYTES, 1)]
+)
+MESSAGE_TIMESTAMP_AFTER_MAX_MS = TopicKey(
+    "message.timestamp.after.max.ms",
+    LONG,
+    3_600_000,
+    at_least(0),
+    synonyms=[(keys_log.LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS, 1)],
+)
+MESSAGE_TIMESTAMP_BEFORE_MAX_MS = TopicKey(
+    "message.timestamp.before.max.ms",
+    LONG,
+    LONG_MAX,
+    at_least(0),
+    synonyms=[(keys_log.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS, 1)],
+)
+MESSAGE_TIMESTAMP_TYPE = TopicKey(
+    "message.timestamp.type",
+    STRING,
+    "CreateTime",
+    one_of("CreateTime", "LogAppendTime"),
+    synonyms=[(keys_log.LOG_MESSAGE_TIMESTAMP_TYPE, 1)],
+)
+MIN_CLEANABLE_DIRTY_RATIO = TopicKey(
+    "min.cleanable.dirty.ratio",
+    DOUBLE,
+    0.5,
+    between(0.0, 1.0),
+    synonyms=[(keys_log.LOG_CLEANER_MIN_CLEANABLE_RATIO, 1)],
+)
+MIN_COMPACTION_LAG_MS = TopicKey(
+    "min.compaction.lag.ms",
+    LONG,
+    0,
+    at_least(0),
+    synonyms=[(keys_log.LOG_CLEANER_MIN_COMPACTION_LAG_MS, 1)],
+)
+MIN_INSYNC_REPLICAS = TopicKey(
+    "min.insync.replicas", INT, 1, at_least(1), synonyms=[(keys_log.MIN_INSYNC_REPLICAS, 1)]
+)
+PREALLOCATE = TopicKey("preallocate", BOOLEAN, False, synonyms=[(keys_log.LOG_PREALLOCATE, 1)])
+REMOTE_LOG_COPY_DISABLE = TopicKey("remote.log.copy.disable", BOOLEAN, False)
+REMOTE_LOG_DELETE_ON_DISABLE = TopicKey("remote.log.delete.on.disable", BOOLEAN, False)
+REMOTE_STORAGE_ENABLE = TopicKey("remote.storage.enable", BOOLEAN, False)
+RETENTION_BYTES = TopicKey(
+    "retention.bytes", LONG, -1, synonyms=[(keys_log.LOG_RETENTION_BYTES, 1)]
+)
+RETENTION_MS = TopicKey(
+    "retention.ms",
+    LONG,
+    604_800_000,
+    at_least(-1),
+    synonyms=[
+        (keys_log.LOG_RETENTION_MS, 1),
+        (keys_log.LOG_RETENTION_MINUTES, 60_000),
+        (keys_log.LOG_RETENTION_HOURS, 3_600_000),
+    ],
+)
+SEGMENT_BYTES = TopicKey(
+    "segment.bytes",
+    INT,
+    1_073_741_824,
+    at_least(1_048_576),
+    synonyms=[(keys_log.LOG_SEGMENT_BYTES, 1)],
+)
+SEGMENT_INDEX_BYTES = TopicKey(
+    "segment.index.bytes",
+    INT,
+    10_485_760,
+    at_least(4),
+    synonyms=[(keys_log.LOG_INDEX_SIZE_MAX_BYTES, 1)],
+)
+SEGMENT_JITTER_MS = TopicKey(
+    "segment.jitter.ms",
+    LONG,
+    0,
+    at_least(0),
+    synonyms=[(keys_log.LOG_ROLL_JITTER_MS, 1), (keys_log.LOG_ROLL_JITTER_HOURS, 3_600_000)],
+)
+SEGMENT_MS = TopicKey(
+    "segment.ms",
+    LONG,
+    604_800_000,
+    at_least(1),
+    synonyms=[(keys_log.LOG_ROLL_MS, 1), (keys_log.LOG_ROLL_HOURS, 3_600_000)],
+)
+UNCLEAN_LEADER_ELECTION_ENABLE = TopicKey(
+    "unclean.leader.election.enable",
+    BOOLEAN,
+    False,
+    synonyms=[(keys_log.UNCLEAN_LEADER_ELECTION_ENABLE, 1)],
 )

@@ -1,21 +1,21 @@
-"""The vocabulary of configuration: types, validators, keys.
+"""The vocabulary of configuration: types and typed keys.
 
 A key is a row of facts: Kafka's name, type, default, what is allowed, importance, whether it may
-change while the node runs, and which other keys can stand in for it. Parsing follows Kafka's
+change while the node runs, and which other keys can stand in for it. Each resource has a class of
+keys of its own: a topic's key does not open a node's configuration. Parsing follows Kafka's
 strictness: numbers in their ranges, booleans only as true or false, lists split at commas.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, Generic, Never, TypeVar, cast
 
 from runtime.config.errors import ConfigError
-
-Value: TypeAlias = Any  # bool | int | float | str | list[str] | None, as the key's type says
+from runtime.config.validators import Validator
 
 
 class Type(IntEnum):
@@ -47,60 +47,88 @@ class Dynamic(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-class Validator(NamedTuple):
-    """`allowed` is the phrase that completes "must be ..."."""
+HIGH: Final = Importance.HIGH
+LOW: Final = Importance.LOW
+CLUSTER: Final = Dynamic.CLUSTER_WIDE
+PER_BROKER: Final = Dynamic.PER_BROKER
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
 
-    allowed: str
-    accepts: Callable[[Value], bool]
-
-
-_REQUIRED = object()
-REQUIRED: Value = _REQUIRED
-"""Default of a key that must be given."""
+T_co = TypeVar("T_co", covariant=True)
 
 
-class ConfigKey:
-    """One configuration key. `synonyms` are (node key, factor to this key's unit) pairs in the
-    order in which they are asked. A sensitive key's value is shown to nobody: passwords, unless
-    it is said otherwise."""
+class Kind(Generic[T_co]):
+    """A value type with the Python type of its values: that of a key is inferred from both its
+    kind and its default, so that `LONG` with a default of None gives `int | None`."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: Type) -> None:
+        self.type = type
+
+
+UNKNOWN: Final[Kind[str]] = Kind(Type.UNKNOWN)
+BOOLEAN: Final[Kind[bool]] = Kind(Type.BOOLEAN)
+STRING: Final[Kind[str]] = Kind(Type.STRING)
+INT: Final[Kind[int]] = Kind(Type.INT)
+SHORT: Final[Kind[int]] = Kind(Type.SHORT)
+LONG: Final[Kind[int]] = Kind(Type.LONG)
+DOUBLE: Final[Kind[float]] = Kind(Type.DOUBLE)
+LIST: Final[Kind[list[str]]] = Kind(Type.LIST)
+CLASS: Final[Kind[str]] = Kind(Type.CLASS)
+PASSWORD: Final[Kind[str]] = Kind(Type.PASSWORD)
+
+_REQUIRED: Final = object()
+REQUIRED: Never = cast("Never", _REQUIRED)
+"""Default of a key that must be given; it fits every kind and adds nothing to the key's type."""
+
+
+class ConfigKey(Generic[T_co]):
+    """One configuration key, its type that of its values. `synonyms` are (node key, factor to this
+    key's unit) pairs in the order in which they are asked. A sensitive key's value is shown to
+    nobody: passwords, unless it is said otherwise."""
 
     __slots__ = (
         "default",
         "dynamic",
         "importance",
         "internal",
+        "kind",
         "name",
         "sensitive",
         "synonyms",
-        "type",
         "validator",
     )
 
     def __init__(
         self,
         name: str,
-        type: Type,
-        default: Value = None,
+        kind: Kind[T_co],
+        default: T_co,
         validator: Validator | None = None,
         importance: Importance = Importance.MEDIUM,
         *,
         dynamic: Dynamic = Dynamic.READ_ONLY,
-        synonyms: Sequence[tuple[str, int]] = (),
+        synonyms: Sequence[tuple[NodeKey[Any], int]] = (),
         internal: bool = False,
         sensitive: bool | None = None,
     ) -> None:
         self.name = name
-        self.type = type
+        self.kind = kind
         self.default = default
         self.validator = validator
         self.importance = importance
         self.dynamic = dynamic
         self.synonyms = tuple(synonyms)
         self.internal = internal
-        self.sensitive = type is Type.PASSWORD if sensitive is None else sensitive
+        self.sensitive = kind is PASSWORD if sensitive is None else sensitive
 
     def __repr__(self) -> str:
         return f"ConfigKey({self.name!r}, {self.type.name})"
+
+    @property
+    def type(self) -> Type:
+        return self.kind.type
 
     @property
     def required(self) -> bool:
@@ -113,22 +141,22 @@ class ConfigKey:
 
         return DOCS.get(self.name, "" if self.type is Type.UNKNOWN else NO_EFFECT)
 
-    def parse(self, text: str) -> Value:
+    def parse(self, text: str) -> T_co:
         """The typed value of `text`; raises ConfigError."""
-        value = self._convert(text.strip())
+        value: T_co = self._convert(text.strip())
         self.check(value, text)
         return value
 
-    def check(self, value: Value, text: object = None) -> None:
+    def check(self, value: Any, text: object = None) -> None:
         """Raise ConfigError unless the validator accepts `value`."""
         if self.validator is not None and not self.validator.accepts(value):
             shown = text if text is not None else format_value(value, self.type)
             raise ConfigError(self.name, shown, f"must be {self.validator.allowed}")
 
-    def format(self, value: Value) -> str | None:
+    def format(self, value: Any) -> str | None:
         return format_value(value, self.type)
 
-    def _convert(self, text: str) -> Value:
+    def _convert(self, text: str) -> Any:
         kind = self.type
         if kind in _INTEGER_LIMITS:
             return self._integer(text)
@@ -168,13 +196,51 @@ class ConfigKey:
         return f"an integer from {-limit - 1} to {limit}"
 
 
+class NodeKey(ConfigKey[T_co]):
+    """A key of a node: of server.properties."""
+
+    __slots__ = ()
+
+
+class BrokerDynamicKey(ConfigKey[T_co]):
+    """A key of the dynamic configuration of brokers that server.properties does not have."""
+
+    __slots__ = ()
+
+
+class TopicKey(ConfigKey[T_co]):
+    __slots__ = ()
+
+
+class GroupKey(ConfigKey[T_co]):
+    __slots__ = ()
+
+
+class ClientMetricsKey(ConfigKey[T_co]):
+    """A key of a subscription of client metrics (KIP-714)."""
+
+    __slots__ = ()
+
+
+class ClientQuotaKey(ConfigKey[T_co]):
+    """A limit of a user or a client id."""
+
+    __slots__ = ()
+
+
+class IpQuotaKey(ConfigKey[T_co]):
+    """A limit of an address."""
+
+    __slots__ = ()
+
+
 _INTEGER_LIMITS = {Type.SHORT: 2**15 - 1, Type.INT: 2**31 - 1, Type.LONG: 2**63 - 1}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
 _COMMA = re.compile(r"\s*,\s*")
 
 
-def format_value(value: Value, type: Type) -> str | None:
+def format_value(value: Any, type: Type) -> str | None:
     """A value as Kafka prints it; None stays None."""
     if value is None:
         return None
@@ -195,62 +261,3 @@ def format_double(value: float) -> str:
     digits = "".join(map(str, digit_tuple))
     power = int(exponent) + len(digits) - 1
     return f"{'-' if sign else ''}{digits[0]}.{digits[1:] or '0'}E{power}"
-
-
-def at_least(low: float) -> Validator:
-    kind = "a number" if isinstance(low, float) else "an integer"
-    return Validator(f"{kind} of at least {low}", lambda value: value is None or value >= low)
-
-
-def between(low: float, high: float) -> Validator:
-    kind = "a number" if isinstance(high, float) else "an integer"
-    return Validator(
-        f"{kind} from {low} to {high}", lambda value: value is None or low <= value <= high
-    )
-
-
-def one_of(*choices: str) -> Validator:
-    return Validator(f"one of {', '.join(choices)}", lambda value: value in choices)
-
-
-def one_of_any_case(*choices: str) -> Validator:
-    upper = {choice.upper() for choice in choices}
-    return Validator(
-        f"one of {', '.join(choices)} (in any case)",
-        lambda value: isinstance(value, str) and value.upper() in upper,
-    )
-
-
-def a_list(*choices: str, empty: bool) -> Validator:
-    """A comma list without empty entries, of `choices` if there are any."""
-    phrase = "a list without empty entries"
-    if choices:
-        phrase += f" of {', '.join(choices)}"
-    if not empty:
-        phrase += " and at least one entry"
-
-    def accepts(value: Value) -> bool:
-        if value is None:
-            return True
-        if not value:
-            return empty
-        return all(entry in choices if choices else entry for entry in value)
-
-    return Validator(phrase, accepts)
-
-
-NON_EMPTY = Validator("not empty", lambda value: value is None or bool(value))
-NOT_NULL = Validator("given", lambda value: value is not None)
-GZIP_LEVEL = Validator("from 1 to 9, or -1", lambda value: value == -1 or 1 <= value <= 9)
-_THROTTLED = re.compile(r"[0-9]+:[0-9]+")
-THROTTLED_REPLICAS = Validator(
-    "* or a list of partition:broker pairs",
-    lambda value: value == ["*"] or all(_THROTTLED.fullmatch(entry) for entry in value),
-)
-_DURATION = re.compile(
-    r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?", re.IGNORECASE
-)
-SHARE_RESET = Validator(
-    "latest, earliest or by_duration:PnDTnHnMn.nS",
-    lambda value: value.lower() in ("latest", "earliest") or bool(_DURATION.fullmatch(value)),
-)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, Final, TypeVar
 
 from runtime.config import (
     keys_entities,
@@ -17,27 +19,45 @@ from runtime.config import (
     keys_topic,
     keys_transactions,
 )
-from runtime.config.schema import ConfigKey
-
-
-def _index(*tables: Iterable[ConfigKey]) -> Mapping[str, ConfigKey]:
-    return {key.name: key for table in tables for key in table}
-
-
-NODE_KEYS = _index(
-    keys_server.KEYS,
-    keys_quorum.KEYS,
-    keys_log.KEYS,
-    keys_replication.KEYS,
-    keys_groups.KEYS,
-    keys_transactions.KEYS,
-    keys_remote.KEYS,
-    keys_security.KEYS,
-    keys_kraftbox.KEYS,
+from runtime.config.schema import (
+    BrokerDynamicKey,
+    ClientMetricsKey,
+    ClientQuotaKey,
+    ConfigKey,
+    GroupKey,
+    IpQuotaKey,
+    NodeKey,
+    TopicKey,
 )
-BROKER_DYNAMIC_KEYS = _index(keys_entities.BROKER_DYNAMIC_KEYS)
-TOPIC_KEYS = _index(keys_topic.KEYS)
-GROUP_KEYS = _index(keys_entities.GROUP_KEYS)
-CLIENT_METRICS_KEYS = _index(keys_entities.CLIENT_METRICS_KEYS)
-CLIENT_QUOTA_KEYS = _index(keys_entities.CLIENT_QUOTA_KEYS)
-IP_QUOTA_KEYS = _index(keys_entities.IP_QUOTA_KEYS)
+
+K = TypeVar("K", bound=ConfigKey[Any])
+
+
+def _keys_of(resource: type[K], *modules: ModuleType) -> Mapping[str, K]:
+    """The constants that are keys of the resource."""
+    return {
+        key.name: key
+        for module in modules
+        for key in vars(module).values()
+        if type(key) is resource
+    }
+
+
+NODE_KEYS: Final = _keys_of(
+    NodeKey,
+    keys_server,
+    keys_quorum,
+    keys_log,
+    keys_replication,
+    keys_groups,
+    keys_transactions,
+    keys_remote,
+    keys_security,
+    keys_kraftbox,
+)
+BROKER_DYNAMIC_KEYS: Final = _keys_of(BrokerDynamicKey, keys_entities)
+TOPIC_KEYS: Final = _keys_of(TopicKey, keys_topic)
+GROUP_KEYS: Final = _keys_of(GroupKey, keys_entities)
+CLIENT_METRICS_KEYS: Final = _keys_of(ClientMetricsKey, keys_entities)
+CLIENT_QUOTA_KEYS: Final = _keys_of(ClientQuotaKey, keys_entities)
+IP_QUOTA_KEYS: Final = _keys_of(IpQuotaKey, keys_entities)

@@ -1,14 +1,15 @@
 """The topic settings that a log acts on, as one frozen value.
 
 Names, defaults and meaning are Kafka's topic configs; the config engine has validated the values,
-so here they are only taken over and typed.
+so here they are only taken over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Final
+
+from runtime.config import TopicConfig, keys_topic
 
 UNLIMITED: Final = -1
 FOLLOW_TOTAL_RETENTION: Final = -2
@@ -50,17 +51,29 @@ class LogConfig:
         object.__setattr__(self, "effective_segment_ms", limit_ms)
 
     @classmethod
-    def from_topic_config(cls, mapping: Mapping[str, object]) -> LogConfig:
-        """Take the known keys of an effective topic config; values may be text or typed already.
-
-        Raises ValueError for text that is no number where one is needed.
-        """
-        known: dict[str, object] = {}
-        for each in fields(cls):
-            value = mapping.get(each.name.replace("_", "."))
-            if value is not None:
-                known[each.name] = _typed(value, each.type)
-        return cls(**known)  # type: ignore[arg-type]
+    def of(cls, topic: TopicConfig) -> LogConfig:
+        """What a topic's configuration says of its logs."""
+        return cls(
+            segment_bytes=topic.segment_bytes,
+            segment_ms=topic[keys_topic.SEGMENT_MS],
+            segment_jitter_ms=topic[keys_topic.SEGMENT_JITTER_MS],
+            segment_index_bytes=topic[keys_topic.SEGMENT_INDEX_BYTES],
+            index_interval_bytes=topic[keys_topic.INDEX_INTERVAL_BYTES],
+            flush_messages=topic[keys_topic.FLUSH_MESSAGES],
+            flush_ms=topic[keys_topic.FLUSH_MS],
+            retention_bytes=topic[keys_topic.RETENTION_BYTES],
+            retention_ms=topic[keys_topic.RETENTION_MS],
+            local_retention_bytes=topic[keys_topic.LOCAL_RETENTION_BYTES],
+            local_retention_ms=topic[keys_topic.LOCAL_RETENTION_MS],
+            remote_storage_enable=topic[keys_topic.REMOTE_STORAGE_ENABLE],
+            max_message_bytes=topic[keys_topic.MAX_MESSAGE_BYTES],
+            file_delete_delay_ms=topic[keys_topic.FILE_DELETE_DELAY_MS],
+            delete_retention_ms=topic[keys_topic.DELETE_RETENTION_MS],
+            min_compaction_lag_ms=topic[keys_topic.MIN_COMPACTION_LAG_MS],
+            max_compaction_lag_ms=topic[keys_topic.MAX_COMPACTION_LAG_MS],
+            min_cleanable_dirty_ratio=topic[keys_topic.MIN_CLEANABLE_DIRTY_RATIO],
+            cleanup_policy=",".join(topic[keys_topic.CLEANUP_POLICY]),
+        )
 
     @property
     def compacted(self) -> bool:
@@ -82,15 +95,3 @@ class LogConfig:
         if self.local_retention_bytes == FOLLOW_TOTAL_RETENTION:
             return self.retention_bytes
         return self.local_retention_bytes
-
-
-def _typed(value: object, type_name: object) -> object:
-    if type_name == "int":
-        return int(str(value))
-    if type_name == "float":
-        return float(str(value))
-    if type_name == "bool":
-        return value if isinstance(value, bool) else str(value).strip().lower() == "true"
-    if isinstance(value, list | tuple):
-        return ",".join(str(item) for item in value)
-    return str(value)

@@ -24,6 +24,7 @@ from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.topic_record import TopicRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
 from protocol.transport.dispatch import HandlerTable, RequestContext
+from protocol.transport.embedded import answer_embedded
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from testkit.memory.broker import topic_id
@@ -144,7 +145,7 @@ class FakeController:
         self.envelopes += 1
         if self.envelope_errors:
             return EnvelopeResponse(error_code=self.envelope_errors.pop(0))
-        parts = await self.inner.answer(bytes(request.request_data), base=context)
+        parts = await answer_embedded(self.inner, bytes(request.request_data), base=context)
         assert parts is not None
         return EnvelopeResponse(response_data=b"".join(bytes(part) for part in parts))
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def range_phrase(text: str, kind: Type) -> str:
     return f"{what} from {number(match[1])} to {number(match[2])}"
 
 
-def described(key: ConfigKey) -> tuple[str, str, str, str]:
+def described(key: ConfigKey[Any]) -> tuple[str, str, str, str]:
     default = "<required>" if key.required else key.format(key.default)
     return (
         key.type.name,
@@ -216,7 +217,7 @@ def test_dynamic_update_modes(facts: list[list[str]]) -> None:
 
 def test_topic_synonyms_and_their_units(facts: list[list[str]]) -> None:
     for topic_key, synonyms in of_kind(facts, "synonym"):
-        ours = ",".join(f"{name}*{factor}" for name, factor in TOPIC_KEYS[topic_key].synonyms)
+        ours = ",".join(f"{key.name}*{factor}" for key, factor in TOPIC_KEYS[topic_key].synonyms)
         assert ours == synonyms, topic_key
 
 

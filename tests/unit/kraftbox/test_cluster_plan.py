@@ -20,7 +20,7 @@ from kraftbox.launcher.plan import (
     remembered_from_properties,
     remembered_to_properties,
 )
-from runtime.config import NodeConfig
+from runtime.config import NodeConfig, keys_groups, keys_quorum, keys_server, keys_transactions
 from runtime.errors import StartupRefused
 
 
@@ -58,19 +58,19 @@ def test_properties_are_good_configurations_that_agree_on_the_voters():
     nodes = members(Shape(3, 3, racks=("a", "b", "c")))
     plans = node_plans(nodes, "/d", ports_of(nodes), {"num.partitions": "4"})
     configs = [NodeConfig.parse(plan.properties) for plan in plans]
-    assert {config.text("controller.quorum.voters") for config in configs} == {
+    assert {config.text(keys_quorum.CONTROLLER_QUORUM_VOTERS) for config in configs} == {
         "101@127.0.0.1:21101,102@127.0.0.1:21102,103@127.0.0.1:21103"
     }
-    assert [config.text("process.roles") for config in configs] == ["broker"] * 3 + [
+    assert [config.text(keys_quorum.PROCESS_ROLES) for config in configs] == ["broker"] * 3 + [
         "controller"
     ] * 3
-    assert [config["broker.rack"] for config in configs[:3]] == ["a", "b", "c"]
+    assert [config[keys_server.BROKER_RACK] for config in configs[:3]] == ["a", "b", "c"]
     assert configs[0].listeners[0].port == 20001
     assert configs[3].listeners[0].port == 21101
     assert {config.log_dir for config in configs} == {f"/d/node-{m.node_id}/data" for m in nodes}
-    assert all(config["num.partitions"] == 4 for config in configs)
-    assert all(config["offsets.topic.replication.factor"] == 3 for config in configs)
-    assert all(config["transaction.state.log.min.isr"] == 2 for config in configs)
+    assert all(config[keys_server.NUM_PARTITIONS] == 4 for config in configs)
+    assert all(config[keys_groups.OFFSETS_TOPIC_REPLICATION_FACTOR] == 3 for config in configs)
+    assert all(config[keys_transactions.TRANSACTION_STATE_LOG_MIN_ISR] == 2 for config in configs)
 
 
 def test_a_combined_node_has_both_listeners():

@@ -19,6 +19,7 @@ from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.transport.client import Connection
+from runtime.config.docs import WITHOUT_EFFECT
 from runtime.config.dynamic import NOT_BUILT
 from runtime.config.schema import Dynamic
 from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
@@ -112,36 +113,9 @@ ELSEWHERE = {
     "num.replica.fetchers": "takes a second broker",
     "follower.replication.throttled.rate": "takes a second broker",
     "leader.replication.throttled.rate": "takes a second broker",
+    "log.local.retention.bytes": "takes tiered storage",
+    "log.local.retention.ms": "takes tiered storage",
 }
-
-WITHOUT_EFFECT = {
-    "threads that there are none of": {
-        "background.threads",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.per.data.dir",
-    },
-    "buffers that there are none of": {
-        "group.coordinator.cached.buffer.max.bytes",
-        "share.coordinator.cached.buffer.max.bytes",
-        "log.cleaner.io.buffer.size",
-        "log.preallocate",
-    },
-    "Java classes": {"config.providers", "metric.reporters", "principal.builder.class"},
-    "other protocols of groups": {
-        "group.consumer.assignment.interval.ms",
-        "group.share.assignment.interval.ms",
-        "group.streams.assignment.interval.ms",
-    },
-    "transactions": {"transaction.partition.verification.enable"},
-    "one log directory": {"replica.alter.log.dirs.io.max.bytes.per.second"},
-    "tiered storage": {
-        "follower.fetch.last.tiered.offset.enable",
-        "log.local.retention.bytes",
-        "log.local.retention.ms",
-    },
-}
-PREFIXES_WITHOUT_EFFECT = ("remote.", "sasl.", "ssl.")
 
 
 async def alter(connection: Connection, name: str, *pairs: tuple[str, str | None]) -> list[int]:
@@ -164,9 +138,11 @@ def test_every_dynamic_key_is_dealt_with() -> None:
     dynamic = {
         name
         for name, key in {**NODE_KEYS, **BROKER_DYNAMIC_KEYS}.items()
-        if key.dynamic is not Dynamic.READ_ONLY and not name.startswith(PREFIXES_WITHOUT_EFFECT)
+        if key.dynamic is not Dynamic.READ_ONLY
     }
-    idle = {name for names in WITHOUT_EFFECT.values() for name in names}
+    idle = (
+        dynamic & {name for names in WITHOUT_EFFECT.values() for name in names} - NOT_BUILT.keys()
+    )
     groups = [ACT.keys(), ELSEWHERE.keys(), idle, NOT_BUILT.keys()]
     assert sum(map(len, groups)) == len(dynamic)
     assert set().union(*groups) == dynamic

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kraftbox.node_metrics import NodeMetrics
-from runtime.config.node import LONG_MAX
+from runtime.config.schema import LONG_MAX
 
 
 def told(*servers: Any) -> dict[str, float]:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from runtime.config import ConfigError, DynamicLayers, NodeConfig
+from runtime.config import ConfigError, DynamicLayers, NodeConfig, keys_log, keys_server
 from runtime.config.dynamic import broker_key, check_broker_values, without_listener
 from runtime.config.schema import Type
+from runtime.config.tables import NODE_KEYS
 from tests.unit.runtime.test_config_topic import node
 
 
@@ -16,15 +17,15 @@ def test_the_nodes_own_values_win_over_those_of_all():
     found = layers(
         {"log.retention.ms": "5", "log.segment.bytes": "2000000"}, {"log.retention.ms": "6"}
     )
-    assert found.merged["log.retention.ms"] == 6
-    assert found.merged["log.segment.bytes"] == 2_000_000
+    assert found.merged[keys_log.LOG_RETENTION_MS] == 6
+    assert found.merged[keys_log.LOG_SEGMENT_BYTES] == 2_000_000
     assert found.refused == []
 
 
 def test_the_static_values_stay_what_was_given():
     merged = layers({}, {"log.retention.ms": "6"}, log_retention_ms="7").merged
     assert merged.given["log.retention.ms"] == "7"
-    assert merged["log.retention.ms"] == 6
+    assert merged[keys_log.LOG_RETENTION_MS] == 6
 
 
 @pytest.mark.parametrize(
@@ -39,14 +40,14 @@ def test_the_static_values_stay_what_was_given():
 )
 def test_a_value_that_does_not_fit_is_left_out_alone(cluster, broker, key, value):
     found = layers(cluster, broker)
-    assert found.merged[key] == value
+    assert found.merged[NODE_KEYS[key]] == value
     assert len(found.refused) == 1
 
 
 def test_values_of_single_listeners_reach_the_listener():
     found = layers({}, {"listener.name.plaintext.max.connections": "5"})
-    assert found.merged.of_listener("PLAINTEXT", "max.connections") == "5"
-    assert found.merged.of_listener("OTHER", "max.connections") is None
+    assert found.merged.of_listener("PLAINTEXT", keys_server.MAX_CONNECTIONS) == "5"
+    assert found.merged.of_listener("OTHER", keys_server.MAX_CONNECTIONS) is None
     assert layers({}, {"listener.name.plaintext.max.connections": "x"}).refused
 
 

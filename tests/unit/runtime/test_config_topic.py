@@ -7,6 +7,7 @@ from runtime.config import (
     UnknownKey,
     effective_node_config,
     effective_topic_config,
+    keys_topic,
     topic_defaults,
     validate_topic_config,
 )
@@ -25,9 +26,9 @@ def node(**props: str) -> NodeConfig:
 
 def test_a_topic_takes_the_nodes_values_in_the_topics_units():
     defaults = topic_defaults(node(log_retention_hours="2", log_segment_bytes="2000000"))
-    assert defaults["retention.ms"] == 7_200_000
+    assert defaults[keys_topic.RETENTION_MS] == 7_200_000
     assert defaults.segment_bytes == 2_000_000
-    assert defaults["flush.ms"] == 2**63 - 1
+    assert defaults[keys_topic.FLUSH_MS] == 2**63 - 1
     assert defaults.deletes_old and not defaults.is_compacted
 
 
@@ -36,7 +37,7 @@ def test_overrides_win_and_unreadable_ones_are_left_out():
         {"segment.bytes": "1048576", "retention.ms": "soon", "new.key": "1"}
     )
     assert config.segment_bytes == 1_048_576
-    assert config["retention.ms"] == 604_800_000
+    assert config[keys_topic.RETENTION_MS] == 604_800_000
 
 
 def test_sources_and_synonyms_in_kafkas_order():
