@@ -37,7 +37,7 @@ NOT_WHOLE = Finding(
 )
 
 
-class Shape(NamedTuple):
+class Pace(NamedTuple):
     """How long a run lets things be: before its first fault, and after each one counted from its
     end (at least QUIET_S from when the cluster is whole again)."""
 
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
     recovery_s: float = 0.0
 
 
-QUICK = Shape()
+QUICK = Pace()
 
 
 def history_clock() -> Callable[[], int]:
@@ -101,11 +101,11 @@ class Run:
         *,
         show: Callable[[Progress], None] = lambda _: None,
         about: dict[str, object] | None = None,
-        shape: Shape = QUICK,
+        pace: Pace = QUICK,
     ) -> None:
         self.target = target
         self.load = load
-        self._shape = shape
+        self._pace = pace
         self._scene = Scene(target, load.topic)
         self.ledger = Ledger(history_clock())
         self.ledger.history.about = {"seed": seed, **(about or {})}
@@ -129,7 +129,7 @@ class Run:
                 self._workload.start()
                 await self.clients_begin()
             self._doing = "warming up"
-            await asyncio.sleep(self._shape.warm_up_s)
+            await asyncio.sleep(self._pace.warm_up_s)
             for number in itertools.count(1):
                 await self._step(next(steps))
                 if self._now_s() >= length_s or number == count_max:
@@ -207,7 +207,7 @@ class Run:
         if await self._scene.wait_until_whole(WHOLE_S_MAX):
             entry.whole_s = self._now_s()
         rested_s = self._now_s() - entry.end_s
-        await asyncio.sleep(max(QUIET_S, self._shape.recovery_s - rested_s))
+        await asyncio.sleep(max(QUIET_S, self._pace.recovery_s - rested_s))
         entry.gap_s = self.ledger.gaps.until(self.ledger.now_us()) / 1e6
 
     def _replicas(self) -> list[Finding]:

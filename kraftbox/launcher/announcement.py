@@ -55,9 +55,9 @@ def of_cluster(
         f"  connect to   {connect_to}",
     ]
     for plan in plans:
-        rack = f", rack {plan.member.rack}" if plan.member.rack else ""
+        rack = f", rack {plan.node.rack}" if plan.node.rack else ""
         listeners = plan.properties["listeners"]
-        lines.append(f"  node {plan.member.node_id:<7} {plan.member.roles}{rack}: {listeners}")
+        lines.append(f"  node {plan.node.node_id:<7} {plan.node.roles}{rack}: {listeners}")
     lines.append(f"  directory    {root}")
     return lines + _remarks(configs)
 

@@ -26,8 +26,8 @@ from kraftbox.launcher.plan import (
     NODE_LOG,
     ONE_NODE,
     AskedShape,
-    Member,
     NodePlan,
+    PlannedNode,
     PlanRefused,
     Ports,
     Remembered,
@@ -35,8 +35,8 @@ from kraftbox.launcher.plan import (
     check_settings,
     check_shape,
     client_ports,
-    members,
     node_plans,
+    planned_nodes,
     remembered_from_node,
     remembered_from_properties,
     remembered_to_properties,
@@ -82,8 +82,8 @@ class ClusterPlace:
         if known is None:
             return {}
         return {
-            member.node_id: self._folder(known, member.node_id) / NODE_LOG
-            for member in members(known.shape)
+            node.node_id: self._folder(known, node.node_id) / NODE_LOG
+            for node in planned_nodes(known.shape)
         }
 
     def _folder(self, known: Remembered, node_id: int) -> Path:
@@ -191,18 +191,18 @@ class PortChooser:
 
 
 def choose_ports(
-    nodes: Sequence[Member], clients: Mapping[int, int], known: Mapping[int, Ports], seed: int
+    nodes: Sequence[PlannedNode], clients: Mapping[int, int], known: Mapping[int, Ports], seed: int
 ) -> dict[int, Ports]:
     """Complete ports. Client ports stay what they are: they are the address that is promised.
     Controllers and health may move between runs when somebody has taken theirs."""
     chooser = PortChooser(random.Random(seed), {port for port in clients.values() if port})
     found = {}
-    for member in nodes:
-        kept = known.get(member.node_id, Ports(0, 0, 0))
-        client = clients.get(member.node_id, 0)
-        found[member.node_id] = Ports(
-            client=client or (chooser.choose() if member.is_broker else 0),
-            controller=chooser.choose(kept.controller) if member.is_controller else 0,
+    for node in nodes:
+        kept = known.get(node.node_id, Ports(0, 0, 0))
+        client = clients.get(node.node_id, 0)
+        found[node.node_id] = Ports(
+            client=client or (chooser.choose() if node.is_broker else 0),
+            controller=chooser.choose(kept.controller) if node.is_controller else 0,
             http=chooser.choose(kept.http),
         )
     return found
@@ -231,7 +231,7 @@ def plan_cluster(
             check_change(before, wanted)
         merged = {**_kept_settings(known, port), **settings}
         check_settings(merged, wanted)
-        nodes = members(wanted)
+        nodes = planned_nodes(wanted)
         kept = known.ports if known else {}
         ports = choose_ports(
             nodes,
@@ -254,7 +254,7 @@ def plan_cluster(
     number = 0
     if network is not None:
         number = network.number
-        plans = [plan._replace(namespace=network.namespace(plan.member.node_id)) for plan in plans]
+        plans = [plan._replace(namespace=network.namespace(plan.node.node_id)) for plan in plans]
     if known and known.cluster_id:
         cluster_id = known.cluster_id
     elif first_in_root:
@@ -285,7 +285,7 @@ def _network(known: Remembered | None, isolate: bool) -> Network | None:
     return Network(known.network) if known.network else None
 
 
-def _hosts(nodes: Sequence[Member], network: Network | None) -> dict[int, str] | None:
+def _hosts(nodes: Sequence[PlannedNode], network: Network | None) -> dict[int, str] | None:
     if network is None:
         return None
-    return {member.node_id: network.address(member.node_id) for member in nodes}
+    return {node.node_id: network.address(node.node_id) for node in nodes}

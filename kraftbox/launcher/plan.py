@@ -112,7 +112,7 @@ class AskedShape(NamedTuple):
         )
 
 
-class Member(NamedTuple):
+class PlannedNode(NamedTuple):
     """One node: its roles, and the rack of a broker."""
 
     node_id: int
@@ -139,7 +139,7 @@ class NodePlan(NamedTuple):
     """What a node is started with. `properties` are those of its server.properties; `namespace` is
     the network namespace it lives in, None for the host's."""
 
-    member: Member
+    node: PlannedNode
     directory: str
     properties: Mapping[str, str]
     namespace: str | None = None
@@ -181,7 +181,7 @@ def _holding(shape: Shape) -> str:
     return "a single node" if shape == ONE_NODE else f"a cluster of {shape.text()}"
 
 
-def members(shape: Shape) -> list[Member]:
+def planned_nodes(shape: Shape) -> list[PlannedNode]:
     """All nodes, by id."""
 
     def rack(broker_id: int) -> str | None:
@@ -189,7 +189,7 @@ def members(shape: Shape) -> list[Member]:
 
     if shape.combined:
         return [
-            Member(
+            PlannedNode(
                 node_id,
                 is_controller=node_id <= shape.controllers,
                 is_broker=node_id <= shape.brokers,
@@ -197,13 +197,13 @@ def members(shape: Shape) -> list[Member]:
             )
             for node_id in range(1, max(shape.controllers, shape.brokers) + 1)
         ]
-    brokers = [Member(i, False, True, rack(i)) for i in range(1, shape.brokers + 1)]
+    brokers = [PlannedNode(i, False, True, rack(i)) for i in range(1, shape.brokers + 1)]
     first = CONTROLLER_ID_FIRST
-    return brokers + [Member(i, True, False) for i in range(first, first + shape.controllers)]
+    return brokers + [PlannedNode(i, True, False) for i in range(first, first + shape.controllers)]
 
 
 def client_ports(
-    nodes: Sequence[Member], port: int | None, remembered: Mapping[int, Ports]
+    nodes: Sequence[PlannedNode], port: int | None, remembered: Mapping[int, Ports]
 ) -> dict[int, int]:
     """The client port of every broker; 0 where a free one is to be taken.
 
@@ -211,7 +211,7 @@ def client_ports(
     PORT_DEFAULT. With 0 asked for, or beside remembered ones, free ones. Raises PlanRefused.
     """
     found = {}
-    brokers = [member.node_id for member in nodes if member.is_broker]
+    brokers = [node.node_id for node in nodes if node.is_broker]
     for index, node_id in enumerate(brokers):
         if port:
             found[node_id] = port + index
@@ -234,7 +234,7 @@ def check_settings(settings: Mapping[str, str], shape: Shape) -> None:
 
 
 def node_plans(
-    nodes: Sequence[Member],
+    nodes: Sequence[PlannedNode],
     root: str,
     ports: Mapping[int, Ports],
     settings: Mapping[str, str],
@@ -245,48 +245,48 @@ def node_plans(
     """Properties of every node. `ports` are complete; `settings` win over those of `up`; `hosts`
     are the nodes' addresses where they are not all HOST. `first_in_root`: node 1 lies in `root`
     itself, the others below it."""
-    at = {member.node_id: (hosts or {}).get(member.node_id, HOST) for member in nodes}
+    at = {node.node_id: (hosts or {}).get(node.node_id, HOST) for node in nodes}
     # Whoever chose the listeners chose the controller's port as well; a node finds its own.
     own_listeners = "listeners" in settings
     voters = ",".join(
-        f"{member.node_id}@{at[member.node_id]}:"
-        f"{0 if own_listeners else ports[member.node_id].controller}"
-        for member in nodes
-        if member.is_controller
+        f"{node.node_id}@{at[node.node_id]}:"
+        f"{0 if own_listeners else ports[node.node_id].controller}"
+        for node in nodes
+        if node.is_controller
     )
-    several = sum(member.is_controller for member in nodes) > 1
+    several = sum(node.is_controller for node in nodes) > 1
     common = {
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
-        **local_settings(sum(member.is_broker for member in nodes)),
+        **local_settings(sum(node.is_broker for node in nodes)),
         **(QUORUM_SETTINGS if several else {}),
         **(BROKER_SETTINGS if len(nodes) > 1 else {}),
         **settings,
     }
     plans = []
-    for member in nodes:
-        in_root = first_in_root and member.node_id == 1
-        directory = root if in_root else f"{root}/node-{member.node_id}"
-        own = ports[member.node_id]
+    for node in nodes:
+        in_root = first_in_root and node.node_id == 1
+        directory = root if in_root else f"{root}/node-{node.node_id}"
+        own = ports[node.node_id]
         properties = {
-            "process.roles": member.roles,
-            "node.id": str(member.node_id),
-            "listeners": _listeners(member, at[member.node_id], own),
+            "process.roles": node.roles,
+            "node.id": str(node.node_id),
+            "listeners": _listeners(node, at[node.node_id], own),
             "log.dirs": f"{directory}/data",
-            "kraftbox.http.listener": f"{at[member.node_id]}:{own.http}",
+            "kraftbox.http.listener": f"{at[node.node_id]}:{own.http}",
             **common,
         }
-        if member.rack is not None:
-            properties["broker.rack"] = member.rack
-        plans.append(NodePlan(member, directory, properties))
+        if node.rack is not None:
+            properties["broker.rack"] = node.rack
+        plans.append(NodePlan(node, directory, properties))
     return plans
 
 
-def _listeners(member: Member, host: str, ports: Ports) -> str:
+def _listeners(node: PlannedNode, host: str, ports: Ports) -> str:
     entries = []
-    if member.is_broker:
+    if node.is_broker:
         entries.append(f"PLAINTEXT://{host}:{ports.client}")
-    if member.is_controller:
+    if node.is_controller:
         entries.append(f"CONTROLLER://{host}:{ports.controller}")
     return ",".join(entries)
 
@@ -342,7 +342,7 @@ def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
             for key, value in lines.items()
             if key.startswith("node.") and key.endswith(".ports")
         }
-        if {member.node_id for member in members(shape)} - ports.keys():
+        if {node.node_id for node in planned_nodes(shape)} - ports.keys():
             raise ValueError("ports of a node are missing")
         cluster_id = lines["cluster.id"]
         network = int(lines.get("network", "0"))

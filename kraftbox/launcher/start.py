@@ -16,7 +16,7 @@ from kraftbox.launcher.early import Early, start_fork_server, take
 from kraftbox.launcher.place import ClusterPlace, plan_cluster, port_is_free
 from kraftbox.launcher.plan import HOST, ONE_NODE, AskedShape, NodePlan, Remembered
 from kraftbox.launcher.router import Router
-from kraftbox.launcher.states import Cluster
+from kraftbox.launcher.states import NodeProcesses
 from kraftbox.launcher.supervisor import ForkServerProcess, Supervisor
 from protocol.ids import random_uuid, uuid_to_text
 from runtime.config import NodeConfig
@@ -62,14 +62,14 @@ def run(
     try:
         prepared = _prepare(place, options)
         if prepared.known.network:
-            ids = [plan.member.node_id for plan in prepared.plans]
+            ids = [plan.node.node_id for plan in prepared.plans]
             router = Router(place, Network(prepared.known.network), ids, early.log_fd)
     except BaseException:
         fork_server.end()
         early.take_back()
         raise
 
-    def ready(cluster: Cluster) -> None:
+    def ready(cluster: NodeProcesses) -> None:
         announce(place, cluster, prepared, begun)
         if detached:
             sys.stdout.flush()
@@ -119,7 +119,7 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
     )
     configs = [NodeConfig.parse(plan.properties) for plan in plans]
     for plan in plans:
-        port = known.ports[plan.member.node_id].client
+        port = known.ports[plan.node.node_id].client
         if port and "listeners" not in known.settings and not port_is_free(port):
             raise StartupRefused(
                 f"cannot listen on {HOST}:{port}: Address already in use "
@@ -130,7 +130,7 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
     return Prepared(known, plans, configs)
 
 
-def announce(place: ClusterPlace, cluster: Cluster, prepared: Prepared, begun: float) -> None:
+def announce(place: ClusterPlace, cluster: NodeProcesses, prepared: Prepared, begun: float) -> None:
     """Tell a person or a pipe that the cluster is ready."""
     out = sys.stdout
     connect_to = ",".join(
@@ -140,7 +140,7 @@ def announce(place: ClusterPlace, cluster: Cluster, prepared: Prepared, begun: f
     shape = prepared.known.shape
     if shape == ONE_NODE:
         (plan,), (config,) = prepared.plans, prepared.configs
-        http = cluster.nodes[plan.member.node_id].facts.get("http")
+        http = cluster.nodes[plan.node.node_id].facts.get("http")
         lines = announcement.of_one_node(
             plan, config, connect_to=connect_to, http=http, seconds=seconds
         )

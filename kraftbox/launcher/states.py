@@ -80,7 +80,7 @@ Effect: TypeAlias = Launch | Send | Tell | Answer | Say | AllReady | AllEnded
 
 
 @dataclass
-class Node:
+class NodeProcess:
     """One node. `exit_code` is negative for a signal; `ready` is of the present process."""
 
     node_id: int
@@ -97,10 +97,10 @@ class Node:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class Cluster:
+class NodeProcesses:
     """All nodes. Methods named after events and requests return what to do."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[NodeProcess]) -> None:
         self.nodes = {node.node_id: node for node in nodes}
         self.going_down = False
         self.was_ready = False
@@ -137,25 +137,25 @@ class Cluster:
             return self._network(node, action, token)
         return self._resume(node, token)
 
-    def _start(self, node: Node, token: int) -> list[Effect]:
+    def _start(self, node: NodeProcess, token: int) -> list[Effect]:
         if node.state in ALIVE:
             raise Refused(f"node {node.node_id} is {node.state} already")
         self._wait(node, token, "ready")
         return self._launch(node)
 
-    def _pause(self, node: Node, token: int) -> list[Effect]:
+    def _pause(self, node: NodeProcess, token: int) -> list[Effect]:
         if node.state not in (State.RUNNING, State.STARTING):
             raise Refused(f"node {node.node_id} is {node.state}")
         node.state = State.PAUSED
         return [Send(node.node_id, signal.SIGSTOP), Answer(token)]
 
-    def _resume(self, node: Node, token: int) -> list[Effect]:
+    def _resume(self, node: NodeProcess, token: int) -> list[Effect]:
         if node.state is not State.PAUSED:
             raise Refused(f"node {node.node_id} is {node.state}, not paused")
         node.state = State.RUNNING if node.ready else State.STARTING
         return [Send(node.node_id, signal.SIGCONT), Answer(token)]
 
-    def _network(self, node: Node, action: str, token: int) -> list[Effect]:
+    def _network(self, node: NodeProcess, action: str, token: int) -> list[Effect]:
         if node.state is not State.RUNNING:
             raise Refused(f"node {node.node_id} is {node.state}")
         if node.cut_off == (action == "cut-off"):
@@ -245,14 +245,14 @@ class Cluster:
 
     # --- parts --------------------------------------------------------------------------------
 
-    def _launch(self, node: Node) -> list[Effect]:
+    def _launch(self, node: NodeProcess) -> list[Effect]:
         node.state = State.STARTING
         node.starts += 1
         node.ready = False
         node.exit_code = node.error = node.wanted = node.pid = None
         return [Launch(node.node_id)]
 
-    def _end(self, node: Node, wanted: State) -> list[Effect]:
+    def _end(self, node: NodeProcess, wanted: State) -> list[Effect]:
         """Bring a process to its end; a kill is never taken back by a later stop."""
         if node.wanted is not State.KILLED:
             node.wanted = wanted
@@ -273,10 +273,10 @@ class Cluster:
                 effects += self._end(node, State.STOPPED)
         return effects
 
-    def _wait(self, node: Node, token: int, what: str) -> None:
+    def _wait(self, node: NodeProcess, token: int, what: str) -> None:
         self._waiting.setdefault(node.node_id, []).append((token, what))
 
-    def _answer(self, node: Node, what: str, error: str | None) -> list[Effect]:
+    def _answer(self, node: NodeProcess, what: str, error: str | None) -> list[Effect]:
         entries = self._waiting.get(node.node_id, [])
         self._waiting[node.node_id] = [entry for entry in entries if entry[1] != what]
         return [Answer(token, error) for token, kind in entries if kind == what]

@@ -26,10 +26,10 @@ from kraftbox.launcher.states import (
     AllEnded,
     AllReady,
     Answer,
-    Cluster,
     Effect,
     Launch,
-    Node,
+    NodeProcess,
+    NodeProcesses,
     Refused,
     Say,
     Send,
@@ -65,13 +65,13 @@ class ForkServerProcess:
         self._tell(
             {
                 "do": "start",
-                "id": plan.member.node_id,
+                "id": plan.node.node_id,
                 "cluster_id": cluster_id,
                 "properties": dict(plan.properties),
                 "log": plan.log,
                 "namespace": plan.namespace,
                 # Brokers take their leave of a controller.
-                "last": not plan.member.is_broker,
+                "last": not plan.node.is_broker,
             }
         )
 
@@ -123,21 +123,21 @@ class Supervisor:
         plans: Sequence[NodePlan],
         cluster_id: str,
         *,
-        on_ready: Callable[[Cluster], None],
+        on_ready: Callable[[NodeProcesses], None],
         say: Callable[[str], None],
         lifeline: int | None = None,
     ) -> None:
         """`lifeline` is a descriptor whose end is a wish for `down`."""
         self._place = place
         self._fork_server = fork_server
-        self._plans = {plan.member.node_id: plan for plan in plans}
+        self._plans = {plan.node.node_id: plan for plan in plans}
         self._cluster_id = cluster_id
         self._on_ready = on_ready
         self._say = say
         self._lifeline = lifeline
-        self.cluster = Cluster(
-            Node(m.node_id, is_broker=m.is_broker, is_controller=m.is_controller)
-            for m in (plan.member for plan in plans)
+        self.cluster = NodeProcesses(
+            NodeProcess(m.node_id, is_broker=m.is_broker, is_controller=m.is_controller)
+            for m in (plan.node for plan in plans)
         )
         self._selector = selectors.DefaultSelector()
         self._callers: dict[int, _Caller] = {}
@@ -360,7 +360,7 @@ class Supervisor:
             nodes.append(
                 {
                     "id": node.node_id,
-                    "roles": plan.member.roles,
+                    "roles": plan.node.roles,
                     "rack": plan.properties.get("broker.rack"),
                     "state": str(node.state),
                     "ready": node.ready,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from kraftbox.launcher.interpreter import own_command
-from kraftbox.testing.link import ClusterError, Helper, ask_supervisor
+from kraftbox.testing.channel import ClusterError, Helper, ask_supervisor
 
 __all__ = ["ClusterError", "KafkaCluster", "KafkaNode", "Partition"]
 

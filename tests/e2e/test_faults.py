@@ -24,7 +24,7 @@ from kraftbox.chaos.faults import KINDS
 from kraftbox.chaos.history import load as load_history
 from kraftbox.chaos.history import save as save_history
 from kraftbox.chaos.report import timeline_rows, verdict_lines
-from kraftbox.chaos.run import Outcome, Run, Shape
+from kraftbox.chaos.run import Outcome, Pace, Run
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import Ability, LocalTarget
 from kraftbox.chaos.workload import Load
@@ -39,8 +39,8 @@ PARTITIONS = 4
 SESSION_S = 3.0
 FENCED = "Fencing a broker that was not heard of"
 LONG_S = 60.0
-SHORT_SHAPE = Shape(warm_up_s=1.0)
-LONG_SHAPE = Shape(warm_up_s=20.0, recovery_s=60.0)
+SHORT_PACE = Pace(warm_up_s=1.0)
+LONG_PACE = Pace(warm_up_s=20.0, recovery_s=60.0)
 NEEDS_ROOT = "links between nodes need Linux, root and iproute2"
 
 
@@ -146,7 +146,7 @@ def can(target: LocalTarget, case: Case) -> bool:
     return not missing
 
 
-def undergo(target: LocalTarget, case: Case, shape: Shape = SHORT_SHAPE) -> Outcome:
+def undergo(target: LocalTarget, case: Case, pace: Pace = SHORT_PACE) -> Outcome:
     load = Load(
         topic="t",
         partitions=PARTITIONS,
@@ -156,7 +156,7 @@ def undergo(target: LocalTarget, case: Case, shape: Shape = SHORT_SHAPE) -> Outc
         records_per_s=200,
     )
     seed = zlib.crc32(case.kind.encode())
-    run = ChaosOfTests(target, load, seed, shape=shape)
+    run = ChaosOfTests(target, load, seed, pace=pace)
     outcome = asyncio.run(run.go(iter([Step(case.kind, case.length_s, seed)]), 3600, 1))
     save_history(target.place.root / "history.kbxh", outcome.history)
     print(told_of(outcome))
@@ -208,7 +208,7 @@ def test_faults_of_a_minute_break_no_promise(place: ClusterPlace, case: Case) ->
     """Warm-up, a fault of a minute, a minute of recovery, final read. Whoever can reach nobody for
     longer than its sends may take hears that some failed, and of others nothing."""
     longer = case._replace(length_s=LONG_S, **LONGER.get(case.kind, {}))
-    check(place, undergo(start(place, longer), longer, LONG_SHAPE), longer)
+    check(place, undergo(start(place, longer), longer, LONG_PACE), longer)
 
 
 def test_a_planted_bug_is_found(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from kraftbox.launcher.place import ClusterPlace, plan_cluster
 from kraftbox.launcher.plan import (
     ONE_NODE,
     AskedShape,
-    Member,
+    PlannedNode,
     PlanRefused,
     Ports,
     Remembered,
@@ -15,8 +15,8 @@ from kraftbox.launcher.plan import (
     check_settings,
     check_shape,
     client_ports,
-    members,
     node_plans,
+    planned_nodes,
     remembered_from_properties,
     remembered_to_properties,
 )
@@ -25,7 +25,7 @@ from runtime.errors import StartupRefused
 
 
 def ids(shape, role):
-    return [member.node_id for member in members(shape) if getattr(member, role)]
+    return [member.node_id for member in planned_nodes(shape) if getattr(member, role)]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_node_ids(shape, controllers, brokers):
 
 def test_racks_go_round_among_the_brokers():
     shape = Shape(3, 5, racks=("a", "b"))
-    assert [m.rack for m in members(shape)] == ["a", "b", "a", "b", "a", None, None, None]
+    assert [m.rack for m in planned_nodes(shape)] == ["a", "b", "a", "b", "a", None, None, None]
 
 
 def ports_of(nodes):
@@ -55,7 +55,7 @@ def ports_of(nodes):
 
 
 def test_properties_are_good_configurations_that_agree_on_the_voters():
-    nodes = members(Shape(3, 3, racks=("a", "b", "c")))
+    nodes = planned_nodes(Shape(3, 3, racks=("a", "b", "c")))
     plans = node_plans(nodes, "/d", ports_of(nodes), {"num.partitions": "4"})
     configs = [NodeConfig.parse(plan.properties) for plan in plans]
     assert {config.text(keys_quorum.CONTROLLER_QUORUM_VOTERS) for config in configs} == {
@@ -74,7 +74,7 @@ def test_properties_are_good_configurations_that_agree_on_the_voters():
 
 
 def test_a_combined_node_has_both_listeners():
-    nodes = members(Shape(1, 1, combined=True))
+    nodes = planned_nodes(Shape(1, 1, combined=True))
     (plan,) = node_plans(nodes, "/d", ports_of(nodes), {})
     assert (
         plan.properties["listeners"] == "PLAINTEXT://127.0.0.1:20001,CONTROLLER://127.0.0.1:21001"
@@ -83,7 +83,7 @@ def test_a_combined_node_has_both_listeners():
 
 
 def test_client_ports():
-    nodes = members(Shape(1, 3))
+    nodes = planned_nodes(Shape(1, 3))
     kept = {1: Ports(5001, 0, 0), 2: Ports(5002, 0, 0)}
     assert client_ports(nodes, None, {}) == {1: 9092, 2: 9093, 3: 9094}
     assert client_ports(nodes, 7000, {}) == {1: 7000, 2: 7001, 3: 7002}
@@ -136,7 +136,9 @@ def test_settings_cannot_say_who_a_node_is():
 
 def test_what_is_remembered_comes_back():
     shape = Shape(3, 2, racks=("a", "b c"))
-    known = Remembered("id", shape, ports_of(members(shape)), {"num.partitions": "3", "a": ""})
+    known = Remembered(
+        "id", shape, ports_of(planned_nodes(shape)), {"num.partitions": "3", "a": ""}
+    )
     assert remembered_from_properties(remembered_to_properties(known)) == known
     one = Remembered("id", ONE_NODE, {1: Ports(1, 2, 3)}, {}, first_in_root=True)
     assert remembered_from_properties(remembered_to_properties(one)) == one
@@ -183,6 +185,6 @@ def test_a_refused_plan_is_a_refused_start(place):
         plan_cluster(place, AskedShape(), 0, {}, "c")
 
 
-def test_a_member_without_a_role_has_none():
-    assert Member(1, True, True).roles == "broker,controller"
-    assert Member(1, False, True).roles == "broker"
+def test_a_node_without_a_role_has_none():
+    assert PlannedNode(1, True, True).roles == "broker,controller"
+    assert PlannedNode(1, False, True).roles == "broker"

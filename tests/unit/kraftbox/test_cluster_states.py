@@ -8,9 +8,9 @@ from kraftbox.launcher.states import (
     AllEnded,
     AllReady,
     Answer,
-    Cluster,
     Launch,
-    Node,
+    NodeProcess,
+    NodeProcesses,
     Refused,
     Say,
     Send,
@@ -24,11 +24,11 @@ KILL, TERM, STOP, CONT = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.
 @pytest.fixture
 def cluster():
     """Brokers 1 and 2, controller 101, all running."""
-    made = Cluster(
+    made = NodeProcesses(
         [
-            Node(1, is_broker=True, is_controller=False),
-            Node(2, is_broker=True, is_controller=False),
-            Node(101, is_broker=False, is_controller=True),
+            NodeProcess(1, is_broker=True, is_controller=False),
+            NodeProcess(2, is_broker=True, is_controller=False),
+            NodeProcess(101, is_broker=False, is_controller=True),
         ]
     )
     assert made.start_all() == [Launch(1), Launch(2), Launch(101)]

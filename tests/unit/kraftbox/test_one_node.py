@@ -110,7 +110,7 @@ def test_it_grows_where_it_is(place):
     known, plans = plan_cluster(place, AskedShape(brokers=3), None, {}, "other")
     assert known.cluster_id == before.cluster_id
     assert plans[0].directory == plan.directory
-    assert [one.member.roles for one in plans] == ["broker,controller", "broker", "broker"]
+    assert [one.node.roles for one in plans] == ["broker,controller", "broker", "broker"]
     assert plans[2].directory == f"{place.root}/node-3"
     assert known.ports[1] == before.ports[1]
     assert plans[0].properties["offsets.topic.replication.factor"] == "3"

@@ -1,4 +1,4 @@
-"""The link from a test's process to supervisor and helper. Standard library and frames."""
+"""The channel from a test's process to supervisor and helper. Standard library and frames."""
 
 from __future__ import annotations
 
