@@ -36,7 +36,6 @@ from broker.coordinators.group_coordinator import GroupCoordinator
 from metalog.image.features import KRAFT_VERSION
 from metalog.image.values import VersionRange
 from protocol.transport.dispatch import Features, HandlerTable, own_brokers
-from runtime.config import keys_quorum
 from serving import no_authorizer
 
 
@@ -51,7 +50,7 @@ def build_table(
 ) -> HandlerTable:
     """The table of a broker's listeners."""
     table = HandlerTable(
-        unstable=broker.config[keys_quorum.UNSTABLE_API_VERSIONS_ENABLE],
+        unstable=broker.static.unstable_versions,
         is_own=own_brokers(broker.config.inter_broker_listener_name),
     )
     for api in (

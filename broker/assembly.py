@@ -16,15 +16,15 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from broker.admin.auto_topics import TopicCreator
+from broker.admin.auto_topics import AutoTopicSettings, TopicCreator
 from broker.api_table import build_table
 from broker.context import BrokerContext
 from broker.controller_link.channel import ControllerChannel
 from broker.controller_link.lifecycle import BrokerLifecycle, LifecycleTimes
 from broker.controller_link.lifecycle_sender import LifecycleSender
+from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
-from broker.coordinators.settings import group_config
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.metrics.families import BrokerMetrics
@@ -37,15 +37,16 @@ from broker.replication.flusher import Flusher
 from broker.replication.late_appends import LateAppends
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.service import Replication
+from broker.replication.settings import ReplicationSettings
 from broker.replication.throttle import ReplicationThrottles
 from broker.replication.time_lookups import TimeLookups
 from broker.replication.waiting_requests import WaitingRequests
 from broker.request_log import log_requests
+from broker.settings import BrokerSettings
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE, MetadataImage
 from metalog.loader import MetadataLoader
 from metalog.supported import SUPPORTED_FEATURES
-from protocol.compression import Codec
 from protocol.errors import ApiError
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC
@@ -53,15 +54,7 @@ from protocol.transport.admission import ConnectionGate
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import (
-    NodeConfig,
-    keys_groups,
-    keys_kraftbox,
-    keys_log,
-    keys_quorum,
-    keys_replication,
-    keys_server,
-)
+from runtime.config import NodeConfig
 from runtime.log import get_logger
 from runtime.metrics import Metrics
 from runtime.slices import SLICE_MS, in_slices
@@ -106,6 +99,8 @@ class BrokerServer:
         `incarnation_id` is the process's: with it the broker registers.
         """
         self.config = config
+        self._static = BrokerSettings.of(config)
+        self._replication_settings = ReplicationSettings.of(config)
         self.bound_listeners: dict[str, tuple[str, int]] = {}
         self._clock = clock
         self._rng = rng
@@ -117,21 +112,21 @@ class BrokerServer:
         self._incarnation_id = incarnation_id
         self.metadata = MetadataCache(config.node_id, cluster_id, rng)
         self.settings = TopicSettingsTable(config)
-        self.lifecycle = _lifecycle(config, rng)
+        self.lifecycle = BrokerLifecycle(LifecycleTimes.of(config), lambda: rng.uniform(0.8, 1.2))
         self.logs = LogManager(
             files,
             config.log_dir,
             clock=clock,
             rng=rng,
             config_for=lambda topic: self.settings.of(topic).log,
-            settings=_log_settings(config),
+            settings=LogManagerSettings.of(config),
             on_failure=self._log_failed,
         )
         self.cleaner = LogCleaner(
             self.logs,
             worker_for(files, clock),
             clock=clock,
-            settings=lambda: _cleaner_settings(self.settings.effective_node),
+            settings=lambda: CleanerSettings.of(self.settings.effective_node),
         )
         self.replicas = ReplicaManager(
             node_id=config.node_id,
@@ -142,7 +137,7 @@ class BrokerServer:
             on_storage_failure=self._storage_failed,
             on_unforeseen=supervisor.survive,
         )
-        self.quotas = _client_quotas(config)
+        self.quotas = ClientQuotas.of(config)
         self._gate = ConnectionGate(connection_limits(config), ip_rate=self.quotas.ip_rate)
         self.context: BrokerContext | None = None
         self._enforcer: QuotaEnforcer | None = None
@@ -184,7 +179,7 @@ class BrokerServer:
             EpochSaver(self._files, self._supervisor, self.replicas.storage_failed).want
         )
         self.replication = Replication(
-            config=self.config,
+            settings=self._replication_settings,
             directory=self._meta().directory_id,
             metadata=self.metadata,
             replicas=self.replicas,
@@ -197,21 +192,22 @@ class BrokerServer:
         )
         self._loader.add_publisher(self._publish)
         creator = TopicCreator(
-            config=self.config,
+            settings=AutoTopicSettings.of(self.config),
             metadata=self.metadata,
             controller=context.controller,
             supervisor=self._supervisor,
             clock=self._clock,
         )
+        groups = GroupConfig.of(self.config)
         offsets = ReplicatedCoordinatorLog(
             CONSUMER_OFFSETS_TOPIC,
             replicas=self.replicas,
             metadata=self.metadata,
             creator=creator,
-            codec=Codec(self.config[keys_groups.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+            codec=groups.offsets_topic_codec,
         )
         self.coordinator = GroupCoordinator(
-            config=group_config(self.config),
+            config=groups,
             clock=self._clock,
             rng=self._rng,
             log=offsets,
@@ -225,7 +221,7 @@ class BrokerServer:
             features=SUPPORTED_FEATURES,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
         )
-        if self.config[keys_kraftbox.KRAFTBOX_LOG_REQUESTS]:
+        if self._static.log_requests:
             log_requests(self._table, self._clock)
         self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)
         self._enforcer.publish(self.metadata.image.client_quotas)
@@ -312,15 +308,14 @@ class BrokerServer:
             node_id=config.node_id,
             cluster_id=self.metadata.cluster_id,
             config=config,
+            static=self._static,
             clock=clock,
             rng=self._rng,
             files=self._files,
             metadata=self.metadata,
             settings=self.settings,
             replicas=self.replicas,
-            sessions=FetchSessionCache(
-                config[keys_server.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._rng
-            ),
+            sessions=FetchSessionCache(self._static.fetch_sessions_max, self._rng),
             waits=WaitingRequests(clock),
             flusher=Flusher(self._supervisor, self.replicas.storage_failed),
             time_lookups=TimeLookups(self._files),
@@ -331,8 +326,8 @@ class BrokerServer:
             supervisor=self._supervisor,
             quotas=self.quotas,
             throttles=ReplicationThrottles(
-                self.config[keys_replication.REPLICATION_QUOTA_WINDOW_NUM],
-                self.config[keys_replication.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * 1000.0,
+                self._replication_settings.throttle_window_count,
+                self._replication_settings.throttle_window_ms,
             ),
             kraft_version=lambda: self._loader.kraft_version,
         )
@@ -358,14 +353,16 @@ class BrokerServer:
         elif ours:
             self._catch_up(image)
         if self.replication is not None:
-            self.replication.published(delta, self.settings.effective_node)
+            self.replication.published(delta)
         if self._lifecycle_sender is not None:
             self._lifecycle_sender.metadata_replayed(image.provenance.offset, registered)
 
     def _follow(self, effective: NodeConfig) -> None:
         """Dynamic values have changed, which topics' settings do not carry to where they count."""
         self._gate.set_limits(connection_limits(effective), self._clock.monotonic_ms())
-        self.logs.reconfigure(_log_settings(effective))
+        self.logs.reconfigure(LogManagerSettings.of(effective))
+        if self.replication is not None:
+            self.replication.reconfigure(ReplicationSettings.of(effective))
 
     def _catch_up(self, image: MetadataImage) -> None:
         """The own registration is the newest thing in the log that this broker can wait for: all
@@ -391,7 +388,7 @@ class BrokerServer:
 
     async def _listen(self) -> None:
         limits = server_limits(self.config)
-        memory = RequestMemory(self.config[keys_server.QUEUED_MAX_REQUEST_BYTES])
+        memory = RequestMemory(self._static.request_memory_bytes)
         gate = self._gate
         protected = self.config.inter_broker_listener_name
         alone = len(self.config.broker_listeners) == 1
@@ -421,7 +418,6 @@ class BrokerServer:
             channel=self._heartbeats,
             supervisor=self._supervisor,
             clock=self._clock,
-            heartbeat_timeout_ms=self.config[keys_quorum.BROKER_SESSION_TIMEOUT_MS],
         )
         self._heartbeats.on_lost(self._lifecycle_sender.contact_lost)
         self._lifecycle_sender.start()
@@ -459,7 +455,7 @@ class BrokerServer:
                 )
                 for name, levels in sorted(SUPPORTED_FEATURES.items())
             ],
-            rack=config[keys_server.BROKER_RACK],
+            rack=self._static.rack,
             log_dirs=[] if meta.directory_id is None else [meta.directory_id],
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
@@ -493,52 +489,7 @@ class BrokerServer:
         sender = self._lifecycle_sender
         if sender is None:
             return
-        if not self.config[keys_replication.CONTROLLED_SHUTDOWN_ENABLE]:
+        if not self._static.controlled_shutdown:
             timeout_ms = 0.0
         sender.request_shutdown(timeout_ms)
         await asyncio.wait([sender.may_stop], timeout=timeout_ms / 1000.0 + 1.0)
-
-
-def _lifecycle(config: NodeConfig, rng: random.Random) -> BrokerLifecycle:
-    times = LifecycleTimes(
-        heartbeat_ms=config[keys_quorum.BROKER_HEARTBEAT_INTERVAL_MS],
-        registration_ms=config[keys_quorum.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS],
-    )
-    return BrokerLifecycle(times, lambda: rng.uniform(0.8, 1.2))
-
-
-def _client_quotas(config: NodeConfig) -> ClientQuotas:
-    return ClientQuotas(
-        window_count=config[keys_server.QUOTA_WINDOW_NUM],
-        window_ms=config[keys_server.QUOTA_WINDOW_SIZE_SECONDS] * 1000.0,
-    )
-
-
-def _log_settings(config: NodeConfig) -> LogManagerSettings:
-    return LogManagerSettings(
-        flush_offset_checkpoint_interval_ms=config[
-            keys_log.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS
-        ],
-        flush_start_offset_checkpoint_interval_ms=config[
-            keys_log.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS
-        ],
-        high_watermark_checkpoint_interval_ms=config[
-            keys_replication.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS
-        ],
-        retention_check_interval_ms=config[keys_log.LOG_RETENTION_CHECK_INTERVAL_MS],
-        producer_id_expiration_ms=config[keys_log.PRODUCER_ID_EXPIRATION_MS],
-        producer_id_expiration_check_interval_ms=config[
-            keys_log.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
-        ],
-    )
-
-
-def _cleaner_settings(config: NodeConfig) -> CleanerSettings:
-    return CleanerSettings(
-        enable=config[keys_log.LOG_CLEANER_ENABLE],
-        threads=config[keys_log.LOG_CLEANER_THREADS],
-        backoff_ms=config[keys_log.LOG_CLEANER_BACKOFF_MS],
-        dedupe_buffer_bytes=config[keys_log.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
-        load_factor=config[keys_log.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
-        bytes_per_second=config[keys_log.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
-    )

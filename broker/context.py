@@ -17,6 +17,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.throttle import ReplicationThrottles
 from broker.replication.time_lookups import TimeLookups
 from broker.replication.waiting_requests import WaitingRequests
+from broker.settings import BrokerSettings
 from protocol.messages.fetch import FetchRequest
 from runtime.clock import Clock
 from runtime.config import NodeConfig
@@ -34,6 +35,7 @@ class BrokerContext:
     node_id: int
     cluster_id: str
     config: NodeConfig
+    static: BrokerSettings
     clock: Clock
     rng: random.Random
     files: Files

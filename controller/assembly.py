@@ -32,7 +32,7 @@ from protocol.transport.dispatch import Features
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import Listener, NodeConfig, keys_quorum, keys_server
+from runtime.config import Listener, NodeConfig
 from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Family, Metrics
@@ -89,13 +89,14 @@ class ControllerServer:
         self._loader = loader
         self._supervisor = supervisor
         self._incarnation_id = incarnation_id
+        self._settings = ControllerSettings.of(
+            config,
+            cluster_id=quorum.cluster_id,
+            incarnation_id=incarnation_id,
+            features=SUPPORTED_FEATURES,
+        )
         self.controller = Controller(
-            ControllerSettings.of(
-                config,
-                cluster_id=quorum.cluster_id,
-                incarnation_id=incarnation_id,
-                features=SUPPORTED_FEATURES,
-            ),
+            self._settings,
             quorum,
             loader,
             clock=clock,
@@ -106,7 +107,7 @@ class ControllerServer:
         self.handlers = build_table(
             self.controller,
             quorum,
-            unstable=config[keys_quorum.UNSTABLE_API_VERSIONS_ENABLE],
+            unstable=self._settings.unstable_versions,
             features=self._feature_facts,
         )
         self._servers: list[Server] = []
@@ -119,7 +120,7 @@ class ControllerServer:
 
     async def start(self) -> None:
         """Listen on the controller listeners. Raises OSError for an address that is taken."""
-        memory = RequestMemory(self.config[keys_server.QUEUED_MAX_REQUEST_BYTES])
+        memory = RequestMemory(self._settings.request_memory_bytes)
         gate = ConnectionGate(connection_limits(self.config))
         for listener in self.config.controller_listeners:
             server = Server(

@@ -42,6 +42,10 @@ class ControllerSettings:
     rebalance: bool
     rebalance_interval_ms: int
     unclean_election_interval_ms: int
+    unstable_versions: bool
+    request_memory_bytes: int
+    mutation_window_count: int
+    mutation_window_ms: float
     config: NodeConfig
 
     @property
@@ -83,5 +87,9 @@ class ControllerSettings:
             rebalance_interval_ms=config[keys_quorum.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS]
             * 1000,
             unclean_election_interval_ms=config[keys_quorum.UNCLEAN_LEADER_ELECTION_INTERVAL_MS],
+            unstable_versions=config[keys_quorum.UNSTABLE_API_VERSIONS_ENABLE],
+            request_memory_bytes=config[keys_server.QUEUED_MAX_REQUEST_BYTES],
+            mutation_window_count=config[keys_quorum.CONTROLLER_QUOTA_WINDOW_NUM],
+            mutation_window_ms=config[keys_quorum.CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1000.0,
             config=config,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.admin.envelopes import unwrap, wrap
 from broker.controller_link.channel import ControllerChannel
@@ -32,19 +32,41 @@ NAMES_MAX: Final = 1_000
 _log = get_logger("broker.topics")
 
 
+class AutoTopicSettings(NamedTuple):
+    """`offsets_*` are those of the topic of committed offsets."""
+
+    enable: bool
+    num_partitions: int
+    replication_factor: int
+    offsets_partitions: int
+    offsets_replication_factor: int
+    offsets_segment_bytes: int
+
+    @classmethod
+    def of(cls, node: NodeConfig) -> AutoTopicSettings:
+        return cls(
+            enable=node[keys_server.AUTO_CREATE_TOPICS_ENABLE],
+            num_partitions=node[keys_server.NUM_PARTITIONS],
+            replication_factor=node[keys_replication.DEFAULT_REPLICATION_FACTOR],
+            offsets_partitions=node[keys_groups.OFFSETS_TOPIC_NUM_PARTITIONS],
+            offsets_replication_factor=node[keys_groups.OFFSETS_TOPIC_REPLICATION_FACTOR],
+            offsets_segment_bytes=node[keys_groups.OFFSETS_TOPIC_SEGMENT_BYTES],
+        )
+
+
 class TopicCreator:
     """Asks the controller for topics."""
 
     def __init__(
         self,
         *,
-        config: NodeConfig,
+        settings: AutoTopicSettings,
         metadata: MetadataCache,
         controller: ControllerChannel,
         supervisor: Supervisor,
         clock: Clock,
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._metadata = metadata
         self._controller = controller
         self._supervisor = supervisor
@@ -54,7 +76,7 @@ class TopicCreator:
 
     def create_soon(self, names: Iterable[str], client: RequestContext) -> None:
         """Starts the creation of a client's topics, where the configuration allows it."""
-        if not self._config[keys_server.AUTO_CREATE_TOPICS_ENABLE]:
+        if not self._settings.enable:
             return
         fresh = [
             name
@@ -122,24 +144,24 @@ class TopicCreator:
         return response
 
     def _wish(self, name: str) -> CreateTopicsRequest.CreatableTopic:
-        config = self._config
+        settings = self._settings
         if name != CONSUMER_OFFSETS_TOPIC:
             return CreateTopicsRequest.CreatableTopic(
                 name=name,
-                num_partitions=config[keys_server.NUM_PARTITIONS],
-                replication_factor=config[keys_replication.DEFAULT_REPLICATION_FACTOR],
+                num_partitions=settings.num_partitions,
+                replication_factor=settings.replication_factor,
             )
-        settings = {
+        configs = {
             keys_topic.CLEANUP_POLICY.name: "compact",
             keys_topic.COMPRESSION_TYPE.name: "producer",
-            keys_topic.SEGMENT_BYTES.name: str(config[keys_groups.OFFSETS_TOPIC_SEGMENT_BYTES]),
+            keys_topic.SEGMENT_BYTES.name: str(settings.offsets_segment_bytes),
         }
         return CreateTopicsRequest.CreatableTopic(
             name=name,
-            num_partitions=config[keys_groups.OFFSETS_TOPIC_NUM_PARTITIONS],
-            replication_factor=config[keys_groups.OFFSETS_TOPIC_REPLICATION_FACTOR],
+            num_partitions=settings.offsets_partitions,
+            replication_factor=settings.offsets_replication_factor,
             configs=[
                 CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
-                for key, value in settings.items()
+                for key, value in configs.items()
             ],
         )

@@ -24,7 +24,6 @@ from protocol.messages.describe_topic_partitions import (
 )
 from protocol.topic_name import is_internal_topic, topic_name_problem
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
-from runtime.config import keys_server
 from serving.authorized_operations import TOPIC_OPERATIONS
 
 VERSION: Final = 0
@@ -57,8 +56,7 @@ def describe(
                     for topic in request.topics
                 ]
             )
-    limit = broker.config[keys_server.MAX_REQUEST_PARTITION_SIZE_LIMIT]
-    left = max(1, min(limit, request.response_partition_limit))
+    left = max(1, min(broker.static.described_partitions_max, request.response_partition_limit))
     metadata = broker.metadata
     names = sorted({topic.name for topic in request.topics}) or metadata.topic_names()
     reachable = Reachable(metadata, listener)

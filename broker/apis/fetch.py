@@ -27,12 +27,10 @@ from broker.apis.leader_hints import LeaderHints
 from broker.apis.running_fetch import FetchShared, RunningFetch, Wanted
 from broker.context import BrokerContext
 from broker.replication.fetch_session import PartitionKey
-from broker.replication.replica_selector import RACK_AWARE
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
-from runtime.config import keys_kraftbox, keys_replication, keys_server
 
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
@@ -53,12 +51,9 @@ class FetchApi:
         self._broker = broker
         self._shared = FetchShared(
             broker=broker,
-            hints=LeaderHints(
-                broker.metadata,
-                enabled=broker.config[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE],
-            ),
-            response_bytes_max=broker.config[keys_server.FETCH_MAX_BYTES],
-            rack_aware=broker.config[keys_replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE,
+            hints=LeaderHints(broker.metadata, enabled=broker.static.leader_discovery),
+            response_bytes_max=broker.static.fetch_bytes_max,
+            rack_aware=broker.static.rack_aware,
         )
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Reply:

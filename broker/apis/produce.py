@@ -37,7 +37,6 @@ from protocol.transport.dispatch import (
     Reply,
     RequestContext,
 )
-from runtime.config import keys_kraftbox
 
 if TYPE_CHECKING:
     import asyncio
@@ -103,10 +102,8 @@ class ProduceApi:
         self.flusher = broker.flusher
         self.late_appends = broker.late_appends
         self.supervisor = broker.supervisor
-        self.acks_early = broker.config[keys_kraftbox.KRAFTBOX_FAULT_ACKS] == "leader"
-        self.hints = LeaderHints(
-            broker.metadata, enabled=broker.config[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE]
-        )
+        self.acks_early = broker.static.acks_early
+        self.hints = LeaderHints(broker.metadata, enabled=broker.static.leader_discovery)
         self.quotas = broker.quotas
         self.acknowledgements = Acknowledgements()
 

@@ -33,6 +33,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
+from runtime.config import NodeConfig, keys_quorum
 from runtime.errors import InvariantViolated
 
 
@@ -242,6 +243,16 @@ class LifecycleTimes:
     back_off_ms: float = 50.0
     back_off_max_ms: float = 1000.0
     fenced_poll_ms: float = 20.0
+    session_ms: float = 9000.0
+    """How long a heartbeat may wait for its answer: later the session is over."""
+
+    @classmethod
+    def of(cls, node: NodeConfig) -> LifecycleTimes:
+        return cls(
+            heartbeat_ms=node[keys_quorum.BROKER_HEARTBEAT_INTERVAL_MS],
+            registration_ms=node[keys_quorum.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS],
+            session_ms=node[keys_quorum.BROKER_SESSION_TIMEOUT_MS],
+        )
 
 
 class BrokerLifecycle:
@@ -249,7 +260,7 @@ class BrokerLifecycle:
 
     def __init__(self, times: LifecycleTimes, jitter: Callable[[], float]) -> None:
         """`jitter` returns a factor around 1.0 for pauses after failures."""
-        self._times = times
+        self.times = times
         self._jitter = jitter
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
@@ -288,7 +299,7 @@ class BrokerLifecycle:
         match event:
             case Started():
                 self._enter(BrokerState.STARTING)
-                self._registration_deadline_ms = now_ms + self._times.registration_ms
+                self._registration_deadline_ms = now_ms + self.times.registration_ms
                 self._due_ms = now_ms
             case Registered():
                 self._registered(event.broker_epoch, now_ms, effects)
@@ -322,7 +333,7 @@ class BrokerLifecycle:
         self._failures = 0
         # The first heartbeat goes out when the registration comes back through the metadata log,
         # and at the latest after one interval, or the session would lapse on a slow replay.
-        self._due_ms = now_ms + self._times.heartbeat_ms
+        self._due_ms = now_ms + self.times.heartbeat_ms
         self._check_registration(now_ms, effects)
 
     def _registration_failed(
@@ -359,7 +370,7 @@ class BrokerLifecycle:
             self._due_ms = now_ms + self._poll_ms()
         else:
             self._fenced_polls = 0
-            self._due_ms = now_ms + self._times.heartbeat_ms
+            self._due_ms = now_ms + self.times.heartbeat_ms
 
     def _heartbeat_failed(
         self, error: ErrorCode | None, now_ms: float, effects: list[Effect]
@@ -369,7 +380,7 @@ class BrokerLifecycle:
             self._retry_later(now_ms)
         elif self._refused_until_ms is None:
             # The image will say soon who has the id; no further heartbeat could say more.
-            self._refused_until_ms = now_ms + self._times.heartbeat_ms
+            self._refused_until_ms = now_ms + self.times.heartbeat_ms
             effects.append(LeadNothing())
 
     def _registration_lost(
@@ -463,13 +474,13 @@ class BrokerLifecycle:
     def _poll_ms(self) -> float:
         """The pause between questions whose answer is expected soon; grows up to the interval."""
         self._fenced_polls = min(self._fenced_polls + 1, 16)
-        pause_ms = self._times.fenced_poll_ms * 2.0 ** (self._fenced_polls - 1)
-        return min(pause_ms, self._times.heartbeat_ms)
+        pause_ms = self.times.fenced_poll_ms * 2.0 ** (self._fenced_polls - 1)
+        return min(pause_ms, self.times.heartbeat_ms)
 
     def _retry_later(self, now_ms: float) -> None:
         self._failures = min(self._failures + 1, 16)
         pause_ms = min(
-            self._times.back_off_ms * 2.0 ** (self._failures - 1), self._times.back_off_max_ms
+            self.times.back_off_ms * 2.0 ** (self._failures - 1), self.times.back_off_max_ms
         )
         self._due_ms = now_ms + pause_ms * self._jitter()
 

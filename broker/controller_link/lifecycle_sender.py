@@ -70,7 +70,6 @@ class LifecycleSender:
         channel: ControllerChannel,
         supervisor: Supervisor,
         clock: Clock,
-        heartbeat_timeout_ms: float,
     ) -> None:
         """`registration` builds the request anew for each try; `lead_nothing` stops all
         replicas at once."""
@@ -82,7 +81,6 @@ class LifecycleSender:
         self._channel = channel
         self._supervisor = supervisor
         self._clock = clock
-        self._heartbeat_timeout_ms = heartbeat_timeout_ms
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         self._quiet = RateLimited(clock, 10_000)
@@ -252,7 +250,7 @@ class LifecycleSender:
             want_shut_down=beat.want_shut_down,
         )
         try:
-            response = await self._channel.request(request, self._heartbeat_timeout_ms)
+            response = await self._channel.request(request, self.lifecycle.times.session_ms)
         except ControllerUnavailable as error:
             self._grumble("heartbeat", str(error))
             return HeartbeatFailed(None)

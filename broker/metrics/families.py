@@ -21,7 +21,6 @@ from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
 from broker.replication.service import Replication
 from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
-from runtime.config import keys_kraftbox
 from runtime.metrics import Family, Sample, rendered, single
 
 _TOPIC_COUNTERS: Final = (
@@ -100,7 +99,7 @@ class BrokerMetrics:
         self._broker = broker
         self._lifecycle = lifecycle
         self._replication = replication
-        self._which = broker.config[keys_kraftbox.KRAFTBOX_METRICS_PARTITIONS]
+        self._which = broker.static.partition_metrics
         self._series = PartitionSeries()
 
     def collect(self) -> Iterable[Family | None]:

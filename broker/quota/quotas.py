@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from metalog.image.values import QuotaEntity
-from runtime.config import keys_entities
+from runtime.config import NodeConfig, keys_entities, keys_server
 from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedMean, WindowedRate
 from serving.quota_limits import Bearer, Limit, QuotaLimits
 
@@ -56,6 +56,13 @@ class ClientQuotas:
         self.throttled = dict.fromkeys(QuotaKind, 0)
         self.active = False
         """Whether any request can have a limit."""
+
+    @classmethod
+    def of(cls, node: NodeConfig) -> ClientQuotas:
+        return cls(
+            window_count=node[keys_server.QUOTA_WINDOW_NUM],
+            window_ms=node[keys_server.QUOTA_WINDOW_SIZE_SECONDS] * 1000.0,
+        )
 
     def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """These are the limits now. Rates go on: a changed limit holds at once."""

@@ -10,15 +10,14 @@ from broker.controller_link.channel import ControllerChannel
 from broker.metadata.cache import MetadataCache
 from broker.replication.alter_partition_sender import IsrChanges
 from broker.replication.directory_reports import DirectoryReports
-from broker.replication.fetcher import FetcherSettings
 from broker.replication.fetcher_connections import FetcherContext, Fetchers
 from broker.replication.flusher import Flusher
 from broker.replication.offset_resets import ListOffsetsReset
 from broker.replication.replica_manager import ReplicaManager
+from broker.replication.settings import ReplicationSettings
 from broker.replication.throttle import ReplicationThrottles
 from metalog.image.delta import MetadataDelta
 from runtime.clock import Clock
-from runtime.config import NodeConfig, keys_replication
 from runtime.tasks import Supervisor
 
 
@@ -28,7 +27,7 @@ class Replication:
     def __init__(
         self,
         *,
-        config: NodeConfig,
+        settings: ReplicationSettings,
         directory: bytes | None,
         metadata: MetadataCache,
         replicas: ReplicaManager,
@@ -45,9 +44,9 @@ class Replication:
         self._throttles = throttles
         self._replicas = replicas
         self._supervisor = supervisor
-        self._lag_max_ms = config[keys_replication.REPLICA_LAG_TIME_MAX_MS]
+        self._lag_max_ms = settings.lag_max_ms
         self._expiry: asyncio.Task[None] | None = None
-        listener = config.inter_broker_listener_name
+        listener = settings.inter_broker_listener
 
         def endpoint(broker_id: int) -> tuple[str, int] | None:
             broker = metadata.image.cluster.brokers.get(broker_id)
@@ -55,23 +54,21 @@ class Replication:
             return None if found is None else (found.host, found.port)
 
         shared = FetcherContext(
-            node_id=config.node_id,
+            node_id=settings.node_id,
             endpoint=endpoint,
             broker_epoch=broker_epoch,
             clock=clock,
             supervisor=supervisor,
             flusher=flusher,
-            resets=ListOffsetsReset(config.node_id),
+            resets=ListOffsetsReset(settings.node_id),
             storage_failed=replicas.storage_failed,
-            timeout_ms=config[keys_replication.REPLICA_SOCKET_TIMEOUT_MS],
+            timeout_ms=settings.answer_timeout_ms,
             throttle=throttles.fetching,
         )
-        self.fetchers = Fetchers(
-            shared, _fetcher_settings(config), config[keys_replication.NUM_REPLICA_FETCHERS]
-        )
+        self.fetchers = Fetchers(shared, settings.fetcher, settings.fetchers_per_leader)
         self._channel = channel
         self.isr_changes = IsrChanges(
-            node_id=config.node_id,
+            node_id=settings.node_id,
             broker_epoch=broker_epoch,
             channel=channel,
             clock=clock,
@@ -81,7 +78,7 @@ class Replication:
         if directory is not None:
             self._directories = DirectoryReports(
                 directory,
-                node_id=config.node_id,
+                node_id=settings.node_id,
                 broker_epoch=broker_epoch,
                 metadata=metadata,
                 channel=channel,
@@ -96,13 +93,16 @@ class Replication:
         """Begins to look for laggards."""
         self._expiry = self._supervisor.spawn("ISR expiry", self._expire_isrs())
 
-    def published(self, delta: MetadataDelta, node: NodeConfig) -> None:
-        """The replicas follow the newest image; `node` is the configuration in force."""
+    def reconfigure(self, settings: ReplicationSettings) -> None:
+        """Go on with other settings, as far as they can change."""
+        self.fetchers.resize(settings.fetchers_per_leader)
+
+    def published(self, delta: MetadataDelta) -> None:
+        """The replicas follow the newest image."""
         if delta.configs:
             self._throttles.set_rates(
                 self._metadata.broker_overrides(), self._metadata.cluster_overrides()
             )
-        self.fetchers.resize(node[keys_replication.NUM_REPLICA_FETCHERS])
         for broker_id in sorted(delta.brokers):
             self.fetchers.leader_registered(broker_id)
         self.fetchers.close_idle()
@@ -125,13 +125,3 @@ class Replication:
             await asyncio.sleep(self._lag_max_ms / 2000.0)
             for _ in self._replicas.expire_isr_steps(self._lag_max_ms):
                 await asyncio.sleep(0)
-
-
-def _fetcher_settings(config: NodeConfig) -> FetcherSettings:
-    return FetcherSettings(
-        wait_max_ms=config[keys_replication.REPLICA_FETCH_WAIT_MAX_MS],
-        min_bytes=config[keys_replication.REPLICA_FETCH_MIN_BYTES],
-        response_max_bytes=config[keys_replication.REPLICA_FETCH_RESPONSE_MAX_BYTES],
-        max_bytes=config[keys_replication.REPLICA_FETCH_MAX_BYTES],
-        backoff_ms=config[keys_replication.REPLICA_FETCH_BACKOFF_MS],
-    )

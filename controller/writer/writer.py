@@ -53,7 +53,6 @@ from protocol.metadata import (
 from protocol.schema import MetadataRecord
 from protocol.transport.dispatch import Connection
 from runtime.clock import Clock
-from runtime.config import keys_quorum
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
@@ -181,8 +180,8 @@ class Controller:
         self._last_append_ms = 0.0
         self._stopped = False
         self.mutation_quotas = MutationQuotas(
-            window_count=settings.config[keys_quorum.CONTROLLER_QUOTA_WINDOW_NUM],
-            window_ms=settings.config[keys_quorum.CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1000.0,
+            window_count=settings.mutation_window_count,
+            window_ms=settings.mutation_window_ms,
         )
         loader.add_publisher(lambda _, image: self.mutation_quotas.publish(image))
         loader.register_writer(self)

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 from protocol.ids import TopicId, random_uuid
 from runtime.clock import Clock
+from runtime.config import NodeConfig, keys_log, keys_replication
 from runtime.metrics import Family
 from runtime.recent_times import RecentTimes
 from runtime.slices import Slices, in_slices
@@ -66,6 +67,25 @@ class LogManagerSettings:
     flush_scheduler_interval_ms: int = 1_000
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     producer_id_expiration_check_interval_ms: int = 600_000
+
+    @classmethod
+    def of(cls, node: NodeConfig) -> LogManagerSettings:
+        return cls(
+            flush_offset_checkpoint_interval_ms=node[
+                keys_log.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS
+            ],
+            flush_start_offset_checkpoint_interval_ms=node[
+                keys_log.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS
+            ],
+            high_watermark_checkpoint_interval_ms=node[
+                keys_replication.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS
+            ],
+            retention_check_interval_ms=node[keys_log.LOG_RETENTION_CHECK_INTERVAL_MS],
+            producer_id_expiration_ms=node[keys_log.PRODUCER_ID_EXPIRATION_MS],
+            producer_id_expiration_check_interval_ms=node[
+                keys_log.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
+            ],
+        )
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from broker.admin import forwarding
-from broker.admin.auto_topics import TopicCreator
+from broker.admin.auto_topics import AutoTopicSettings, TopicCreator
 from broker.apis import (
     alter_configs,
     delete_records,
@@ -37,6 +37,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.time_lookups import TimeLookups
 from broker.replication.waiting_requests import WaitingRequests
+from broker.settings import BrokerSettings
 from metalog.image.delta import MetadataDelta
 from metalog.image.replay import Replayer
 from protocol.api_keys import ApiKey
@@ -196,6 +197,7 @@ class Harness:
             node_id=node_id,
             cluster_id="cluster",
             config=self.config,
+            static=BrokerSettings.of(self.config),
             clock=self.clock,
             rng=self.rng,
             files=self.files,
@@ -215,7 +217,7 @@ class Harness:
         self.replicas.on_flush_due(self.context.flusher.want)
         self.peer = Peer()
         self.creator = TopicCreator(
-            config=self.config,
+            settings=AutoTopicSettings.of(self.config),
             metadata=self.metadata,
             controller=cast(ControllerChannel, self.controller),
             supervisor=self.supervisor,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from runtime.clock import Clock
+from runtime.config import NodeConfig, keys_log
 from runtime.errors import InvariantViolated
 from runtime.helper import HelperFailed
 from runtime.log import get_logger
@@ -49,6 +50,17 @@ class CleanerSettings:
     dedupe_buffer_bytes: int = 134_217_728
     load_factor: float = 0.9
     bytes_per_second: float = 1.7976931348623157e308
+
+    @classmethod
+    def of(cls, node: NodeConfig) -> CleanerSettings:
+        return cls(
+            enable=node[keys_log.LOG_CLEANER_ENABLE],
+            threads=node[keys_log.LOG_CLEANER_THREADS],
+            backoff_ms=node[keys_log.LOG_CLEANER_BACKOFF_MS],
+            dedupe_buffer_bytes=node[keys_log.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            load_factor=node[keys_log.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
+            bytes_per_second=node[keys_log.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
+        )
 
 
 class _Candidate(NamedTuple):

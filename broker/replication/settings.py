@@ -1,0 +1,43 @@
+"""Settings of a broker's replication, from its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.replication.fetcher import FetcherSettings
+from runtime.config import NodeConfig, keys_replication
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationSettings:
+    """`fetchers_per_leader` alone may change while the broker runs. `throttle_window_*` are the
+    windows over which throttled replicas are measured."""
+
+    node_id: int
+    inter_broker_listener: str
+    lag_max_ms: int
+    answer_timeout_ms: int
+    fetchers_per_leader: int
+    fetcher: FetcherSettings
+    throttle_window_count: int
+    throttle_window_ms: float
+
+    @classmethod
+    def of(cls, node: NodeConfig) -> ReplicationSettings:
+        return cls(
+            node_id=node.node_id,
+            inter_broker_listener=node.inter_broker_listener_name,
+            lag_max_ms=node[keys_replication.REPLICA_LAG_TIME_MAX_MS],
+            answer_timeout_ms=node[keys_replication.REPLICA_SOCKET_TIMEOUT_MS],
+            fetchers_per_leader=node[keys_replication.NUM_REPLICA_FETCHERS],
+            fetcher=FetcherSettings(
+                wait_max_ms=node[keys_replication.REPLICA_FETCH_WAIT_MAX_MS],
+                min_bytes=node[keys_replication.REPLICA_FETCH_MIN_BYTES],
+                response_max_bytes=node[keys_replication.REPLICA_FETCH_RESPONSE_MAX_BYTES],
+                max_bytes=node[keys_replication.REPLICA_FETCH_MAX_BYTES],
+                backoff_ms=node[keys_replication.REPLICA_FETCH_BACKOFF_MS],
+            ),
+            throttle_window_count=node[keys_replication.REPLICATION_QUOTA_WINDOW_NUM],
+            throttle_window_ms=1000.0
+            * node[keys_replication.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS],
+        )

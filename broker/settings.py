@@ -1,0 +1,49 @@
+"""Settings of a broker as a whole, from its static configuration; its rooms have their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.replication.replica_selector import RACK_AWARE
+from runtime.config import (
+    NodeConfig,
+    keys_kraftbox,
+    keys_quorum,
+    keys_replication,
+    keys_server,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What handlers and the assembly go by for the life of the process."""
+
+    unstable_versions: bool
+    log_requests: bool
+    partition_metrics: str
+    leader_discovery: bool
+    acks_early: bool
+    fetch_bytes_max: int
+    rack_aware: bool
+    fetch_sessions_max: int
+    described_partitions_max: int
+    request_memory_bytes: int
+    controlled_shutdown: bool
+    rack: str | None
+
+    @classmethod
+    def of(cls, node: NodeConfig) -> BrokerSettings:
+        return cls(
+            unstable_versions=node[keys_quorum.UNSTABLE_API_VERSIONS_ENABLE],
+            log_requests=node[keys_kraftbox.KRAFTBOX_LOG_REQUESTS],
+            partition_metrics=node[keys_kraftbox.KRAFTBOX_METRICS_PARTITIONS],
+            leader_discovery=node[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE],
+            acks_early=node[keys_kraftbox.KRAFTBOX_FAULT_ACKS] == "leader",
+            fetch_bytes_max=node[keys_server.FETCH_MAX_BYTES],
+            rack_aware=node[keys_replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE,
+            fetch_sessions_max=node[keys_server.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
+            described_partitions_max=node[keys_server.MAX_REQUEST_PARTITION_SIZE_LIMIT],
+            request_memory_bytes=node[keys_server.QUEUED_MAX_REQUEST_BYTES],
+            controlled_shutdown=node[keys_replication.CONTROLLED_SHUTDOWN_ENABLE],
+            rack=node[keys_server.BROKER_RACK],
+        )
