@@ -120,8 +120,9 @@ DOCS: dict[str, str] = {
     "log.flush.interval.ms": "Time after which a log is flushed.",
     "log.flush.offset.checkpoint.interval.ms": "How often it is noted up to where logs are "
     "flushed.",
-    "log.flush.scheduler.interval.ms": "Time after which a log is flushed; log.flush.interval.ms "
-    "comes first.",
+    "log.flush.scheduler.interval.ms": "How often it is looked for logs that are due to be "
+    "flushed, a second at least; every second if not given. Also the time after which a log is "
+    "flushed, if log.flush.interval.ms is not given.",
     "log.flush.start.offset.checkpoint.interval.ms": "How often it is noted where logs begin.",
     "log.index.interval.bytes": "Bytes of log between two entries of the offset index.",
     "log.index.size.max.bytes": "Size of an index at which the segment is rolled.",

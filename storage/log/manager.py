@@ -55,6 +55,10 @@ REMOVED_PER_STEP: Final = 32
 FLUSHED_AT_ONCE: Final = 64
 """Logs that share the writes of the file system (see `storage.files.real`)."""
 
+FLUSH_CHECK_MS: Final = 1_000
+"""How often it is looked for logs to flush, unless log.flush.scheduler.interval.ms is given. Its
+default says never, and then flush.ms of a topic would count for nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerSettings:
@@ -64,12 +68,13 @@ class LogManagerSettings:
     flush_start_offset_checkpoint_interval_ms: int = 60_000
     high_watermark_checkpoint_interval_ms: int = 5_000
     retention_check_interval_ms: int = 300_000
-    flush_scheduler_interval_ms: int = 1_000
+    flush_scheduler_interval_ms: int = FLUSH_CHECK_MS
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     producer_id_expiration_check_interval_ms: int = 600_000
 
     @classmethod
     def of(cls, node: NodeConfig) -> LogManagerSettings:
+        flush = keys_log.LOG_FLUSH_SCHEDULER_INTERVAL_MS
         return cls(
             flush_offset_checkpoint_interval_ms=node[
                 keys_log.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS
@@ -81,6 +86,7 @@ class LogManagerSettings:
                 keys_replication.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS
             ],
             retention_check_interval_ms=node[keys_log.LOG_RETENTION_CHECK_INTERVAL_MS],
+            flush_scheduler_interval_ms=node[flush] if node.is_set(flush) else FLUSH_CHECK_MS,
             producer_id_expiration_ms=node[keys_log.PRODUCER_ID_EXPIRATION_MS],
             producer_id_expiration_check_interval_ms=node[
                 keys_log.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS

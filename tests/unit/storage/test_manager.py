@@ -11,6 +11,7 @@ import pytest
 from protocol.batch.records import Producer
 from protocol.ids import TopicId
 from runtime.clock import ManualClock
+from runtime.config import NodeConfig
 from runtime.slices import SLICE_MS
 from storage.files import LossyFiles, MemoryFiles, RealFiles
 from storage.log.checkpoints import RECOVERY_POINT_CHECKPOINT, encode_offsets
@@ -685,3 +686,30 @@ async def test_many_logs_with_few_descriptors(tmp_path):
     assert {log.partition: facts(log) for log in again.logs.values()} == expected
     await again.close()
     files.close()
+
+
+def settings_of(**props: str) -> LogManagerSettings:
+    node = {
+        "process.roles": "broker",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "2@localhost:9093",
+    }
+    given = {name.replace("_", "."): text for name, text in props.items()}
+    return LogManagerSettings.of(NodeConfig.parse({**node, **given}))
+
+
+async def test_the_flush_scheduler_looks_as_often_as_it_is_told_to():
+    """Kafka's default, never, is not taken over: a topic's flush.ms would count for nothing."""
+    assert settings_of().flush_scheduler_interval_ms == 1_000
+    world = World(config=LogConfig(flush_ms=1000))
+    manager = world.start(settings=settings_of(log_flush_scheduler_interval_ms="60000"))
+    log = manager.get_or_create("t", 0, ID, world.config)
+    fill(log, 2)
+    await manager.maintain()
+    world.clock.advance(30_000)
+    await manager.maintain()
+    assert log.recovery_point == 0
+    world.clock.advance(30_000)
+    await manager.maintain()
+    assert log.recovery_point == 2
