@@ -41,7 +41,7 @@ from broker.replication.settings import ReplicationSettings
 from broker.replication.throttle import ReplicationThrottles
 from broker.replication.time_lookups import TimeLookups
 from broker.replication.waiting_requests import WaitingRequests
-from broker.request_log import log_requests
+from broker.request_log import RequestLog
 from broker.settings import BrokerSettings
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE, MetadataImage
@@ -222,7 +222,7 @@ class BrokerServer:
             broker_epoch=lambda: self.lifecycle.broker_epoch,
         )
         if self._static.log_requests:
-            log_requests(self._table, self._clock)
+            self._table.add_stage(RequestLog(self._clock))
         self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)
         self._enforcer.publish(self.metadata.image.client_quotas)
         self._metrics.register(BrokerMetrics(context, self.lifecycle, self.replication).collect)

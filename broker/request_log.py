@@ -1,29 +1,18 @@
-"""Shell: A line for every request that a broker answers, as Kafka's request log has.
+"""The request log: a line for every request that a broker answers, as Kafka's has.
 
-Off unless `kraftbox.log.requests` says otherwise; then every handler of the table is wrapped once,
-so that a broker without it pays nothing. A line says who asked for what, when it arrived (wall
-clock, so that the lines of several brokers can be put in order), how long the answer took, and
-which errors are in it. Answers that are passed on encoded are not looked into.
+A stage of the broker's table, which stands there if `kraftbox.log.requests` says so. A line says
+who asked for what, when it arrived (wall clock, so that the lines of several brokers can be put in
+order), how long the answer took, and which errors are in it. Answers that are passed on encoded
+are not looked into.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from protocol.errors import ErrorCode
 from protocol.schema import ApiMessage
-from protocol.transport.dispatch import (
-    Body,
-    EncodedReply,
-    Entry,
-    Handler,
-    HandlerTable,
-    Reply,
-    RequestContext,
-)
+from protocol.transport.dispatch import Body, Entry, RequestContext
 from protocol.transport.error_codes import CountErrors, count_errors
 from runtime.clock import Clock
 from runtime.log import get_logger
@@ -31,56 +20,53 @@ from runtime.log import get_logger
 _log = get_logger("broker.requests")
 
 
-def log_requests(table: HandlerTable, clock: Clock) -> None:
-    """Wrap what is registered in `table`; later registrations are not seen."""
-    for entry in table.entries.values():
-        look = count_errors(entry.response)
-        entry.handler = partial(_handle, clock, entry, entry.handler, look)
+class RequestLog:
+    """The stage."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._looks: dict[int, CountErrors] = {}
+
+    def enter(self, entry: Entry, context: RequestContext, request: Any) -> _Logged:
+        """A request comes to its handler."""
+        look = self._looks.get(entry.api)
+        if look is None:
+            look = self._looks[entry.api] = count_errors(entry.response)
+        return _Logged(self.clock, look, context)
 
 
-def _handle(
-    clock: Clock,
-    entry: Entry,
-    handler: Handler,
-    look: CountErrors,
-    context: RequestContext,
-    request: Any,
-) -> Reply:
-    arrived_ms, began_ms = clock.now_ms(), clock.monotonic_ms()
+class _Logged:
+    """One request from its arrival to its line."""
 
-    def answered(body: Body) -> None:
+    __slots__ = ("_arrived_ms", "_began_ms", "_clock", "_context", "_look")
+
+    def __init__(self, clock: Clock, look: CountErrors, context: RequestContext) -> None:
+        self._clock = clock
+        self._look = look
+        self._context = context
+        self._arrived_ms = clock.now_ms()
+        self._began_ms = clock.monotonic_ms()
+
+    def handled(self, *, promised: bool) -> None:
+        """Nothing to tell before the answer is there."""
+
+    def reply(self, body: Body) -> Body:
+        """See `dispatch.Passage`."""
         codes: list[int] = []
         if isinstance(body, ApiMessage):
-            look(body, codes.append)
+            self._look(body, codes.append)
+        context = self._context
         _log.info(
             "request",
-            api=entry.api.name,
+            api=context.api_key.name,
             version=context.api_version,
             client_id=context.client_id,
             connection=context.connection.id,
-            arrived_ms=arrived_ms,
-            took_ms=round(clock.monotonic_ms() - began_ms, 3),
+            arrived_ms=self._arrived_ms,
+            took_ms=round(self._clock.monotonic_ms() - self._began_ms, 3),
             errors=[_name(code) for code in dict.fromkeys(codes)],
         )
-
-    def settled(done: asyncio.Future[Body]) -> None:
-        if not done.cancelled() and done.exception() is None:
-            answered(done.result())
-
-    reply = handler(context, request)
-    if reply is None or isinstance(reply, (ApiMessage, EncodedReply)):
-        answered(reply)
-        return reply
-    if asyncio.isfuture(reply):
-        reply.add_done_callback(settled)
-        return reply
-    return _when_done(cast("Coroutine[Any, Any, Body]", reply), answered)
-
-
-async def _when_done(reply: Coroutine[Any, Any, Body], answered: Any) -> Body:
-    body = await reply
-    answered(body)
-    return body
+        return body
 
 
 def _name(code: int) -> str:

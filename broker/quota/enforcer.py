@@ -1,7 +1,7 @@
-"""Shell: Enforcement of client quotas: requests measured, clients throttled, connections muted.
+"""Enforcement of client quotas: requests measured, clients throttled, connections muted.
 
-As long as no quota exists, nothing stands between a request and its handler. When the first one
-appears, every handler of the table is wrapped, and unwrapped when the last is gone.
+A stage of the broker's table, which stands there while there is a quota: as long as there is none,
+nothing stands between a request and its handler.
 
 What a response says (`throttle_time_ms`) is a courtesy; what counts is that the connection is muted
 for that time (KIP-219). Bytes of Fetch responses are counted by the Fetch handler, which has to
@@ -10,9 +10,7 @@ know before it answers.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, cast
 
 from broker.quota.quotas import ClientQuotas, QuotaKind
@@ -21,15 +19,7 @@ from metalog.image.values import QuotaEntity
 from protocol.api_keys import ApiKey
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import ApiMessage
-from protocol.transport.dispatch import (
-    Body,
-    EncodedReply,
-    Entry,
-    Handler,
-    HandlerTable,
-    Reply,
-    RequestContext,
-)
+from protocol.transport.dispatch import Body, EncodedReply, Entry, HandlerTable, RequestContext
 from runtime.clock import Clock
 
 
@@ -39,88 +29,87 @@ def quota_user(context: RequestContext) -> str:
 
 
 class QuotaEnforcer:
-    """Wraps the handlers of a broker's table while there are quotas."""
+    """The stage; it puts itself into the table when the first quota appears, and takes itself out
+    with the last."""
 
     def __init__(self, quotas: ClientQuotas, table: HandlerTable, clock: Clock) -> None:
-        self._quotas = quotas
+        self.quotas = quotas
+        self.clock = clock
         self._table = table
-        self._clock = clock
-        self._plain: dict[int, Handler] = {}
+        self._stands = False
 
     def publish(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """The cluster has these quotas now."""
-        self._quotas.replace(quotas)
-        if self._quotas.active and not self._plain:
-            for key, entry in self._table.entries.items():
-                self._plain[key] = entry.handler
-                entry.handler = partial(self._handle, entry, entry.handler)
-        elif not self._quotas.active and self._plain:
-            for key, handler in self._plain.items():
-                self._table.entries[key].handler = handler
-            self._plain.clear()
+        self.quotas.replace(quotas)
+        if self.quotas.active and not self._stands:
+            self._table.add_stage(self)
+        elif self._stands and not self.quotas.active:
+            self._table.remove_stage(self)
+        self._stands = self.quotas.active
 
-    def _handle(
-        self, entry: Entry, handler: Handler, context: RequestContext, request: Any
-    ) -> Reply:
-        began_ms = self._clock.monotonic_ms()
-        reply = handler(context, request)
-        work_ms = self._clock.monotonic_ms() - began_ms
-        finish = partial(self._finish, entry, context, request, work_ms)
-        if reply is None or isinstance(reply, (ApiMessage, EncodedReply)):
-            return finish(reply)
-        if context.api_key is ApiKey.PRODUCE and cast(ProduceRequest, request).acks == 0:
+    def enter(self, entry: Entry, context: RequestContext, request: Any) -> _Measured:
+        """A request comes to its handler."""
+        return _Measured(self, entry, context, request)
+
+
+class _Measured:
+    """One request, and the work that its handler had with it."""
+
+    __slots__ = ("_began_ms", "_context", "_enforcer", "_entry", "_request", "_settled", "_work_ms")
+
+    def __init__(
+        self, enforcer: QuotaEnforcer, entry: Entry, context: RequestContext, request: Any
+    ) -> None:
+        self._enforcer = enforcer
+        self._entry = entry
+        self._context = context
+        self._request = request
+        self._settled = False
+        self._work_ms = 0.0
+        self._began_ms = enforcer.clock.monotonic_ms()
+
+    def handled(self, *, promised: bool) -> None:
+        """See `dispatch.Passage`."""
+        self._work_ms = self._enforcer.clock.monotonic_ms() - self._began_ms
+        if promised and self._is_produce and cast(ProduceRequest, self._request).acks == 0:
             # Nobody is told, and what is judged later may take its time: the client waits from now.
-            finish(None)
-            return reply
-        if asyncio.isfuture(reply):
-            return _after(reply, finish)
-        return _when_done(cast("Coroutine[Any, Any, Body]", reply), finish)
+            self._mute()
+            self._settled = True
 
-    def _finish(
-        self, entry: Entry, context: RequestContext, request: Any, work_ms: float, body: Body
-    ) -> Body:
-        wait_ms = round(self._wait_ms(context, request, work_ms))
+    def reply(self, body: Body) -> Body:
+        """See `dispatch.Passage`."""
+        if self._settled:
+            return body
+        wait_ms = self._mute()
+        if wait_ms <= 0:
+            return body
+        return _with_throttle(self._entry, self._context.api_version, body, wait_ms)
+
+    @property
+    def _is_produce(self) -> bool:
+        return self._context.api_key is ApiKey.PRODUCE
+
+    def _mute(self) -> int:
+        """Mute the client for as long as it is over its quotas now; returns that time."""
+        wait_ms = round(self._wait_ms())
         if wait_ms > 0:
-            context.connection.mute(wait_ms)
-            return _with_throttle(entry, context.api_version, body, wait_ms)
-        return body
+            self._context.connection.mute(wait_ms)
+        return wait_ms
 
-    def _wait_ms(self, context: RequestContext, request: Any, work_ms: float) -> float:
-        quotas, now_ms = self._quotas, self._clock.monotonic_ms()
+    def _wait_ms(self) -> float:
+        context, quotas = self._context, self._enforcer.quotas
+        now_ms = self._enforcer.clock.monotonic_ms()
         user, client_id = quota_user(context), context.client_id or ""
         wait_ms = 0.0
-        if context.api_key is ApiKey.PRODUCE:
+        if self._is_produce:
             wait_ms = quotas.record(
                 QuotaKind.PRODUCE, user, client_id, context.request_bytes, now_ms
             )
-            if cast(ProduceRequest, request).acks == 0:
+            if cast(ProduceRequest, self._request).acks == 0:
                 return wait_ms
         # A hundred per cent is a thousand milliseconds of work in a second.
-        share = quotas.record(QuotaKind.REQUEST, user, client_id, work_ms / 10.0, now_ms)
+        share = quotas.record(QuotaKind.REQUEST, user, client_id, self._work_ms / 10.0, now_ms)
         return max(wait_ms, share)
-
-
-def _after(reply: asyncio.Future[Body], finish: partial[Body]) -> asyncio.Future[Body]:
-    """A future of the finished reply. It lives as long as the reply does, and no longer."""
-    finished: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
-
-    def settle(done: asyncio.Future[Body]) -> None:
-        if finished.done():
-            return
-        error = None if done.cancelled() else done.exception()
-        if done.cancelled():
-            finished.cancel()
-        elif error is not None:
-            finished.set_exception(error)
-        else:
-            finished.set_result(finish(done.result()))
-
-    reply.add_done_callback(settle)
-    return finished
-
-
-async def _when_done(reply: Coroutine[Any, Any, Body], finish: partial[Body]) -> Body:
-    return finish(await reply)
 
 
 def _with_throttle(entry: Entry, api_version: int, body: Body, wait_ms: int) -> Body:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker import request_log
-from broker.request_log import log_requests
+from broker.request_log import RequestLog
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -18,6 +18,7 @@ from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.transport.dispatch import EncodedReply, HandlerTable, RequestContext
 from runtime.clock import ManualClock
 from testkit.memory.broker import LISTENER, Peer
+from testkit.memory.stages import through
 
 
 class Lines:
@@ -53,21 +54,20 @@ async def test_every_way_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     table.register(ApiKey.HEARTBEAT, lambda *_: waiting)
     table.register(ApiKey.FIND_COORDINATOR, later)
     table.register(ApiKey.LEAVE_GROUP, lambda *_: EncodedReply([b"x"]))
-    log_requests(table, clock)
+    table.add_stage(RequestLog(clock))
 
     def call(request: Any) -> Any:
         api = ApiKey(request.API_KEY)
-        return table.entries[api].handler(context(api), request)
+        return through(table, context(api), request)
 
     assert call(ApiVersionsRequest()) is refused
     assert await call(FindCoordinatorRequest()) is found
     assert isinstance(call(LeaveGroupRequest()), EncodedReply)
-    assert call(HeartbeatRequest()) is waiting
+    promised = call(HeartbeatRequest())
     assert len(log.lines) == 3
     clock.advance(5)
     waiting.set_result(HeartbeatResponse())
-    await waiting
-    await asyncio.sleep(0)
+    assert await promised == HeartbeatResponse()
     assert [(line["api"], line["errors"], line["took_ms"]) for line in log.lines] == [
         ("API_VERSIONS", ["UNSUPPORTED_VERSION"], 0.0),
         ("FIND_COORDINATOR", ["NOT_COORDINATOR"], 0.0),

@@ -1,0 +1,26 @@
+"""A request through the stages of a table, as the transport takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from protocol.transport.dispatch import (
+    Body,
+    HandlerTable,
+    Passage,
+    RequestContext,
+    leave,
+    pass_through,
+)
+
+
+def through(table: HandlerTable, context: RequestContext, request: Any) -> Any:
+    """What is sent; a coroutine of it where the handler only promised."""
+    entry = table.entries[context.api_key]
+    reply, passages = pass_through(table.stages, entry, context, request)
+    return _later(reply, passages) if isinstance(reply, Awaitable) else reply
+
+
+async def _later(promise: Awaitable[Body], passages: Sequence[Passage]) -> Body:
+    return leave(passages, await promise)
