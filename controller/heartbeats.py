@@ -1,4 +1,4 @@
-"""Soft state: when each broker was last heard of and how far its metadata has come.
+"""Soft state of brokers: the last sign of life of each, and how far its metadata has come.
 
 None of this is in the metadata log. A new active controller starts with every unfenced broker
 counted as heard of just now, so that a change of controllers fences nobody; a broker that is gone

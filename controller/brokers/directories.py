@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker says in which of its log directories a replica is (KIP-858).
+"""AssignReplicasToDirs: the log directories of a broker's replicas, as it reports them (KIP-858).
 
 A broker with one directory has its replicas there, so the controller writes that down when it
 places them. A broker with several (Apache Kafka's) chooses one for each replica and says which.

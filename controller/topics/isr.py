@@ -1,4 +1,4 @@
-"""AlterPartition: a leader proposes an ISR, the controller compares and sets.
+"""AlterPartition: ISRs that leaders propose, compared and set.
 
 A proposal counts only for the leader epoch and partition epoch it was made in, and only with
 members that are fit to be in an ISR now: registered, unfenced, not shutting down (KIP-841), with

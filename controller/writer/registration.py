@@ -1,4 +1,4 @@
-"""Shell: Tells the active controller where this one listens (KIP-919).
+"""Shell: Registration of this controller with the active one (KIP-919).
 
 A controller registers once per life: until the committed metadata holds this process's incarnation
 id, the request is repeated, with pauses that grow. It goes over the network also when this node is
