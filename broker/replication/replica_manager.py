@@ -15,12 +15,12 @@ the node: there is one log directory, so there is nothing left to serve from.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
+from broker.replication.backlog import Backlog
 from broker.replication.counters import PartitionCounters
 from broker.replication.isr import IsrProposal
 from broker.replication.partition import Partition
@@ -53,7 +53,6 @@ ALL_REPLICAS: Final = -1
 
 _log = get_logger("broker.replicas")
 
-PartitionId = tuple[bytes, int]
 AT_ONCE_MAX: Final = 200
 """Roles that change while an image is published: a few milliseconds; the others wait their turn."""
 NO_PARTITIONS: Final[Mapping[int, PartitionImage]] = {}
@@ -67,32 +66,6 @@ class LeadershipListener(Protocol):
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
         """It leads no longer; None: the replica is gone."""
-
-
-class Backlog:
-    """Partitions whose turn is to come, each once: first those that this broker is to lead, because
-    followers find a leader only when it is there."""
-
-    __slots__ = ("_rest", "_urgent")
-
-    def __init__(self) -> None:
-        self._urgent: OrderedDict[PartitionId, None] = OrderedDict()
-        self._rest: OrderedDict[PartitionId, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._urgent) + len(self._rest)
-
-    def add(self, key: PartitionId, *, urgent: bool) -> None:
-        if urgent:
-            self._rest.pop(key, None)
-            self._urgent[key] = None
-        elif key not in self._urgent:
-            self._rest[key] = None
-
-    def take(self) -> PartitionId:
-        """The next one; there is one."""
-        key, _ = (self._urgent or self._rest).popitem(last=False)
-        return key
 
 
 class FetcherPort(Protocol):

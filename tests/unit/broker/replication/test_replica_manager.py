@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.replication.replica_manager import AT_ONCE_MAX, Backlog
+from broker.replication.replica_manager import AT_ONCE_MAX
 from broker.replication.replica_role import ReplicaRole
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE
@@ -297,13 +297,3 @@ async def test_many_roles_change_in_slices_by_the_newest_image() -> None:
     c[1].replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=many - 1, leader=1))
     c[1].advance()
     assert [p.index for p in c[1].replicas if p.is_leader] == [many - 1]
-
-
-def test_partitions_to_lead_have_their_turn_first() -> None:
-    backlog = Backlog()
-    backlog.add((TOPIC, 0), urgent=False)
-    backlog.add((TOPIC, 1), urgent=False)
-    backlog.add((TOPIC, 2), urgent=True)
-    backlog.add((TOPIC, 1), urgent=True)
-    backlog.add((TOPIC, 2), urgent=False)
-    assert [backlog.take()[1] for _ in range(len(backlog))] == [2, 1, 0]
