@@ -21,7 +21,13 @@ from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsRes
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
 from protocol.transport.dispatch import RequestContext
 from runtime.clock import Clock
-from runtime.config import NodeConfig, keys_groups, keys_replication, keys_server, keys_topic
+from runtime.config import (
+    NodeConfig,
+    keys_group_coordinator,
+    keys_replication,
+    keys_server,
+    keys_topic,
+)
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 
@@ -48,9 +54,11 @@ class AutoTopicSettings(NamedTuple):
             enable=node[keys_server.AUTO_CREATE_TOPICS_ENABLE],
             num_partitions=node[keys_server.NUM_PARTITIONS],
             replication_factor=node[keys_replication.DEFAULT_REPLICATION_FACTOR],
-            offsets_partitions=node[keys_groups.OFFSETS_TOPIC_NUM_PARTITIONS],
-            offsets_replication_factor=node[keys_groups.OFFSETS_TOPIC_REPLICATION_FACTOR],
-            offsets_segment_bytes=node[keys_groups.OFFSETS_TOPIC_SEGMENT_BYTES],
+            offsets_partitions=node[keys_group_coordinator.OFFSETS_TOPIC_NUM_PARTITIONS],
+            offsets_replication_factor=node[
+                keys_group_coordinator.OFFSETS_TOPIC_REPLICATION_FACTOR
+            ],
+            offsets_segment_bytes=node[keys_group_coordinator.OFFSETS_TOPIC_SEGMENT_BYTES],
         )
 
 

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from metalog.image.values import QuotaEntity
-from runtime.config import NodeConfig, keys_entities, keys_server
+from runtime.config import NodeConfig, keys_quotas, keys_server
 from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedMean, WindowedRate
 from serving.quota_limits import Bearer, Limit, QuotaLimits
 
@@ -26,15 +26,15 @@ RATES_MAX: Final = 10_000
 """Rates that are kept; beyond, those without a recent event are forgotten."""
 
 
-_IP_RATE: Final = keys_entities.CONNECTION_CREATION_RATE.name
+_IP_RATE: Final = keys_quotas.CONNECTION_CREATION_RATE.name
 
 
 class QuotaKind(Enum):
     """What is limited; the values are the keys of client quotas."""
 
-    PRODUCE = keys_entities.PRODUCER_BYTE_RATE.name
-    FETCH = keys_entities.CONSUMER_BYTE_RATE.name
-    REQUEST = keys_entities.REQUEST_PERCENTAGE.name
+    PRODUCE = keys_quotas.PRODUCER_BYTE_RATE.name
+    FETCH = keys_quotas.CONSUMER_BYTE_RATE.name
+    REQUEST = keys_quotas.REQUEST_PERCENTAGE.name
 
 
 class _Usage(NamedTuple):

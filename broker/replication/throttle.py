@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from runtime.config import keys_entities
+from runtime.config import keys_quotas
 from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedRate
 
 ALL_REPLICAS: Final = "*"
-LEADER_RATE: Final = keys_entities.LEADER_REPLICATION_THROTTLED_RATE.name
-FOLLOWER_RATE: Final = keys_entities.FOLLOWER_REPLICATION_THROTTLED_RATE.name
+LEADER_RATE: Final = keys_quotas.LEADER_REPLICATION_THROTTLED_RATE.name
+FOLLOWER_RATE: Final = keys_quotas.FOLLOWER_REPLICATION_THROTTLED_RATE.name
 PAUSE_MAX_MS: Final = 1_000.0
 
 

@@ -17,12 +17,9 @@ from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from runtime.config import ConfigError, ConfigKey, Type, UnknownKey, topic_defaults
 from runtime.config import validate_topic_config as validate_topic
+from runtime.config.client_metrics import interval_problem, validate_client_metrics_config
 from runtime.config.dynamic import broker_key, check_broker_values
-from runtime.config.entities import (
-    interval_problem,
-    validate_client_metrics_config,
-    validate_group_config,
-)
+from runtime.config.groups import validate_group_config
 from runtime.config.tables import TOPIC_KEYS
 
 VALUE_BYTES_MAX = 32_767

@@ -13,7 +13,7 @@ from typing import Final
 
 from metalog.image.values import MetadataImage
 from protocol.errors import ApiError, ErrorCode
-from runtime.config import keys_entities
+from runtime.config import keys_quotas
 from runtime.metrics import Family, single
 from runtime.rates import WINDOW_COUNT, WINDOW_MS, TokenBucket
 from serving.quota_limits import Bearer, QuotaLimits
@@ -21,7 +21,7 @@ from serving.quota_limits import Bearer, QuotaLimits
 BUCKETS_MAX: Final = 10_000
 """Buckets that are kept; beyond, full ones are forgotten: a new one is full too."""
 
-KEY: Final = keys_entities.CONTROLLER_MUTATION_RATE.name
+KEY: Final = keys_quotas.CONTROLLER_MUTATION_RATE.name
 RESOURCE: Final = "ControllerMutation"
 
 

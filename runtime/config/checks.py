@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runtime.config import (
-    keys_groups,
+    keys_group_coordinator,
     keys_kraftbox,
     keys_log,
     keys_quorum,
@@ -166,10 +166,12 @@ def _log(node: NodeValues) -> Iterator[ConfigError]:
             buffer_bytes,
             "must be over 1 MB per cleaner thread",
         )
-    codec = node[keys_groups.OFFSETS_TOPIC_COMPRESSION_CODEC]
+    codec = node[keys_group_coordinator.OFFSETS_TOPIC_COMPRESSION_CODEC]
     if not 0 <= codec <= 4:
         yield _wrong(
-            keys_groups.OFFSETS_TOPIC_COMPRESSION_CODEC, codec, "must be a codec number from 0 to 4"
+            keys_group_coordinator.OFFSETS_TOPIC_COMPRESSION_CODEC,
+            codec,
+            "must be a codec number from 0 to 4",
         )
 
 
@@ -223,7 +225,7 @@ def _groups(node: NodeValues) -> Iterator[ConfigError]:
             yield _wrong(
                 heartbeat, node[heartbeat], f"must be below {session.name}={node[session]}"
             )
-    key = keys_groups.GROUP_COORDINATOR_REBALANCE_PROTOCOLS
+    key = keys_group_coordinator.GROUP_COORDINATOR_REBALANCE_PROTOCOLS
     if "classic" not in node[key]:
         yield _wrong(key, node.text(key), "must contain classic")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from runtime.config import keys_groups as keys
+from runtime.config import keys_group_coordinator as keys
 from runtime.config.schema import NodeKey
 
 Bounds: TypeAlias = tuple[NodeKey[int], NodeKey[int] | None, NodeKey[int]]

@@ -7,11 +7,13 @@ from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from runtime.config import (
-    keys_entities,
-    keys_groups,
+    keys_client_metrics,
+    keys_group,
+    keys_group_coordinator,
     keys_kraftbox,
     keys_log,
     keys_quorum,
+    keys_quotas,
     keys_remote,
     keys_replication,
     keys_security,
@@ -49,15 +51,15 @@ NODE_KEYS: Final = _keys_of(
     keys_quorum,
     keys_log,
     keys_replication,
-    keys_groups,
+    keys_group_coordinator,
     keys_transactions,
     keys_remote,
     keys_security,
     keys_kraftbox,
 )
-BROKER_DYNAMIC_KEYS: Final = _keys_of(BrokerDynamicKey, keys_entities)
+BROKER_DYNAMIC_KEYS: Final = _keys_of(BrokerDynamicKey, keys_quotas)
 TOPIC_KEYS: Final = _keys_of(TopicKey, keys_topic)
-GROUP_KEYS: Final = _keys_of(GroupKey, keys_entities)
-CLIENT_METRICS_KEYS: Final = _keys_of(ClientMetricsKey, keys_entities)
-CLIENT_QUOTA_KEYS: Final = _keys_of(ClientQuotaKey, keys_entities)
-IP_QUOTA_KEYS: Final = _keys_of(IpQuotaKey, keys_entities)
+GROUP_KEYS: Final = _keys_of(GroupKey, keys_group)
+CLIENT_METRICS_KEYS: Final = _keys_of(ClientMetricsKey, keys_client_metrics)
+CLIENT_QUOTA_KEYS: Final = _keys_of(ClientQuotaKey, keys_quotas)
+IP_QUOTA_KEYS: Final = _keys_of(IpQuotaKey, keys_quotas)

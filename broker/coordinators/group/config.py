@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.compression import Codec
-from runtime.config import NodeConfig, keys_groups
+from runtime.config import NodeConfig, keys_group_coordinator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +36,17 @@ class GroupConfig:
     @classmethod
     def of(cls, node: NodeConfig) -> GroupConfig:
         return cls(
-            min_session_timeout_ms=node[keys_groups.GROUP_MIN_SESSION_TIMEOUT_MS],
-            max_session_timeout_ms=node[keys_groups.GROUP_MAX_SESSION_TIMEOUT_MS],
-            initial_rebalance_delay_ms=node[keys_groups.GROUP_INITIAL_REBALANCE_DELAY_MS],
-            max_size=node[keys_groups.GROUP_MAX_SIZE],
-            offset_metadata_max_bytes=node[keys_groups.OFFSET_METADATA_MAX_BYTES],
-            offsets_retention_ms=node[keys_groups.OFFSETS_RETENTION_MINUTES] * 60_000,
-            offsets_retention_check_interval_ms=node[
-                keys_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS
+            min_session_timeout_ms=node[keys_group_coordinator.GROUP_MIN_SESSION_TIMEOUT_MS],
+            max_session_timeout_ms=node[keys_group_coordinator.GROUP_MAX_SESSION_TIMEOUT_MS],
+            initial_rebalance_delay_ms=node[
+                keys_group_coordinator.GROUP_INITIAL_REBALANCE_DELAY_MS
             ],
-            offsets_commit_timeout_ms=node[keys_groups.OFFSETS_COMMIT_TIMEOUT_MS],
-            offsets_topic_codec=Codec(node[keys_groups.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+            max_size=node[keys_group_coordinator.GROUP_MAX_SIZE],
+            offset_metadata_max_bytes=node[keys_group_coordinator.OFFSET_METADATA_MAX_BYTES],
+            offsets_retention_ms=node[keys_group_coordinator.OFFSETS_RETENTION_MINUTES] * 60_000,
+            offsets_retention_check_interval_ms=node[
+                keys_group_coordinator.OFFSETS_RETENTION_CHECK_INTERVAL_MS
+            ],
+            offsets_commit_timeout_ms=node[keys_group_coordinator.OFFSETS_COMMIT_TIMEOUT_MS],
+            offsets_topic_codec=Codec(node[keys_group_coordinator.OFFSETS_TOPIC_COMPRESSION_CODEC]),
         )

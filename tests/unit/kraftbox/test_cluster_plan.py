@@ -20,7 +20,13 @@ from kraftbox.launcher.plan import (
     remembered_from_properties,
     remembered_to_properties,
 )
-from runtime.config import NodeConfig, keys_groups, keys_quorum, keys_server, keys_transactions
+from runtime.config import (
+    NodeConfig,
+    keys_group_coordinator,
+    keys_quorum,
+    keys_server,
+    keys_transactions,
+)
 from runtime.errors import StartupRefused
 
 
@@ -69,7 +75,9 @@ def test_properties_are_good_configurations_that_agree_on_the_voters():
     assert configs[3].listeners[0].port == 21101
     assert {config.log_dir for config in configs} == {f"/d/node-{m.node_id}/data" for m in nodes}
     assert all(config[keys_server.NUM_PARTITIONS] == 4 for config in configs)
-    assert all(config[keys_groups.OFFSETS_TOPIC_REPLICATION_FACTOR] == 3 for config in configs)
+    assert all(
+        config[keys_group_coordinator.OFFSETS_TOPIC_REPLICATION_FACTOR] == 3 for config in configs
+    )
     assert all(config[keys_transactions.TRANSACTION_STATE_LOG_MIN_ISR] == 2 for config in configs)
 
 

@@ -3,7 +3,7 @@ import pytest
 from runtime.config import (
     ConfigError,
     NodeConfig,
-    keys_groups,
+    keys_group_coordinator,
     keys_log,
     keys_server,
     keys_topic,
@@ -38,7 +38,7 @@ def broken_keys(props: dict[str, str]) -> list[str]:
 def test_kafkas_defaults():
     config = NodeConfig.parse(BROKER)
     assert config[keys_server.NUM_PARTITIONS] == 1
-    assert config[keys_groups.OFFSETS_TOPIC_REPLICATION_FACTOR] == 3
+    assert config[keys_group_coordinator.OFFSETS_TOPIC_REPLICATION_FACTOR] == 3
     assert config[keys_log.LOG_SEGMENT_BYTES] == 1 << 30
     assert config.log_dir == "/tmp/kafka-logs"
     assert [listener.name for listener in config.broker_listeners] == ["PLAINTEXT"]

@@ -1,0 +1,48 @@
+"""Configurations of single groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runtime.config import keys_group
+from runtime.config.errors import ConfigError, UnknownKey
+from runtime.config.group_bounds import BOUNDS, Bounds
+from runtime.config.node import NodeConfig
+from runtime.config.tables import GROUP_KEYS
+
+_SESSIONS_AND_HEARTBEATS = (
+    (keys_group.CONSUMER_SESSION_TIMEOUT_MS, keys_group.CONSUMER_HEARTBEAT_INTERVAL_MS),
+    (keys_group.SHARE_SESSION_TIMEOUT_MS, keys_group.SHARE_HEARTBEAT_INTERVAL_MS),
+    (keys_group.STREAMS_SESSION_TIMEOUT_MS, keys_group.STREAMS_HEARTBEAT_INTERVAL_MS),
+)
+
+
+def validate_group_config(overrides: Mapping[str, str], node: NodeConfig) -> None:
+    """Raise ConfigError unless a group may have these values within the node's limits.
+
+    UnknownKey for a name that groups do not have.
+    """
+    values = {name: node[key.synonyms[0][0]] for name, key in GROUP_KEYS.items() if key.synonyms}
+    for name, text in overrides.items():
+        key = GROUP_KEYS.get(name)
+        if key is None:
+            raise UnknownKey(name, text, "group")
+        values[name] = key.parse(text)
+        bounds = BOUNDS.get(key.synonyms[0][0]) if key.synonyms else None
+        if bounds is not None:
+            _check_bounds(name, text, values[name], bounds, node)
+    for session, heartbeat in _SESSIONS_AND_HEARTBEATS:
+        if values[session.name] <= values[heartbeat.name]:
+            raise ConfigError(
+                session.name,
+                values[session.name],
+                f"must be above {heartbeat.name}={values[heartbeat.name]}",
+            )
+
+
+def _check_bounds(name: str, text: str, value: int, bounds: Bounds, node: NodeConfig) -> None:
+    _, least, most = bounds
+    if least is not None and value < node[least]:
+        raise ConfigError(name, text, f"must not be below {least.name}={node[least]}")
+    if value > node[most]:
+        raise ConfigError(name, text, f"must not be above {most.name}={node[most]}")
