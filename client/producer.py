@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import Self
 
 from client.cluster_client import REQUEST_TIMEOUT_MS, ClusterClient, Produced
 from client.errors import ClientError
@@ -149,7 +150,7 @@ class _Lane:
 
 
 class IdempotentProducer:
-    """Sends batches through a ClusterClient. `start` first, `close` at the end.
+    """Sends batches through a ClusterClient. `start` first, `close` at the end; or `async with`.
 
     Args:
         acks: -1 (all) or 1; without an answer there is nothing to retry on.
@@ -180,6 +181,13 @@ class IdempotentProducer:
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._loop = asyncio.get_running_loop()
 
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Get a producer id. Raises ApiError, OSError."""
 
@@ -196,8 +204,12 @@ class IdempotentProducer:
     def send(
         self, topic: str, partition: int, records: Sequence[Record]
     ) -> asyncio.Future[Produced]:
-        """Append one batch. The future has its place, or NotProduced; a batch that the broker knows
-        from an earlier try, and whose place it has forgotten, has base offset -1."""
+        """Append one batch. The future has its place, or NotProduced.
+
+        A batch that the broker knows from an earlier try, and whose place it has forgotten, has
+        base offset -1. Batches of a partition are in its log in the order of their sends, each
+        once. Timestamps are in ms since 1970; -1 is none.
+        """
         future: asyncio.Future[Produced] = self._loop.create_future()
         lane = self._lanes.get((topic, partition))
         if lane is None:

@@ -21,13 +21,12 @@ from client.admin import Admin, NewTopic
 from client.cluster_client import EARLIEST, LATEST, ClusterClient, Produced
 from client.producer import IdempotentProducer
 from client.retries import retrying
+from client.visible_records import visible_records
 from kraftbox.chaos.history import Topic, value_bytes, value_id, value_of
 from kraftbox.chaos.ledger import Ledger
-from protocol.batch.header import iter_checked
-from protocol.batch.records import Record, read_batch
+from protocol.batch.records import Record
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import ZERO_UUID
-from protocol.schema import Buffer
 from protocol.transport.client import SOFTWARE_NAME, SOFTWARE_VERSION
 
 CLIENT = f"{SOFTWARE_NAME} {SOFTWARE_VERSION}"
@@ -272,8 +271,10 @@ class Workload:
         fetched = await client.fetch(
             self.load.topic, place[2], position, timeout_ms=self.load.request_timeout_ms
         )
-        offsets, values, after = contents(fetched.records, position)
-        if offsets or final:
+        records, after = visible_records((self.load.topic, place[2]), fetched.records, position)
+        if records or final:
+            offsets = [one.offset for one in records]
+            values = [value_of(one.value) for one in records]
             self.ledger.polled(place, begin_us, offsets, values, final=final)
         return after
 
@@ -321,18 +322,3 @@ class _Lane:
         self.place = place
         self.order = 0
         self.waiting: set[asyncio.Future[Produced]] = set()
-
-
-def contents(records: Buffer, position: int) -> tuple[list[int], list[int], int]:
-    """Offsets and values of the records from `position` on, and the position after them."""
-    offsets, values = [], []
-    after = position
-    for header, at in iter_checked(records):
-        after = max(after, header.next_offset)
-        if header.is_control:
-            continue
-        for record in read_batch(records, at, header):
-            if record.offset >= position:
-                offsets.append(record.offset)
-                values.append(value_of(record.value))
-    return offsets, values, after

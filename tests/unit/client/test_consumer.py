@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from client import consumer as consumer_module
 from client.consumer import Consumer, PositionReset
 from client.errors import Refused
-from client.leaders import Leader
+from client.leaders import Leader, LeaderCache
 from protocol.errors import ApiError, ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from tests.unit.client.test_cluster_client import batch, cluster, connected
 
 
@@ -102,3 +106,84 @@ async def test_a_position_that_is_gone_goes_on_at_the_nearest_end(
         assert await consumer.poll() == []
         assert consumer.positions == {("t", 0): goes_on}
     assert resets == [("t", 0, position, 0, 1, goes_on)]
+
+
+class TwoLeaders:
+    """Stands for a client: node 0 leads `t-0`, node 1 `t-1`, each with two records."""
+
+    def __init__(self) -> None:
+        self.cache = LeaderCache()
+        self.cache.topic_ids["t"] = bytes(range(16))
+        for node_id in (0, 1):
+            self.cache.brokers[node_id] = ("h", node_id)
+            self.cache.leaders["t", node_id] = Leader(node_id, 1)
+        self.answers: dict[int, ErrorCode | asyncio.Future[None]] = {}
+        self.waits_ms: list[int] = []
+        self.second_asked = asyncio.Event()
+
+    async def topic(self, _: str) -> None:
+        return None
+
+    async def find_broker(self, _: int) -> None:
+        return None
+
+    async def request_broker(
+        self, node_id: int, request: FetchRequest, *_: Any, version: int | None
+    ) -> FetchResponse:
+        self.waits_ms.append(request.max_wait_ms)
+        code = self.answers.get(node_id, ErrorCode.NONE)
+        if isinstance(code, asyncio.Future):
+            self.second_asked.set()
+            await code
+        one = FetchResponse.PartitionData(
+            partition_index=node_id,
+            error_code=code if isinstance(code, ErrorCode) else ErrorCode.NONE,
+            records=batch(b"%d-0" % node_id, b"%d-1" % node_id),
+        )
+        topic = FetchResponse.FetchableTopicResponse(topic_id=bytes(range(16)), partitions=[one])
+        return FetchResponse(responses=[topic])
+
+
+def two_leaders() -> tuple[TwoLeaders, Consumer]:
+    client = TwoLeaders()
+    consumer = Consumer(client)  # type: ignore[arg-type]
+    consumer.assign({("t", 0): 0, ("t", 1): 0})
+    return client, consumer
+
+
+async def test_every_leader_is_asked_and_only_the_first_waits() -> None:
+    client, consumer = two_leaders()
+    assert [one.value for one in await consumer.poll()] == [b"0-0", b"0-1", b"1-0", b"1-1"]
+    assert consumer.positions == {("t", 0): 2, ("t", 1): 2}
+    assert client.waits_ms == [500, 0]
+
+
+@pytest.mark.parametrize(
+    ("records_max", "positions"), [(1, (1, 0)), (2, (2, 0)), (3, (2, 1)), (4, (2, 2)), (9, (2, 2))]
+)
+async def test_positions_are_behind_what_was_returned(
+    records_max: int, positions: tuple[int, int]
+) -> None:
+    _, consumer = two_leaders()
+    assert len(await consumer.poll(records_max)) == min(records_max, 4)
+    assert (consumer.positions["t", 0], consumer.positions["t", 1]) == positions
+
+
+async def test_an_error_waits_until_what_was_found_is_returned() -> None:
+    client, consumer = two_leaders()
+    client.answers[1] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert [one.value for one in await consumer.poll()] == [b"0-0", b"0-1"]
+    assert consumer.positions == {("t", 0): 2, ("t", 1): 0}
+    with pytest.raises(Refused, match="t-1: TOPIC_AUTHORIZATION_FAILED"):
+        await consumer.poll()
+
+
+async def test_a_poll_that_is_cancelled_has_taken_nothing() -> None:
+    client, consumer = two_leaders()
+    client.answers[1] = asyncio.get_running_loop().create_future()
+    polling = asyncio.create_task(consumer.poll())
+    await client.second_asked.wait()
+    polling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await polling
+    assert consumer.positions == {("t", 0): 0, ("t", 1): 0}

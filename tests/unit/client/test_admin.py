@@ -1,0 +1,134 @@
+"""Administration of a node in memory, as tools do it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from client.admin import (
+    Admin,
+    ConfigChange,
+    ConfigOperation,
+    ElectionType,
+    NewTopic,
+    ResourceType,
+    owners_of,
+)
+from client.cluster_client import ClusterClient
+from client.errors import Refused
+from client.group_member import GroupMember
+from client.offsets import commit, committed, offsets_at
+from protocol.errors import ErrorCode
+from testkit.memory.node import running_node
+
+
+@asynccontextmanager
+async def administered() -> AsyncIterator[tuple[ClusterClient, Admin]]:
+    async with (
+        running_node() as node,
+        await ClusterClient.connect(node.client_addresses()[0]) as client,
+    ):
+        yield client, Admin(client)
+
+
+async def test_topics() -> None:
+    async with administered() as (client, admin):
+        wanted = [NewTopic("a", 2, 1, {"retention.ms": "7"}), NewTopic("b", replicas={0: [1]})]
+        created = await admin.create_topics(wanted)
+        assert [(one.name, one.num_partitions) for one in created] == [("a", 2), ("b", 1)]
+        more = [*wanted, NewTopic("c")]
+        with pytest.raises(Refused, match="a: TOPIC_ALREADY_EXISTS"):
+            await admin.create_topics(more)
+        assert await admin.create_topics(more, exist_ok=True) == []
+        await client.topic("c", is_new=True)
+        await admin.create_partitions("a", 4, [[1], [1]])
+        with pytest.raises(Refused, match="a: INVALID_PARTITIONS"):
+            await admin.create_partitions("a", 4)
+        assert await admin.delete_topic("b") is True
+        assert await admin.delete_topic("b", missing_ok=True) is False
+        with pytest.raises(Refused, match="b: UNKNOWN_TOPIC_OR_PARTITION"):
+            await admin.delete_topic("b")
+
+
+async def test_a_new_topic_has_leaders_and_is_described() -> None:
+    async with administered() as (_, admin):
+        await admin.create_topic("t", 3)
+        (topic,) = await admin.describe_topics()
+        assert topic.name == "t"
+        assert [one.leader_id for one in topic.partitions] == [1, 1, 1]
+
+
+async def test_configurations() -> None:
+    async with administered() as (_, admin):
+        await admin.create_topic("t")
+        topic, broker = ResourceType.TOPIC, ResourceType.BROKER
+        changes = [
+            ConfigChange("retention.ms", ConfigOperation.SET, "7"),
+            ConfigChange("cleanup.policy", ConfigOperation.APPEND, "compact"),
+        ]
+        await admin.alter_configs(topic, "t", changes, validate_only=True)
+        values = {one.name: one.value for one in (await admin.describe_configs(topic, ["t"]))["t"]}
+        assert values["retention.ms"] != "7"
+        await admin.alter_configs(topic, "t", changes)
+        values = {one.name: one.value for one in (await admin.describe_configs(topic, ["t"]))["t"]}
+        assert (values["retention.ms"], values["cleanup.policy"]) == ("7", "delete,compact")
+        with pytest.raises(Refused, match="t: INVALID_CONFIG"):
+            await admin.alter_configs(
+                topic, "t", [ConfigChange("no.such.key", ConfigOperation.SET, "1")]
+            )
+        with pytest.raises(Refused, match="nothing: UNKNOWN_TOPIC_OR_PARTITION"):
+            await admin.describe_configs(topic, ["nothing"])
+        # The broker's own, which is asked, and the default of all brokers.
+        described = await admin.describe_configs(broker, ["1", ""], documentation=True)
+        static = {one.name: one for one in described["1"]}
+        assert static["node.id"].value == "1"
+        assert static["log.dirs"].documentation
+        assert "" in described
+        with pytest.raises(Refused) as caught:
+            await admin.describe_configs(ResourceType.GROUP, [""])
+        assert caught.value.code is not ErrorCode.NONE
+
+
+async def test_groups() -> None:
+    async with administered() as (client, admin):
+        await admin.create_topic("t", 2)
+        assert (await admin.describe_group("g")).group_state == "Dead"
+        async with GroupMember(client, "g", ["t"]) as member:
+            described = await admin.describe_group("g")
+            assert owners_of(described.members) == {
+                ("t", 0): member.member_id,
+                ("t", 1): member.member_id,
+            }
+            with pytest.raises(Refused, match="g: NON_EMPTY_GROUP"):
+                await admin.delete_group("g")
+            with pytest.raises(Refused, match="t-0: GROUP_SUBSCRIBED_TO_TOPIC"):
+                await admin.delete_offsets("g", [("t", 0)])
+        await commit(client, "g", {("t", 0): 0, ("t", 1): 0})
+        await admin.delete_offsets("g", [("t", 0)])
+        assert await committed(client, "g") == {("t", 1): 0}
+        assert [one.group_id for one in await admin.list_groups()] == ["g"]
+        await admin.delete_group("g")
+        assert await admin.list_groups() == []
+
+
+async def test_leaders_replicas_and_the_quorum() -> None:
+    async with administered() as (_, admin):
+        await admin.create_topic("t", 2)
+        every = {("t", 0): ErrorCode.ELECTION_NOT_NEEDED, ("t", 1): ErrorCode.ELECTION_NOT_NEEDED}
+        assert await admin.elect_leaders(ElectionType.PREFERRED, list(every)) == every
+        found = await admin.elect_leaders(ElectionType.PREFERRED, [("t", 7)])
+        assert found == {("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        await admin.reassign(("t", 0), None)
+        with pytest.raises(Refused, match="t-0: INVALID_REPLICA_ASSIGNMENT"):
+            await admin.reassign(("t", 0), [99])
+        quorum = (await admin.describe_quorum()).topics[0].partitions[0]
+        assert (quorum.leader_id, [one.replica_id for one in quorum.current_voters]) == (1, [1])
+
+
+async def test_partitions_that_are_gone_may_be_left_out() -> None:
+    async with administered() as (client, admin):
+        await admin.create_topic("t")
+        asked = [("t", 0), ("t", 5), ("gone", 0)]
+        assert await offsets_at(client, asked, -2, missing_ok=True) == {("t", 0): 0}
