@@ -5,7 +5,7 @@ ApiVersions is computed from this table: an API that is not registered here does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from broker.admin import forwarding
 from broker.admin.auto_topics import TopicCreator
@@ -33,10 +33,9 @@ from broker.controller_link.channel import producer_id_blocks
 from broker.controller_link.producer_id_blocks import ProducerIds
 from broker.coordinators.coordinator_log import CoordinatorLog
 from broker.coordinators.group_coordinator import GroupCoordinator
-from metalog.image.features import KRAFT_VERSION
-from metalog.image.values import VersionRange
-from protocol.transport.dispatch import Features, HandlerTable, own_brokers
+from protocol.transport.dispatch import HandlerTable, own_brokers
 from serving import no_authorizer
+from serving.features import features_of
 
 
 def build_table(
@@ -45,7 +44,6 @@ def build_table(
     creator: TopicCreator,
     coordinator: GroupCoordinator,
     offsets: CoordinatorLog,
-    features: Mapping[str, VersionRange],
     broker_epoch: Callable[[], int],
 ) -> HandlerTable:
     """The table of a broker's listeners."""
@@ -87,17 +85,5 @@ def build_table(
         clock=broker.clock,
     )
     forwarding.register(table, forwarder)
-    table.serve_api_versions(lambda: _features(broker, features))
+    table.serve_api_versions(lambda: features_of(broker.metadata.image, broker.kraft_version()))
     return table
-
-
-def _features(broker: BrokerContext, supported: Mapping[str, VersionRange]) -> Features:
-    image = broker.metadata.image
-    levels = dict(image.features)
-    if broker.kraft_version() > 0:
-        levels[KRAFT_VERSION] = broker.kraft_version()  # the quorum's, no record of the image
-    return Features(
-        supported=[(name, *levels) for name, levels in sorted(supported.items())],
-        finalized=[(name, level, level) for name, level in sorted(levels.items())],
-        finalized_epoch=image.provenance.offset,
-    )

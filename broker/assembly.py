@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from broker.admin.auto_topics import AutoTopicSettings, TopicCreator
@@ -60,6 +60,7 @@ from runtime.metrics import Metrics
 from runtime.slices import SLICE_MS, in_slices
 from runtime.tasks import Supervisor
 from serving.listener_settings import connection_limits, server_limits
+from serving.listeners import SECURITY_PROTOCOL_IDS, Listeners
 from storage.files import Files
 from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
 from storage.log.cleaning.workers import worker_for
@@ -71,8 +72,6 @@ from storage.log.manager import LogManager, LogManagerSettings
 MAINTENANCE_MS: Final = 1_000.0
 CONTROLLED_SHUTDOWN_MS: Final = 30_000.0
 CLOSE_GRACE_MS: Final = 5_000.0
-
-SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 _log = get_logger("broker.assembly")
 
@@ -101,7 +100,6 @@ class BrokerServer:
         self.config = config
         self._static = BrokerSettings.of(config)
         self._replication_settings = ReplicationSettings.of(config)
-        self.bound_listeners: dict[str, tuple[str, int]] = {}
         self._clock = clock
         self._rng = rng
         self._files = files
@@ -139,6 +137,9 @@ class BrokerServer:
         )
         self.quotas = ClientQuotas.of(config)
         self._gate = ConnectionGate(connection_limits(config), ip_rate=self.quotas.ip_rate)
+        self._listeners = Listeners(
+            clock=clock, supervisor=supervisor, limits=server_limits(config), gate=self._gate
+        )
         self.context: BrokerContext | None = None
         self._enforcer: QuotaEnforcer | None = None
         self.coordinator: GroupCoordinator | None = None
@@ -146,7 +147,6 @@ class BrokerServer:
         self._lifecycle_sender: LifecycleSender | None = None
         self._heartbeats: ControllerChannel | None = None
         self._maintenance: list[asyncio.Task[None]] = []
-        self._servers: list[Server] = []
         self._caught_up = False
         self._advancing = False
         self._logs_open = False
@@ -162,7 +162,12 @@ class BrokerServer:
     @property
     def servers(self) -> Sequence[Server]:
         """The listeners, for metrics that join those of all roles."""
-        return self._servers
+        return self._listeners.servers
+
+    @property
+    def bound_listeners(self) -> Mapping[str, tuple[str, int]]:
+        """Host and port by name, once they are known."""
+        return self._listeners.bound
 
     async def start(self) -> None:
         """Until the controller has unfenced this broker and the broker knows.
@@ -218,7 +223,6 @@ class BrokerServer:
             creator=creator,
             coordinator=self.coordinator,
             offsets=offsets,
-            features=SUPPORTED_FEATURES,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
         )
         if self._static.log_requests:
@@ -248,7 +252,7 @@ class BrokerServer:
         await self._leave(timeout_ms)
         if self.coordinator is not None:
             self.coordinator.close()
-        await asyncio.gather(*(server.close(CLOSE_GRACE_MS) for server in self._servers))
+        await self._listeners.close(CLOSE_GRACE_MS)
         for task in self._maintenance:
             task.cancel()
         if self._maintenance:
@@ -387,25 +391,12 @@ class BrokerServer:
             self._advancing = False
 
     async def _listen(self) -> None:
-        limits = server_limits(self.config)
         memory = RequestMemory(self._static.request_memory_bytes)
-        gate = self._gate
         protected = self.config.inter_broker_listener_name
         alone = len(self.config.broker_listeners) == 1
         for listener in self.config.broker_listeners:
-            server = Server(
-                self._table,
-                clock=self._clock,
-                listener=listener.name,
-                limits=limits,
-                supervisor=self._supervisor,
-                gate=gate,
-                memory=memory if listener.name != protected or alone else None,
-            )
-            bound = await server.start(listener.host, listener.port)
-            self._servers.append(server)
-            self.bound_listeners[listener.name] = bound
-            _log.info("listening", listener=listener.name, host=bound[0], port=bound[1])
+            bounded = listener.name != protected or alone
+            await self._listeners.open(listener, self._table, memory=memory if bounded else None)
 
     async def _join(self) -> None:
         assert self._heartbeats is not None
@@ -442,10 +433,10 @@ class BrokerServer:
                 BrokerRegistrationRequest.Listener(
                     name=listener.name,
                     host=listener.host,
-                    port=listener.port or self.bound_listeners[listener.name][1],
+                    port=listener.port,
                     security_protocol=SECURITY_PROTOCOL_IDS[listener.protocol],
                 )
-                for listener in config.advertised_listeners
+                for listener in self._listeners.advertised(config.advertised_listeners)
             ],
             features=[
                 BrokerRegistrationRequest.Feature(

@@ -18,7 +18,6 @@ from controller.writer.registration import ControllerRegistrar
 from controller.writer.stats import ImageCounts, image_families, stats_families
 from controller.writer.writer import Controller
 from metalog.format import bootstrap_records
-from metalog.image.features import KRAFT_VERSION
 from metalog.loader import MetadataLoader
 from metalog.quorum.core.voters import Endpoint
 from metalog.quorum.node import QuorumNode
@@ -28,27 +27,19 @@ from protocol.messages.controller_registration import ControllerRegistrationRequ
 from protocol.schema import MetadataRecord
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
-from protocol.transport.dispatch import Features
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
 from runtime.config import Listener, NodeConfig
 from runtime.errors import StartupRefused
-from runtime.log import get_logger
 from runtime.metrics import Family, Metrics
 from runtime.tasks import Supervisor
+from serving.features import features_of
 from serving.listener_settings import connection_limits, server_limits
+from serving.listeners import SECURITY_PROTOCOL_IDS, Listeners
 from storage.files import Files
 
-_log = get_logger("controller.assembly")
-
 CLOSE_GRACE_MS = 2_000.0
-SECURITY_PROTOCOL_IDS: Mapping[str, int] = {
-    "PLAINTEXT": 0,
-    "SSL": 1,
-    "SASL_PLAINTEXT": 2,
-    "SASL_SSL": 3,
-}
 
 
 def read_bootstrap(files: Files, log_dir: str) -> Sequence[MetadataRecord]:
@@ -82,7 +73,6 @@ class ControllerServer:
 
         Raises StartupRefused, see `read_bootstrap`."""
         self.config = config
-        self.bound_listeners: dict[str, tuple[str, int]] = {}
         self._clock = clock
         self._rng = rng
         self._quorum = quorum
@@ -108,9 +98,14 @@ class ControllerServer:
             self.controller,
             quorum,
             unstable=self._settings.unstable_versions,
-            features=self._feature_facts,
+            features=lambda: features_of(loader.image, quorum.kraft_version),
         )
-        self._servers: list[Server] = []
+        self._listeners = Listeners(
+            clock=clock,
+            supervisor=supervisor,
+            limits=server_limits(config),
+            gate=ConnectionGate(connection_limits(config)),
+        )
         self._registration: asyncio.Task[None] | None = None
         self._counts: ImageCounts | None = None
         self._unregister_metrics = metrics.register(self.collect)
@@ -121,22 +116,10 @@ class ControllerServer:
     async def start(self) -> None:
         """Listen on the controller listeners. Raises OSError for an address that is taken."""
         memory = RequestMemory(self._settings.request_memory_bytes)
-        gate = ConnectionGate(connection_limits(self.config))
         for listener in self.config.controller_listeners:
-            server = Server(
-                self.handlers,
-                clock=self._clock,
-                listener=listener.name,
-                limits=server_limits(self.config),
-                supervisor=self._supervisor,
-                gate=gate,
-                memory=memory,
-                on_admit=self._refusal,
+            await self._listeners.open(
+                listener, self.handlers, memory=memory, on_admit=self._refusal
             )
-            self._servers.append(server)
-            address = await server.start(listener.host, listener.port)
-            self.bound_listeners[listener.name] = address
-            _log.info("Listening", listener=listener.name, host=address[0], port=address[1])
         self._quorum.advertise(
             tuple((e.name, Endpoint(e.host, e.port)) for e in self.advertised_listeners)
         )
@@ -155,21 +138,19 @@ class ControllerServer:
         if self._registration is not None:
             self._registration.cancel()
         self.controller.stop()
-        for server in self._servers:
-            await server.close(CLOSE_GRACE_MS)
-        self._servers.clear()
+        await self._listeners.close(CLOSE_GRACE_MS)
 
     # --- who we are ---------------------------------------------------------------------------
 
     @property
     def advertised_listeners(self) -> list[Listener]:
-        """What other nodes are told: the configured addresses with the ports really bound."""
-        return [
-            listener
-            if listener.port
-            else listener._replace(port=self.bound_listeners[listener.name][1])
-            for listener in self.config.advertised_controller_listeners
-        ]
+        """What other nodes are told."""
+        return self._listeners.advertised(self.config.advertised_controller_listeners)
+
+    @property
+    def bound_listeners(self) -> Mapping[str, tuple[str, int]]:
+        """Host and port by name, once they are known."""
+        return self._listeners.bound
 
     def _refusal(self, connection: ServerConnection) -> str | None:
         """Ports are bound before the quorum starts, which tells others of them."""
@@ -204,22 +185,6 @@ class ControllerServer:
             ],
         )
 
-    def _feature_facts(self) -> Features:
-        """For ApiVersions: what this build supports, what the cluster has agreed on."""
-        image = self.controller.committed_image
-        finalized = [(name, level, level) for name, level in sorted(image.features.items())]
-        if self._quorum.kraft_version > 0:
-            version = self._quorum.kraft_version
-            finalized.append((KRAFT_VERSION, version, version))
-        return Features(
-            supported=[
-                (name, levels.min_level, levels.max_level)
-                for name, levels in sorted(SUPPORTED_FEATURES.items())
-            ],
-            finalized=finalized,
-            finalized_epoch=image.provenance.offset,
-        )
-
     # --- metrics ------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Family | None]:
@@ -246,4 +211,4 @@ class ControllerServer:
     @property
     def servers(self) -> Sequence[Server]:
         """The listeners, for metrics that join those of all roles."""
-        return self._servers
+        return self._listeners.servers

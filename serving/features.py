@@ -1,0 +1,20 @@
+"""Feature levels in ApiVersions: those of this build, and those that the cluster has finalised."""
+
+from __future__ import annotations
+
+from metalog.image.features import KRAFT_VERSION
+from metalog.image.values import MetadataImage
+from metalog.supported import SUPPORTED_FEATURES
+from protocol.transport.dispatch import Features
+
+
+def features_of(image: MetadataImage, kraft_version: int) -> Features:
+    """`kraft_version` is the quorum's, which no record of the image holds."""
+    levels = dict(image.features)
+    if kraft_version > 0:
+        levels[KRAFT_VERSION] = kraft_version
+    return Features(
+        supported=[(name, *levels) for name, levels in sorted(SUPPORTED_FEATURES.items())],
+        finalized=[(name, level, level) for name, level in sorted(levels.items())],
+        finalized_epoch=image.provenance.offset,
+    )

@@ -1,0 +1,76 @@
+"""Shell: The listeners of one role: bound in the order of the configuration, closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from protocol.transport.admission import ConnectionGate
+from protocol.transport.connection import ServerConnection
+from protocol.transport.dispatch import HandlerTable
+from protocol.transport.limits import ServerLimits
+from protocol.transport.memory import RequestMemory
+from protocol.transport.server import Server
+from runtime.clock import Clock
+from runtime.config import Listener
+from runtime.log import get_logger
+from runtime.tasks import Supervisor
+
+SECURITY_PROTOCOL_IDS: Final[Mapping[str, int]] = {
+    "PLAINTEXT": 0,
+    "SSL": 1,
+    "SASL_PLAINTEXT": 2,
+    "SASL_SSL": 3,
+}
+
+_log = get_logger("serving.listeners")
+
+
+class Listeners:
+    """`servers` in the order in which they were opened; `bound` has host and port by name."""
+
+    def __init__(
+        self, *, clock: Clock, supervisor: Supervisor, limits: ServerLimits, gate: ConnectionGate
+    ) -> None:
+        self.servers: list[Server] = []
+        self.bound: dict[str, tuple[str, int]] = {}
+        self._clock = clock
+        self._supervisor = supervisor
+        self._limits = limits
+        self._gate = gate
+
+    async def open(
+        self,
+        listener: Listener,
+        handlers: HandlerTable,
+        *,
+        memory: RequestMemory | None,
+        on_admit: Callable[[ServerConnection], str | None] | None = None,
+    ) -> None:
+        """Serve `handlers`. Raises OSError for an address that is taken."""
+        server = Server(
+            handlers,
+            clock=self._clock,
+            listener=listener.name,
+            limits=self._limits,
+            supervisor=self._supervisor,
+            gate=self._gate,
+            memory=memory,
+            on_admit=on_admit,
+        )
+        self.servers.append(server)
+        host, port = await server.start(listener.host, listener.port)
+        self.bound[listener.name] = (host, port)
+        _log.info("Listening", listener=listener.name, host=host, port=port)
+
+    def advertised(self, configured: Iterable[Listener]) -> list[Listener]:
+        """What others are told: the configured addresses with the ports really bound."""
+        return [
+            listener if listener.port else listener._replace(port=self.bound[listener.name][1])
+            for listener in configured
+        ]
+
+    async def close(self, grace_ms: float) -> None:
+        """Close all at once; each gives its connections so long to end."""
+        await asyncio.gather(*(server.close(grace_ms) for server in self.servers))
