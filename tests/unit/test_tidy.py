@@ -48,8 +48,6 @@ SHELL_ROOMS = (
     "audit/spark/*",
     "audit/tasks/*",
     "protocol/transport/client.py",
-    "client/cluster_client.py",
-    "client/producer.py",
     "storage/files/*",
     "broker/apis/*",
     "controller/apis/*",
