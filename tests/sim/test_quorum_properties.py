@@ -261,7 +261,7 @@ class CommitsThoughStale(Leading):
 # The bug, what makes a core that has it, within how many seeds, each told all the stories, it
 # shows, and which promises it breaks.
 PLANTED: list[tuple[str, Callable[..., QuorumCore], int, str]] = [
-    ("VotesBeforeItPersists", VotesBeforeItPersists, 100, "M1|M3"),
+    ("VotesBeforeItPersists", VotesBeforeItPersists, 150, "M1|M3"),
     ("CommitsByMinority", with_part(CommitsByMinority), 1, "M8"),
     ("TruncatesTooFar", with_part(TruncatesTooFar), 1, "M10"),
     ("ChecksNoEpoch", ChecksNoEpoch, 5, "M1"),
