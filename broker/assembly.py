@@ -25,6 +25,7 @@ from broker.controller_link.lifecycle_sender import LifecycleSender
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
+from broker.faults import plant_faults
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.metrics.families import BrokerMetrics
@@ -225,6 +226,7 @@ class BrokerServer:
             offsets=offsets,
             broker_epoch=lambda: self.lifecycle.broker_epoch,
         )
+        plant_faults(self._table, self.config)
         if self._static.log_requests:
             self._table.add_stage(RequestLog(self._clock))
         self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)

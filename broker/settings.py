@@ -22,7 +22,6 @@ class BrokerSettings:
     log_requests: bool
     partition_metrics: str
     leader_discovery: bool
-    acks_early: bool
     fetch_bytes_max: int
     rack_aware: bool
     fetch_sessions_max: int
@@ -38,7 +37,6 @@ class BrokerSettings:
             log_requests=node[keys_kraftbox.KRAFTBOX_LOG_REQUESTS],
             partition_metrics=node[keys_kraftbox.KRAFTBOX_METRICS_PARTITIONS],
             leader_discovery=node[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE],
-            acks_early=node[keys_kraftbox.KRAFTBOX_FAULT_ACKS] == "leader",
             fetch_bytes_max=node[keys_server.FETCH_MAX_BYTES],
             rack_aware=node[keys_replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE,
             fetch_sessions_max=node[keys_server.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],

@@ -102,7 +102,6 @@ class ProduceApi:
         self.flusher = broker.flusher
         self.late_appends = broker.late_appends
         self.supervisor = broker.supervisor
-        self.acks_early = broker.static.acks_early
         self.hints = LeaderHints(broker.metadata, enabled=broker.static.leader_discovery)
         self.quotas = broker.quotas
         self.acknowledgements = Acknowledgements()
@@ -273,7 +272,6 @@ class _Produce:
         end_offset = info.last_offset + 1
         all_replicas = self._request.acks == ALL_REPLICAS
         uncommitted = all_replicas and log.high_watermark < end_offset
-        uncommitted = uncommitted and not self._api.acks_early
         # What is committed has been flushed, where the topic asks for that.
         unflushed = not all_replicas and flush_due(partition)
         if uncommitted or unflushed:

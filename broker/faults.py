@@ -1,0 +1,32 @@
+"""Faults that a configuration plants in a broker, for tests that must find them.
+
+They stand around the handlers of the table; no handler knows of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.replication.replica_manager import ALL_REPLICAS
+from protocol.api_keys import ApiKey
+from protocol.transport.dispatch import Handler, HandlerTable, Reply, RequestContext
+from runtime.config import NodeConfig, keys_kraftbox
+
+LEADER_ALONE = 1
+
+
+def plant_faults(table: HandlerTable, config: NodeConfig) -> None:
+    """Wrap the handlers that the keys `kraftbox.fault.*` are about."""
+    if config[keys_kraftbox.KRAFTBOX_FAULT_ACKS] == "leader":
+        table.wrap(ApiKey.PRODUCE, early_acks)
+
+
+def early_acks(produce: Handler) -> Handler:
+    """Produce that takes acks=all for acks=1: answered when the leader has the records."""
+
+    def handle(context: RequestContext, request: Any) -> Reply:
+        if request.acks == ALL_REPLICAS:
+            request = request.replace(acks=LEADER_ALONE)
+        return produce(context, request)
+
+    return handle
