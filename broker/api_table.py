@@ -81,7 +81,6 @@ def build_table(
             producer_id_blocks(broker.controller, broker.node_id, broker_epoch, broker.clock),
             broker.supervisor,
         ),
-        supervisor=broker.supervisor,
         clock=broker.clock,
     )
     forwarding.register(table, forwarder)

@@ -25,7 +25,6 @@ from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.metadata.cache import MetadataCache
 from protocol.transport.dispatch import HandlerTable
 from runtime.clock import Clock
-from runtime.tasks import Supervisor
 
 
 def register_coordinator_apis(
@@ -35,12 +34,11 @@ def register_coordinator_apis(
     log: CoordinatorLog,
     metadata: MetadataCache,
     producer_ids: ProducerIds,
-    supervisor: Supervisor,
     clock: Clock,
 ) -> None:
     """All APIs of groups and offsets, FindCoordinator and InitProducerId."""
     topics = CachedTopics(metadata)
-    find_coordinator.register(table, FindCoordinator(log, topics, supervisor, clock))
+    find_coordinator.register(table, FindCoordinator(log, topics, clock))
     join_group.register(table, coordinator)
     sync_group.register(table, coordinator)
     heartbeat.register(table, coordinator)
@@ -51,5 +49,5 @@ def register_coordinator_apis(
     list_groups.register(table, coordinator)
     describe_groups.register(table, coordinator)
     delete_groups.register(table, coordinator)
-    init_producer_id.register(table, producer_ids, supervisor)
+    init_producer_id.register(table, producer_ids)
     consumer_group_heartbeat.register(table, clock)

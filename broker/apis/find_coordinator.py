@@ -30,7 +30,6 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoord
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 from runtime.clock import Clock
 from runtime.log import RateLimited, get_logger
-from runtime.tasks import Supervisor
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 6
@@ -86,21 +85,15 @@ class FindCoordinator:
         self,
         log: CoordinatorLog,
         directory: CoordinatorDirectory,
-        supervisor: Supervisor,
         clock: Clock,
     ) -> None:
         self._store = log
         self._directory = directory
-        self._supervisor = supervisor
         self._limit = RateLimited(clock, _LOG_EVERY_MS)
 
     def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> Reply:
         if request.key_type == KeyType.GROUP and self._store.partition_count() is None:
-            return self._supervisor.spawn(
-                "create the coordinators' topic",
-                self._after_creation(context, request),
-                fatal=False,
-            )
+            return self._after_creation(context, request)
         return self._respond(context, request)
 
     async def _after_creation(

@@ -20,7 +20,6 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
-from runtime.tasks import Supervisor
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 5
@@ -28,7 +27,7 @@ MAX_VERSION: Final = 5
 _NONE: Final = -1
 
 
-def register(table: HandlerTable, producer_ids: ProducerIds, supervisor: Supervisor) -> None:
+def register(table: HandlerTable, producer_ids: ProducerIds) -> None:
     def handle(_context: RequestContext, request: InitProducerIdRequest) -> Reply:
         code = _refusal(request)
         if code is not None:
@@ -36,7 +35,7 @@ def register(table: HandlerTable, producer_ids: ProducerIds, supervisor: Supervi
         producer_id = producer_ids.take()
         if producer_id is not None:
             return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-        return supervisor.spawn("wait for producer ids", _wait(producer_ids), fatal=False)
+        return _wait(producer_ids)
 
     table.register(
         ApiKey.INIT_PRODUCER_ID, handle, min_version=MIN_VERSION, max_version=MAX_VERSION

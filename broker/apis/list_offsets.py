@@ -105,8 +105,7 @@ def list_offsets(
     except StopIteration as done:
         response: ListOffsetsResponse = done.value
         return response
-    name = f"look-ups by time of connection {context.connection.id}"
-    return broker.supervisor.spawn(name, _go_on(lookups, answering, wanted), fatal=False)
+    return _go_on(lookups, answering, wanted)
 
 
 async def _go_on(

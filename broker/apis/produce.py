@@ -101,7 +101,6 @@ class ProduceApi:
         self.clock = broker.clock
         self.flusher = broker.flusher
         self.late_appends = broker.late_appends
-        self.supervisor = broker.supervisor
         self.hints = LeaderHints(broker.metadata, enabled=broker.static.leader_discovery)
         self.quotas = broker.quotas
         self.acknowledgements = Acknowledgements()
@@ -182,10 +181,9 @@ class _Produce:
         for topic in _each_topic_once(self._request.topic_data):
             topics.append(self._topic(topic, refusal))
         if self._late:
-            name = f"late produce of connection {self._context.connection.id}"
             # With acks=0, too, it has its place among the replies that wait: a client that waits
             # for nothing sends no faster than its batches are judged.
-            return self._api.supervisor.spawn(name, self._finish_late(), fatal=False)
+            return self._finish_late()
         return self._answer()
 
     def go_on(

@@ -165,8 +165,7 @@ class RunningFetch:
         self._due = self._with_news()
         for key, wanted in self._due:
             if self._is_cold(key, wanted):
-                name = f"cold fetch of connection {self._context.connection.id}"
-                return self._broker.supervisor.spawn(name, self._start_cold(), fatal=False)
+                return self._start_cold()
         return self._read_and_answer()
 
     def _read_and_answer(self) -> FetchResponse | asyncio.Future[Body]:

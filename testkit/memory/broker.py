@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, cast
 
 from broker.admin import forwarding
@@ -331,11 +331,14 @@ class Harness:
         )
 
     def call(self, message: Any, version: int | None = None, peer: Peer | None = None) -> Any:
-        """The handler's return value: a response, a future, or None."""
+        """The handler's return value: a response, a future, or None. A coroutine is a task then,
+        as the transport makes it one."""
         api = ApiKey(message.API_KEY)
         entry = self.table.entries[api]
         chosen = entry.version_max if version is None else version
         reply = entry.handler(self.request_context(api, chosen, peer), message)
+        if isinstance(reply, Coroutine):
+            return self.supervisor.spawn(api.name, reply, fatal=False)
         return self.unframed(reply, chosen) if isinstance(reply, FramedReply) else reply
 
     def body(self, message: Any, version: int | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoord
 from protocol.transport.dispatch import HandlerTable
 from runtime import log
 from runtime.clock import ManualClock
-from runtime.tasks import Supervisor
 from tests.unit.broker.coordinators.test_group_coordinator import PARTITIONS, FakeLog
 
 
@@ -52,8 +52,7 @@ class Directory:
 class Api:
     def __init__(self) -> None:
         self.log = CreatingLog()
-        self.supervisor = Supervisor()
-        handler = FindCoordinator(self.log, Directory(), self.supervisor, ManualClock())
+        handler = FindCoordinator(self.log, Directory(), ManualClock())
         table = HandlerTable()
         find_coordinator.register(table, handler)
         self.handle = table.entries[ApiKey.FIND_COORDINATOR].handler
@@ -68,7 +67,7 @@ class Api:
             request.coordinator_keys = list(keys)
         context: Any = _Context(version, listener)
         reply: Any = self.handle(context, request)
-        response = await reply if isinstance(reply, asyncio.Future) else reply
+        response = await reply if isinstance(reply, Awaitable) else reply
         assert isinstance(response, FindCoordinatorResponse)
         assert encode(response, version)
         return response
@@ -114,7 +113,6 @@ async def test_the_first_question_creates_the_topic() -> None:
     assert response.coordinators[0].error_code == ErrorCode.NONE
     await api.ask(4, "g")
     assert api.log.created == 1
-    await api.supervisor.close()
 
 
 async def test_the_topic_cannot_be_created() -> None:
@@ -126,7 +124,6 @@ async def test_the_topic_cannot_be_created() -> None:
         shown: Any = response if version < 4 else response.coordinators[0]
         assert shown.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert "3 replicas, 1 broker" in shown.error_message
-    await api.supervisor.close()
 
 
 async def test_a_controller_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +132,6 @@ async def test_a_controller_that_does_not_answer(monkeypatch: pytest.MonkeyPatch
     api.log.count = None
     response = await api.ask(1, "g")
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    await api.supervisor.close()
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])

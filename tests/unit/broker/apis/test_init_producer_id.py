@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ class Api:
         self.supervisor = Supervisor()
         self.table = HandlerTable()
         producer_ids = ProducerIds(self.allocate, self.supervisor)
-        init_producer_id.register(self.table, producer_ids, self.supervisor)
+        init_producer_id.register(self.table, producer_ids)
 
     async def allocate(self) -> ProducerIdBlock:
         if self.error is not None:
@@ -35,7 +35,7 @@ class Api:
         request = InitProducerIdRequest(**{"transactional_id": None, **fields})
         context: Any = None
         reply: Any = self.table.entries[ApiKey.INIT_PRODUCER_ID].handler(context, request)
-        response = await reply if isinstance(reply, asyncio.Future) else reply
+        response = await reply if isinstance(reply, Awaitable) else reply
         assert isinstance(response, InitProducerIdResponse)
         assert encode(response, version)
         return ErrorCode(response.error_code), response.producer_id, response.producer_epoch
