@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.replication.replica_selector import RACK_AWARE
 from runtime.config import (
@@ -14,8 +14,7 @@ from runtime.config import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
+class BrokerSettings(NamedTuple):
     """What handlers and the assembly go by for the life of the process."""
 
     unstable_versions: bool

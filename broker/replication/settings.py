@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.replication.fetcher import FetcherSettings
 from runtime.config import NodeConfig, keys_replication
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationSettings:
+class ReplicationSettings(NamedTuple):
     """`fetchers_per_leader` alone may change while the broker runs. `throttle_window_*` are the
     windows over which throttled replicas are measured."""
 
