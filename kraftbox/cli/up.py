@@ -41,7 +41,8 @@ def _add_up(commands: Commands) -> None:
         "same addresses. Internal topics get up to three replicas, and the first rebalance "
         "does not wait. "
         "On a pipe the first line is bootstrap.servers=HOST:PORT[,HOST:PORT...]. "
-        "kraftbox status, node, logs and down look after a cluster.",
+        "kraftbox status, node, logs and down look after it, and a start with a larger --brokers "
+        "adds brokers.",
     )
     up.add_argument(
         "--dir", default="kraftbox-data", help="everything the node keeps (default: %(default)s)"
