@@ -98,6 +98,7 @@ ACT: dict[str, tuple[str, Any, Probe]] = {
     ),
     "message.max.bytes": ("77", 77, of_rules("max_message_bytes")),
     "min.insync.replicas": ("2", 2, lambda broker: broker.settings.of(TOPIC).min_isr),
+    "num.replica.fetchers": ("2", 2, lambda broker: broker.replication.fetchers._per_leader),
     "producer.id.expiration.ms": ("77", 77, lambda broker: _log(broker).producers.expiration_ms),
 }
 
@@ -110,7 +111,6 @@ WITH = {
 
 ELSEWHERE = {
     "unclean.leader.election.enable": "a controller's: see the test below",
-    "num.replica.fetchers": "takes a second broker",
     "follower.replication.throttled.rate": "takes a second broker",
     "leader.replication.throttled.rate": "takes a second broker",
     "log.local.retention.bytes": "takes tiered storage",
