@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,8 @@ from client.errors import Refused
 from client.group_member import GroupMember
 from client.offsets import commit, committed, offsets_at
 from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from testkit.memory.node import running_node
 
 
@@ -89,6 +92,47 @@ async def test_configurations() -> None:
         with pytest.raises(Refused) as caught:
             await admin.describe_configs(ResourceType.GROUP, [""])
         assert caught.value.code is not ErrorCode.NONE
+
+
+class Asked:
+    """Stands for a client: who is asked for which resources."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int | None, list[str]]] = []
+
+    async def find_broker(self, *_: Any) -> None:
+        return None
+
+    async def request_any(self, request: Any, _: float) -> Any:
+        return await self.request_broker(None, request, _)
+
+    async def request_broker(self, node_id: int | None, request: Any, _: float) -> Any:
+        self.asked.append((node_id, [one.resource_name for one in request.resources]))
+        if isinstance(request, DescribeConfigsRequest):
+            return DescribeConfigsResponse(results=[])
+        one = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse()
+        return IncrementalAlterConfigsResponse(responses=[one])
+
+
+async def test_a_brokers_own_configurations_are_asked_of_that_broker() -> None:
+    client = Asked()
+    admin = Admin(client)  # type: ignore[arg-type]
+    await admin.describe_configs(ResourceType.BROKER, ["1", "", "3"])
+    await admin.describe_configs(ResourceType.BROKER_LOGGER, ["2"])
+    await admin.describe_configs(ResourceType.TOPIC, ["4", "5"])
+    # What is written down goes to the controller, a logger's level does not.
+    change = ConfigChange("k", ConfigOperation.DELETE, None)
+    await admin.alter_configs(ResourceType.BROKER, "1", [change])
+    await admin.alter_configs(ResourceType.BROKER_LOGGER, "2", [change])
+    assert client.asked == [
+        (1, ["1"]),
+        (None, [""]),
+        (3, ["3"]),
+        (2, ["2"]),
+        (None, ["4", "5"]),
+        (None, ["1"]),
+        (2, ["2"]),
+    ]
 
 
 async def test_groups() -> None:

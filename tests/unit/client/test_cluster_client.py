@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.errors import Refused
 from client.leaders import Leader, LeaderCache
 from protocol.api_keys import ApiKey
 from protocol.batch import Record, build_batch, iter_batches, patch, read_records
@@ -40,6 +41,8 @@ class World:
         self.errors: list[ErrorCode] = []
         self.produced_at: list[int] = []
         self.metadata_asked = 0
+        self.topic_errors: list[ErrorCode] = []
+        """In the next answers to Metadata; LEADER_NOT_AVAILABLE is the partition's."""
 
     def believed(self, node: int) -> Leader:
         return self.beliefs.get(node, self.leader)
@@ -68,8 +71,14 @@ class Broker:
                     MetadataResponse.MetadataResponseTopic(error_code=code, name=asked.name)
                 )
                 continue
+            code = world.topic_errors.pop(0) if world.topic_errors else ErrorCode.NONE
+            if code and code is not ErrorCode.LEADER_NOT_AVAILABLE:
+                topics.append(MetadataResponse.MetadataResponseTopic(error_code=code, name="t"))
+                continue
             partition = MetadataResponse.MetadataResponsePartition(
-                leader_id=leader.node_id, leader_epoch=leader.epoch
+                error_code=code,
+                leader_id=-1 if code else leader.node_id,
+                leader_epoch=leader.epoch,
             )
             topics.append(
                 MetadataResponse.MetadataResponseTopic(
@@ -326,6 +335,26 @@ async def test_nobody_answers() -> None:
         await ClusterClient.connect([address], timeout_ms=100)
     with pytest.raises(ConnectionLost):
         await ClusterClient.connect([], timeout_ms=10)
+
+
+@pytest.mark.parametrize("waiting", [{"is_new": True}, {"create": True}])
+async def test_a_new_topic_and_its_leaders_are_waited_for(waiting: dict[str, bool]) -> None:
+    async with cluster(1) as world, connected(world) as client:
+        world.topic_errors = [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.LEADER_NOT_AVAILABLE,
+        ]
+        topic = await client.topic("t", **waiting)
+        assert [one.leader_id for one in topic.partitions] == [0]
+        assert world.topic_errors == []
+
+
+async def test_a_topic_that_is_not_there_is_not_waited_for() -> None:
+    async with cluster(1) as world, connected(world) as client:
+        world.topic_errors = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+        with pytest.raises(Refused, match="topic t: UNKNOWN_TOPIC_OR_PARTITION"):
+            await client.topic("t")
+        assert len(world.topic_errors) == 1
 
 
 def metadata_answer(topic_id: bytes, leader: int, epoch: int) -> MetadataResponse:
