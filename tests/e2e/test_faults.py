@@ -171,9 +171,7 @@ def told_of(outcome: Outcome) -> str:
 
 def check(place: ClusterPlace, outcome: Outcome, case: Case) -> None:
     told = told_of(outcome)
-    fenced = [
-        node_id for node_id in place.node_ids() if FENCED in place.node_log(node_id).read_text()
-    ]
+    fenced = [node_id for node_id, log in place.node_logs().items() if FENCED in log.read_text()]
     assert case.may_fence or not fenced, f"fenced for no reason, say {fenced}"
     assert not is_broken(outcome.findings), told
     assert outcome.trouble == [], told
