@@ -15,7 +15,7 @@ from kraftbox.launcher.plan import (
     remembered_from_node,
 )
 from kraftbox.launcher.start import Options, run
-from runtime.config import ConfigError, NodeConfig, keys_groups, keys_kraftbox
+from runtime.config import ConfigError, NodeConfig, keys_group_coordinator, keys_kraftbox
 from runtime.config.properties import parse_properties
 from runtime.errors import StartupRefused
 
@@ -61,8 +61,8 @@ def test_a_new_directory_gets_the_default_port_and_one_replica(place):
     config = NodeConfig.parse(plan.properties)
     assert known.shape == ONE_NODE and known.first_in_root
     assert client_port(plan) == 9092
-    assert config[keys_groups.OFFSETS_TOPIC_REPLICATION_FACTOR] == 1
-    assert config[keys_groups.GROUP_INITIAL_REBALANCE_DELAY_MS] == 0
+    assert config[keys_group_coordinator.OFFSETS_TOPIC_REPLICATION_FACTOR] == 1
+    assert config[keys_group_coordinator.GROUP_INITIAL_REBALANCE_DELAY_MS] == 0
     assert config[keys_kraftbox.KRAFTBOX_BROKER_CONNECTION_LOSS_FENCE_MS] == 0, (
         "nobody is left to fence it"
     )
