@@ -236,8 +236,13 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _continue(self) -> None:
         """A hold is over: first the requests that wait in the buffer, then more."""
-        if not self.exchange.holds:
+        exchange = self.exchange
+        if exchange.holds:
+            return
+        if exchange.buffer.end:
             self._work(self._listener.clock.monotonic_ms())
+        elif not self._reading:
+            self._set_reading()
 
     def _set_reading(self) -> None:
         exchange = self.exchange
@@ -265,7 +270,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         have gone."""
         exchange, flow = self.exchange, self._listener.flow
         while (later := exchange.next_ready()) is not None:
-            if later.parts and not self.is_closing:
+            if later.parts and not exchange.holds & CLOSED:
                 flow.send(self, later)
         if exchange.holds & DRAINING and not exchange.waiting:
             self._shut()

@@ -74,7 +74,9 @@ class LaterReply(Place):
         correlation_id: int,
         times_ms: tuple[float, float, float],
     ) -> None:
-        super().__init__()
+        self.ready = False
+        self.size = 0
+        self.parts = []
         self.entry = entry
         self.stats = stats
         self.version = version
@@ -297,8 +299,12 @@ class RequestFlow:
         error = future.exception()
         if error is not None:
             return self._failure(peer, later, error)
-        body = future.result()
-        return leave(later.passages, body) if later.passages else body
+        if not later.passages:
+            return future.result()
+        try:
+            return leave(later.passages, future.result())
+        except Exception as raised:  # noqa: BLE001 - `_failure` logs it and answers
+            return self._failure(peer, later, raised)
 
     def _failure(self, peer: Served, later: LaterReply, error: BaseException) -> Body:
         """The answer to a handler that raised; None when the connection was closed instead."""
