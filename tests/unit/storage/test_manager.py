@@ -706,10 +706,10 @@ async def test_the_flush_scheduler_looks_as_often_as_it_is_told_to():
     manager = world.start(settings=settings_of(log_flush_scheduler_interval_ms="60000"))
     log = manager.get_or_create("t", 0, ID, world.config)
     fill(log, 2)
-    await manager.maintain()
+    await maintain(manager)
     world.clock.advance(30_000)
-    await manager.maintain()
+    await maintain(manager)
     assert log.recovery_point == 0
     world.clock.advance(30_000)
-    await manager.maintain()
+    await maintain(manager)
     assert log.recovery_point == 2
