@@ -31,7 +31,7 @@ from audit.reading.logs import read_listing
 from audit.session import session
 from bench.audit_log import Size, write_log
 from bench.report import put_between, shown
-from testkit.processes.nodes import kafka_class_path
+from testkit.kafka.nodes import kafka_class_path
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 KAFKA = "kafka-dump-log"

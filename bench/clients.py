@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.nodes import Loaded, Node
-from testkit.processes.nodes import kafka_class_path
+from testkit.kafka.nodes import kafka_class_path
 
 Figures = dict[str, float]
 

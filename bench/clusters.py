@@ -19,7 +19,7 @@ from bench.nodes import CLUSTER_ID, cpu_seconds
 from client.addresses import Address
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
-from testkit.processes.nodes import ApacheKafkaNode
+from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.processes.ports import free_port
 
 FIRST_CONTROLLER = 101

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from testkit.processes.nodes import ApacheKafkaNode, KraftboxNode
+from testkit.kafka.nodes import ApacheKafkaNode
+from testkit.processes.nodes import KraftboxNode
 from testkit.processes.ports import free_port
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from protocol.ids import random_uuid, uuid_to_text
-from testkit.processes.nodes import ApacheKafkaNode
+from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.processes.quorum_cluster import NodeProcess
 
 META = "meta.properties"

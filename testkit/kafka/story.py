@@ -32,8 +32,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from protocol.ids import uuid_to_text
+from testkit.kafka.nodes import ApacheKafkaNode, kafka_class_path, run_kafka_tool
 from testkit.processes import waiting
-from testkit.processes.nodes import ApacheKafkaNode, kafka_class_path, run_kafka_tool
 from testkit.processes.ports import free_port
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
-from testkit.processes.nodes import ApacheKafkaNode, NodeDidNotStart
+from testkit.processes.nodes import NodeDidNotStart
 from testkit.processes.ports import free_ports
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from testkit.kafka.jars import kafka_libs
+from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.memory.node import CLUSTER_ID, running_node
-from testkit.processes.nodes import ApacheKafkaNode
 from testkit.processes.peer import Target
 from testkit.processes.ports import free_ports
 

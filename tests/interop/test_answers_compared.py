@@ -23,7 +23,8 @@ from protocol.messages import request_class
 from protocol.schema import Request, VersionRange
 from testkit.kafka.compared import TEXTS, UNSHARED, Difference, built, differences, plain
 from testkit.kafka.jars import kafka_libs
-from testkit.processes.nodes import ApacheKafkaNode, KraftboxNode
+from testkit.kafka.nodes import ApacheKafkaNode
+from testkit.processes.nodes import KraftboxNode
 from testkit.processes.peer import Closed, Peer, Target
 from testkit.processes.ports import free_ports
 from tests.interop.answer_cases import all_cases

@@ -19,8 +19,8 @@ from storage.files import RealFiles
 from storage.log.log import Log
 from storage.log.producers import Origin
 from testkit.kafka.jars import java_program, kafka_libs
+from testkit.kafka.nodes import run_kafka_tool
 from testkit.memory.cleaning import Cleaning, batches_of
-from testkit.processes.nodes import run_kafka_tool
 
 pytestmark = pytest.mark.interop
 

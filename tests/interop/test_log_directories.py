@@ -25,8 +25,8 @@ from storage.log.directory import check_meta
 from storage.log.log import Log
 from storage.log.manager import LogManager
 from testkit.kafka.jars import kafka_libs
+from testkit.kafka.nodes import ApacheKafkaNode, run_kafka_tool
 from testkit.memory.logs import record_from
-from testkit.processes.nodes import ApacheKafkaNode, run_kafka_tool
 from testkit.processes.ports import free_ports
 
 pytestmark = pytest.mark.interop

@@ -36,8 +36,8 @@ from runtime.clock import SystemClock
 from storage.files import RealFiles
 from storage.log.directory import check_meta
 from testkit.kafka.jars import kafka_libs
+from testkit.kafka.nodes import ApacheKafkaNode, run_kafka_tool
 from testkit.memory.quorum_nodes import RunningQuorum, make_config
-from testkit.processes.nodes import ApacheKafkaNode, run_kafka_tool
 from testkit.processes.ports import free_ports
 from testkit.records.metadata_records import valid_records
 

@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
 )
 
 from testkit.kafka.jars import kafka_libs
+from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
 from testkit.kafka.twins import (
     CLUSTER_ID,
@@ -40,7 +41,7 @@ from testkit.kafka.twins import (
     Place,
     kafka_at,
 )
-from testkit.processes.nodes import ApacheKafkaNode, NodeDidNotStart
+from testkit.processes.nodes import NodeDidNotStart
 
 pytestmark = pytest.mark.interop
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from testkit.kafka.nodes import kafka_class_path
 from testkit.kafka.tool_table import check_row
 from testkit.kafka.tools import KafkaTools, ToolRun
 from testkit.kafka.twins import Place
-from testkit.processes.nodes import kafka_class_path
 
 T = "org.apache.kafka.tools."
 TOOLS_JAR = "kafka-tools-4.3.1.jar"
