@@ -16,9 +16,6 @@ from testkit.skips import GAPS, Allowed, allowed_skips, complaint
 settings.register_profile("kraftbox", deadline=None)
 settings.load_profile("kraftbox")
 
-MAY_BE_MISSING = "docs/gaps.md"
-"""Where it is listed why tests may be skipped; who is skipped may say so."""
-
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 

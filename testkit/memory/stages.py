@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from protocol.api_keys import ApiKey
 from protocol.transport.dispatch import (
     Body,
     HandlerTable,
@@ -13,6 +14,7 @@ from protocol.transport.dispatch import (
     leave,
     pass_through,
 )
+from testkit.memory.broker import LISTENER, Peer
 
 
 def through(table: HandlerTable, context: RequestContext, request: Any) -> Any:
@@ -24,3 +26,8 @@ def through(table: HandlerTable, context: RequestContext, request: Any) -> Any:
 
 async def _later(promise: Awaitable[Body], passages: Sequence[Passage]) -> Body:
     return leave(passages, await promise)
+
+
+def context(api: ApiKey) -> RequestContext:
+    """The context of a request in version 2 of `api`."""
+    return RequestContext(Peer(3), api, 2, 1, "me", 0.0, "User:ANONYMOUS", "127.0.0.1", LISTENER)

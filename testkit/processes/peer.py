@@ -18,6 +18,7 @@ from protocol.headers import RequestHeader, decode_response_header, encode_reque
 from protocol.messages import response_class
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.fetch import FetchRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -244,3 +245,35 @@ def produce_request(
             ProduceRequest.PartitionProduceData(index=partition, records=records)
         )
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+
+def fetch_request(
+    topic: Topic,
+    *,
+    offset: int = 0,
+    partition: int = 0,
+    partition_max_bytes: int = 1 << 20,
+    leader_epoch: int = -1,
+    **fields: Any,
+) -> FetchRequest:
+    """A Fetch request for one partition, outside a session unless `fields` say otherwise."""
+    fields.setdefault("session_id", 0)
+    fields.setdefault("session_epoch", -1)
+    fields.setdefault("max_bytes", 1 << 20)
+    return FetchRequest(
+        topics=[
+            FetchRequest.FetchTopic(
+                topic=topic.name,
+                topic_id=topic.id,
+                partitions=[
+                    FetchRequest.FetchPartition(
+                        partition=partition,
+                        fetch_offset=offset,
+                        partition_max_bytes=partition_max_bytes,
+                        current_leader_epoch=leader_epoch,
+                    )
+                ],
+            )
+        ],
+        **fields,
+    )

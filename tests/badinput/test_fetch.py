@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest
-from testkit.processes.peer import Target, Topic, produce_request
+from testkit.processes.peer import Target, Topic, fetch_request, produce_request
 from testkit.records.lying_batches import batch, record
 
 E = ErrorCode
@@ -29,37 +29,6 @@ def topic(target: Target) -> Topic:
     for _ in range(5):
         assert target.produce(made, batch(record(bytes(1000)))).error_code == 0
     return made
-
-
-def fetch(
-    topic: Topic,
-    *,
-    offset: int = 0,
-    partition: int = 0,
-    partition_max_bytes: int = 1 << 20,
-    leader_epoch: int = -1,
-    **fields: int,
-) -> FetchRequest:
-    fields.setdefault("session_id", 0)
-    fields.setdefault("session_epoch", -1)
-    fields.setdefault("max_bytes", 1 << 20)
-    return FetchRequest(
-        topics=[
-            FetchRequest.FetchTopic(
-                topic=topic.name,
-                topic_id=topic.id,
-                partitions=[
-                    FetchRequest.FetchPartition(
-                        partition=partition,
-                        fetch_offset=offset,
-                        partition_max_bytes=partition_max_bytes,
-                        current_leader_epoch=leader_epoch,
-                    )
-                ],
-            )
-        ],
-        **fields,
-    )
 
 
 def the_partition(response: FetchResponse) -> FetchResponse.PartitionData:
@@ -92,9 +61,9 @@ def end_offset(target: Target, topic: Topic) -> int:
 @pytest.mark.parametrize("max_bytes", [0, 1, -1, -(2**31)])
 def test_b30_too_few_bytes_give_one_batch(target: Target, topic: Topic, max_bytes: int) -> None:
     with target.connect() as peer:
-        one = the_partition(peer.ask(fetch(topic, partition_max_bytes=1), NAMES))
+        one = the_partition(peer.ask(fetch_request(topic, partition_max_bytes=1), NAMES))
         assert batches_of(one) == 1
-        answer = the_partition(peer.ask(fetch(topic, max_bytes=max_bytes), NAMES))
+        answer = the_partition(peer.ask(fetch_request(topic, max_bytes=max_bytes), NAMES))
         if target.is_kafka and max_bytes < 0:
             assert E(answer.error_code) is E.UNKNOWN_SERVER_ERROR
         else:
@@ -105,7 +74,7 @@ def test_b30_too_few_bytes_give_one_batch(target: Target, topic: Topic, max_byte
 @pytest.mark.parametrize("max_bytes", [0, -1, -(2**31)])
 def test_b30_partition_bytes_not_above_zero(target: Target, topic: Topic, max_bytes: int) -> None:
     with target.connect() as peer:
-        answer = the_partition(peer.ask(fetch(topic, partition_max_bytes=max_bytes), NAMES))
+        answer = the_partition(peer.ask(fetch_request(topic, partition_max_bytes=max_bytes), NAMES))
         if target.is_kafka and max_bytes < 0:
             assert E(answer.error_code) is E.UNKNOWN_SERVER_ERROR
         else:
@@ -116,13 +85,13 @@ def test_b30_partition_bytes_not_above_zero(target: Target, topic: Topic, max_by
 def test_b30_all_the_bytes_there_can_be(target: Target, topic: Topic) -> None:
     most = 2**31 - 1
     with target.connect() as peer:
-        request = fetch(topic, max_bytes=most, partition_max_bytes=most)
+        request = fetch_request(topic, max_bytes=most, partition_max_bytes=most)
         assert batches_of(the_partition(peer.ask(request, NAMES))) == 5
 
 
 def test_b30_min_bytes_above_max_bytes(target: Target, topic: Topic) -> None:
     with target.connect() as peer:
-        request = fetch(topic, max_bytes=2000, min_bytes=2**31 - 1, max_wait_ms=50)
+        request = fetch_request(topic, max_bytes=2000, min_bytes=2**31 - 1, max_wait_ms=50)
         assert batches_of(the_partition(peer.ask(request, NAMES))) >= 1
         peer.works()
 
@@ -132,14 +101,14 @@ def test_b30_min_bytes_not_above_zero_do_not_wait(
     target: Target, topic: Topic, min_bytes: int
 ) -> None:
     with target.connect() as peer:
-        request = fetch(topic, offset=5, min_bytes=min_bytes, max_wait_ms=60_000)
+        request = fetch_request(topic, offset=5, min_bytes=min_bytes, max_wait_ms=60_000)
         assert the_partition(peer.ask(request, NAMES)).error_code == 0
 
 
 @pytest.mark.parametrize("wait_ms", [-1, -(2**31)])
 def test_b30_negative_wait(target: Target, topic: Topic, wait_ms: int) -> None:
     with target.connect() as peer:
-        request = fetch(topic, offset=5, min_bytes=1, max_wait_ms=wait_ms)
+        request = fetch_request(topic, offset=5, min_bytes=1, max_wait_ms=wait_ms)
         assert the_partition(peer.ask(request, NAMES)).error_code == 0
 
 
@@ -147,9 +116,9 @@ def test_b30_endless_waits_end_with_their_connection(target: Target) -> None:
     topic = target.topic()
     for _ in range(50):
         with target.connect() as peer:
-            peer.ask_later(fetch(topic, min_bytes=1, max_wait_ms=2**31 - 1), NAMES)
+            peer.ask_later(fetch_request(topic, min_bytes=1, max_wait_ms=2**31 - 1), NAMES)
     with target.connect() as peer:
-        peer.ask_later(fetch(topic, min_bytes=1, max_wait_ms=2**31 - 1), NAMES)
+        peer.ask_later(fetch_request(topic, min_bytes=1, max_wait_ms=2**31 - 1), NAMES)
         assert target.produce(topic, batch()).error_code == 0
         _, answer = peer.answer(ApiKey.FETCH, NAMES)
         assert batches_of(the_partition(answer)) == 1
@@ -158,7 +127,7 @@ def test_b30_endless_waits_end_with_their_connection(target: Target) -> None:
 @pytest.mark.parametrize("offset", [-1, -(2**63), 6, 2**63 - 1])
 def test_b30_offset_out_of_range(target: Target, topic: Topic, offset: int) -> None:
     with target.connect() as peer:
-        request = fetch(topic, offset=offset, min_bytes=1, max_wait_ms=60_000)
+        request = fetch_request(topic, offset=offset, min_bytes=1, max_wait_ms=60_000)
         answer = the_partition(peer.ask(request, NAMES))
         assert E(answer.error_code) is E.OFFSET_OUT_OF_RANGE
         assert answer.high_watermark == -1 and not answer.records
@@ -167,7 +136,7 @@ def test_b30_offset_out_of_range(target: Target, topic: Topic, offset: int) -> N
 @pytest.mark.parametrize("partition", [-1, 2, 2**31 - 1])
 def test_b30_partition_that_does_not_exist(target: Target, topic: Topic, partition: int) -> None:
     with target.connect() as peer:
-        answer = the_partition(peer.ask(fetch(topic, partition=partition), NAMES))
+        answer = the_partition(peer.ask(fetch_request(topic, partition=partition), NAMES))
         assert E(answer.error_code) is E.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -175,14 +144,14 @@ def test_b31_unknown_session(target: Target, topic: Topic) -> None:
     with target.connect() as peer:
         # Kafka fails inside over ids that it never gives out.
         for session_id in (1, 77) if target.is_kafka else (1, -1, 2**31 - 1):
-            answer = peer.ask(fetch(topic, session_id=session_id, session_epoch=1), NAMES)
+            answer = peer.ask(fetch_request(topic, session_id=session_id, session_epoch=1), NAMES)
             assert E(answer.error_code) is E.FETCH_SESSION_ID_NOT_FOUND
             assert answer.responses == []
 
 
 def test_b31_epoch_out_of_turn(target: Target, topic: Topic) -> None:
     with target.connect() as peer:
-        opened = peer.ask(fetch(topic, session_epoch=0), NAMES)
+        opened = peer.ask(fetch_request(topic, session_epoch=0), NAMES)
         assert opened.error_code == 0 and opened.session_id != 0
         for epoch in (2, 5, 2**31 - 1, -2):
             request = FetchRequest(
@@ -199,7 +168,7 @@ def test_b31_ten_thousand_sessions(target: Target, topic: Topic) -> None:
     with target.connect(60.0) as peer:
         for begin in range(0, 10_000, 500):
             for _ in range(500):
-                peer.ask_later(fetch(topic, offset=5, session_epoch=0), NAMES)
+                peer.ask_later(fetch_request(topic, offset=5, session_epoch=0), NAMES)
             for _ in range(500):
                 _, answer = peer.answer(ApiKey.FETCH, NAMES)
                 assert answer.error_code == 0, begin
@@ -210,14 +179,14 @@ def test_b31_ten_thousand_sessions(target: Target, topic: Topic) -> None:
         for session_id in sessions:
             closed = peer.ask(FetchRequest(session_id=session_id, session_epoch=-1), NAMES)
             assert closed.error_code == 0
-        assert peer.ask(fetch(topic, session_epoch=0), NAMES).session_id != 0
+        assert peer.ask(fetch_request(topic, session_epoch=0), NAMES).session_id != 0
 
 
 def test_b32_a_client_that_calls_itself_a_replica(target: Target, topic: Topic) -> None:
     """Nothing of what it says about itself may be believed."""
     with target.connect() as peer:
         for replica_id in (1, 2, 99):
-            request = fetch(topic, offset=1000, replica_id=replica_id)
+            request = fetch_request(topic, offset=1000, replica_id=replica_id)
             answer = the_partition(peer.ask(request, NAMES))
             assert E(answer.error_code) in (
                 E.NOT_LEADER_OR_FOLLOWER,
@@ -232,7 +201,7 @@ def test_b32_a_client_that_calls_itself_a_replica(target: Target, topic: Topic) 
 def test_b32_a_replica_with_a_wrong_broker_epoch(
     target: Target, topic: Topic, replica_id: int, broker_epoch: int
 ) -> None:
-    request = fetch(topic, offset=3)
+    request = fetch_request(topic, offset=3)
     request.replica_state = FetchRequest.ReplicaState(
         replica_id=replica_id, replica_epoch=broker_epoch
     )
@@ -249,14 +218,14 @@ def test_b32_leader_epoch_of_the_future(
     target: Target, topic: Topic, leader_epoch: int, code: ErrorCode
 ) -> None:
     with target.connect() as peer:
-        request = fetch(topic, leader_epoch=leader_epoch)
+        request = fetch_request(topic, leader_epoch=leader_epoch)
         assert E(the_partition(peer.ask(request, NAMES)).error_code) is code
 
 
 @pytest.mark.parametrize("topic_id", [ZERO_ID, UNKNOWN_ID])
 def test_b35_unknown_topic_id(target: Target, topic: Topic, topic_id: bytes) -> None:
     with target.connect() as peer:
-        answer = the_partition(peer.ask(fetch(Topic("", topic_id)), IDS))
+        answer = the_partition(peer.ask(fetch_request(Topic("", topic_id)), IDS))
         assert E(answer.error_code) is E.UNKNOWN_TOPIC_ID
         request = produce_request({("", 0): batch()})
         request.topic_data[0].topic_id = topic_id
@@ -271,9 +240,9 @@ def test_b35_id_of_a_deleted_namesake(target: Target) -> None:
     new = target.topic(name=old.name)
     assert new.id != old.id
     with target.connect() as peer:
-        answer = the_partition(peer.ask(fetch(old), IDS))
+        answer = the_partition(peer.ask(fetch_request(old), IDS))
         assert E(answer.error_code) is E.UNKNOWN_TOPIC_ID
-        assert batches_of(the_partition(peer.ask(fetch(new), IDS))) == 0
+        assert batches_of(the_partition(peer.ask(fetch_request(new), IDS))) == 0
         part = ProduceRequest.PartitionProduceData(index=0, records=batch())
         request = ProduceRequest(
             acks=-1,
@@ -288,7 +257,7 @@ def test_b35_id_of_a_deleted_namesake(target: Target) -> None:
 def test_b35_a_session_over_a_topic_that_is_made_again(target: Target) -> None:
     old = target.topic()
     with target.connect() as peer:
-        opened = peer.ask(fetch(old, session_epoch=0), IDS)
+        opened = peer.ask(fetch_request(old, session_epoch=0), IDS)
         assert opened.error_code == 0
         target.delete(old)
         target.topic(name=old.name)

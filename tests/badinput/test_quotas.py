@@ -15,9 +15,8 @@ from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.metadata import MetadataRequest
-from testkit.processes.peer import Peer, Target, Topic, produce_request
+from testkit.processes.peer import Peer, Target, Topic, fetch_request, produce_request
 from testkit.records.lying_batches import batch, record
-from tests.badinput.test_fetch import fetch
 
 SLACK_MS = 150
 PRODUCED, FETCHED, WORK = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
@@ -140,7 +139,9 @@ def test_a_consumer_over_its_quota_gets_nothing_and_a_time(target: Target) -> No
 
     def once(epoch: int, session_id: int = 0) -> FetchResponse:
         with target.connect() as peer:
-            request = fetch(topic, session_epoch=epoch, session_id=session_id, max_bytes=85_000)
+            request = fetch_request(
+                topic, session_epoch=epoch, session_id=session_id, max_bytes=85_000
+            )
             return peer.ask(request, 12, client_id=client)
 
     first = once(0)
@@ -153,7 +154,7 @@ def test_a_consumer_over_its_quota_gets_nothing_and_a_time(target: Target) -> No
     assert again.throttle_time_ms > 4_000
     assert (again.session_id, again.responses) == (first.session_id, [])
     with target.connect() as peer:
-        assert size_of(peer.ask(fetch(topic), 12, client_id="x")) > 120_000
+        assert size_of(peer.ask(fetch_request(topic), 12, client_id="x")) > 120_000
 
 
 def test_a_client_over_its_share_of_the_processor(target: Target) -> None:

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from testkit.skips import MAY_BE_MISSING
 from tests.compose.docker import REPOSITORY, daemon_answers, run
-from tests.conftest import MAY_BE_MISSING
 
 IMAGE = "kraftbox:test"
 

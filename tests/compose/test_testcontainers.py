@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from testkit.processes.ports import free_port
+from testkit.skips import MAY_BE_MISSING
 from tests.compose.docker import REPOSITORY, docker, run
-from tests.conftest import MAY_BE_MISSING
 
 pytestmark = pytest.mark.e2e
 

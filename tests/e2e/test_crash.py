@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from testkit.processes.nodes import KraftboxNode
-from testkit.processes.waiting import until
+from tests.e2e.numbers import TIMEOUT_S, create_topic, read_numbers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 RECORDS = 1_000_000
-TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -35,39 +34,6 @@ def lossy_node(tmp_path: Path) -> Iterator[KraftboxNode]:
     made = KraftboxNode(tmp_path / "node", settings={"kraftbox.fault.files": "lossy"})
     yield made
     made.kill()
-
-
-def create_topic(bootstrap: str, topic: str, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(TIMEOUT_S)
-
-
-def read_numbers(bootstrap: str, topic: str) -> list[int]:
-    """The values of partition 0 from its start to its end, as integers."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    partition = TopicPartition(topic, 0, 0)
-    _, end = until("the log end is known", lambda: _watermarks(consumer, partition))
-    consumer.assign([partition])
-    numbers: list[int] = []
-    deadline = time.monotonic() + TIMEOUT_S
-    while len(numbers) < end and time.monotonic() < deadline:
-        for message in consumer.consume(10_000, 1):
-            assert message.error() is None, message.error()
-            numbers.append(int(message.value()))
-    consumer.close()
-    return numbers
-
-
-def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int] | None:
-    """None while the leader has to flush first (`flush.messages`): a client asks again, and
-    librdkafka leaves that to its caller."""
-    try:
-        low, high = consumer.get_watermark_offsets(partition, TIMEOUT_S)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.OFFSET_NOT_AVAILABLE:
-            return None
-        raise
-    return low, high
 
 
 class Load:

@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, Producer
 from kraftbox.testing import KafkaCluster
 from testkit.processes.ports import free_port
 from testkit.processes.waiting import until
-from tests.conftest import MAY_BE_MISSING
+from testkit.skips import MAY_BE_MISSING
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from testkit.processes.nodes import KraftboxNode
-from tests.e2e.test_crash import create_topic, read_numbers
+from tests.e2e.numbers import create_topic, read_numbers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 

@@ -31,9 +31,9 @@ from protocol.transport.dispatch import HandlerTable
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from runtime.tasks import Supervisor
+from testkit.memory.group_coordinator import PARTITIONS, FakeLog
 from testkit.memory.group_shard import TOPICS
 from tests.golden.groups.scenario import CLIENT, Scenario
-from tests.unit.broker.coordinators.test_group_coordinator import PARTITIONS, FakeLog
 
 RECORDED = Path(__file__).parent / "groups/kafka-4.3.1.txt"
 

@@ -23,7 +23,7 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.schema import Response
 from protocol.transport.dispatch import reply_parts
 from testkit.memory.broker import OTHER, Harness, fetch_request, topic_id
-from tests.property.test_kio_parity import kio_classes, to_kio
+from testkit.records.kio_messages import kio_classes, to_kio
 
 KIO = {(name, version): path for name, version, path in kio_classes()}
 LEADER = b"\x00\x09" + OTHER.to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\x00"

@@ -76,6 +76,12 @@ def tree(path: str) -> ast.Module:
     return ast.parse(sources()[path])
 
 
+@cache
+def nodes(path: str) -> tuple[ast.AST, ...]:
+    """All nodes of a module's tree."""
+    return tuple(ast.walk(tree(path)))
+
+
 def matches(path: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch(path, pattern) for pattern in patterns)
 
@@ -88,7 +94,7 @@ def says_shell(path: str) -> bool:
     return (ast.get_docstring(tree(path)) or "").startswith(SHELL_MARK)
 
 
-def code_lines(text: str) -> set[int]:
+def code_lines(path: str) -> set[int]:
     """Numbers of the lines that hold code: no comments, blank lines or docstrings."""
     skip = {
         tokenize.COMMENT,
@@ -100,10 +106,10 @@ def code_lines(text: str) -> set[int]:
         tokenize.ENDMARKER,
     }
     lines: set[int] = set()
-    for token in tokenize.tokenize(io.BytesIO(text.encode()).readline):
+    for token in tokenize.tokenize(io.BytesIO(sources()[path].encode()).readline):
         if token.type not in skip:
             lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
             value = body[0].value
@@ -114,15 +120,21 @@ def code_lines(text: str) -> set[int]:
 
 def oversized() -> Iterator[tuple[str, int]]:
     for path, text in sources().items():
-        lines = code_lines(text)
         limit = SHELL_MODULE_LINES_MAX if is_shell(path) else PURE_MODULE_LINES_MAX
+        long = {
+            node.name: range(node.lineno, (node.end_lineno or 0) + 1)
+            for node in nodes(path)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
+        }
+        if not long and text.count("\n") <= limit:
+            continue  # Too short, with comments and all. To look at tokens takes long.
+        lines = code_lines(path)
         if len(lines) > limit:
             yield f"module {path}", len(lines)
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                count = len(lines & set(range(node.lineno, (node.end_lineno or 0) + 1)))
-                if count > FUNCTION_LINES_MAX:
-                    yield f"function {path}:{node.name}", count
+        for name, span in long.items():
+            if (count := len(lines.intersection(span))) > FUNCTION_LINES_MAX:
+                yield f"function {path}:{name}", count
 
 
 def exceptions() -> dict[str, int]:
@@ -143,7 +155,7 @@ def test_modules_and_functions_are_small():
 def fatal_places() -> Iterator[str]:
     """Where a task is started, or a failure reported, that stops the node: `path: its name`."""
     for path in sources():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             if node.func.attr in ("spawn", "_spawn") and not path.startswith("kraftbox/launcher"):
@@ -165,7 +177,7 @@ def task_name(path: str, call: ast.Call) -> str:
         # name = f"..." stands just above
         found = [
             node
-            for node in ast.walk(tree(path))
+            for node in nodes(path)
             if isinstance(node, ast.Assign)
             and ast.unparse(node.targets[0]) == given.id
             and node.lineno < call.lineno
@@ -183,8 +195,13 @@ def test_every_task_that_stops_the_node_is_accounted_for():
     assert listed - found == set(), "gone: take it out of docs/fatal-tasks.md"
 
 
+def last_name(node: ast.AST) -> str:
+    """`c` of `c` or `a.b.c`; empty for what is no name."""
+    return getattr(node, "id", getattr(node, "attr", ""))
+
+
 def awaits(path: str) -> Iterator[int]:
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield node.lineno
 
@@ -193,8 +210,12 @@ def impurities(path: str) -> Iterator[str]:
     """What keeps a module from being replayed from a seed."""
     for line in awaits(path):
         yield f"{path}:{line} is async"
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "open":
+    for node in nodes(path):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "open"
+        ):
             yield f"{path}:{node.lineno} opens a file"
     for name, line in runtime_imports(path):
         if name in BANNED_IN_PURE:
@@ -204,10 +225,10 @@ def impurities(path: str) -> Iterator[str]:
 def runtime_imports(path: str) -> Iterator[tuple[str, int]]:
     """Top-level names that a module imports when it runs, with line numbers."""
     hidden: set[ast.AST] = set()
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+    for node in nodes(path):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in map(last_name, ast.walk(node.test)):
             hidden.update(child for part in node.body for child in ast.walk(part))
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if node in hidden:
             continue
         if isinstance(node, ast.Import):
@@ -220,10 +241,10 @@ def runtime_imports(path: str) -> Iterator[tuple[str, int]]:
 
 def only_names_random_generators(path: str) -> bool:
     """Whether `random` serves only for the type `random.Random` of an argument."""
-    called = {id(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)}
+    called = {id(node.func) for node in nodes(path) if isinstance(node, ast.Call)}
     return all(
         node.attr == "Random" and id(node) not in called
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "random"
     )
 
@@ -259,8 +280,8 @@ def test_one_module_makes_partition_changes():
         f"{path}:{node.lineno}"
         for path in sources()
         if path != "controller/elections/partition_change.py"
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("PartitionChangeRecord")
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and last_name(node.func).endswith("PartitionChangeRecord")
     ]
     assert found == []
 
@@ -291,15 +312,40 @@ def test_packages_resolve_inside_the_repository(package):
     assert package not in sys.stdlib_module_names
 
 
+def imports_of_tests(path: Path) -> Iterator[str]:
+    """Full names of all that a file imports from tests, in whatever way."""
+    text = path.read_text()
+    if not re.search(r"^\s*(?:from\s+\.|(?:from|import)\s+tests\b)", text, re.M):
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.startswith("tests"))
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            if module.startswith((".", "tests")):
+                yield from (f"{module}.{name.name}" for name in node.names)
+
+
 def test_what_others_need_of_the_tests_is_in_the_kit() -> None:
-    """Nothing outside `tests` imports from it."""
-    found = [
+    """Nothing outside `tests` imports from it; a test imports from its own group alone, and there
+    from what is no test."""
+    outside = [
         f"{path.relative_to(ROOT)}: {imported}"
         for folder in (*PACKAGES, *KITS, "bench", "fuzz", "scripts", "tools")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for imported in re.findall(r"^\s*(?:from|import) (tests\b\S*)", path.read_text(), re.M)
+        for imported in imports_of_tests(path)
+        if imported.startswith("tests")
     ]
-    assert found == []
+    assert outside == []
+    groups = [path for path in sorted((ROOT / "tests").iterdir()) if path.is_dir()]
+    inside = [
+        f"{path.relative_to(ROOT)}: {imported}"
+        for group in groups
+        for path in sorted(group.rglob("*.py"))
+        for imported in imports_of_tests(path)
+        if not imported.startswith(f"tests.{group.name}.") or ".test_" in imported
+    ]
+    assert inside == []
 
 
 def test_the_wheel_carries_every_package():

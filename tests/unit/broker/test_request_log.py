@@ -17,8 +17,7 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.transport.dispatch import EncodedReply, HandlerTable, RequestContext
 from runtime.clock import ManualClock
-from testkit.memory.broker import LISTENER, Peer
-from testkit.memory.stages import through
+from testkit.memory.stages import context, through
 
 
 class Lines:
@@ -27,10 +26,6 @@ class Lines:
 
     def info(self, event: str, **values: Any) -> None:
         self.lines.append(values)
-
-
-def context(api: ApiKey) -> RequestContext:
-    return RequestContext(Peer(3), api, 2, 1, "me", 0.0, "User:ANONYMOUS", "127.0.0.1", LISTENER)
 
 
 async def test_every_way_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from client.errors import Refused
 from client.leaders import Leader, LeaderCache
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from tests.unit.client.test_cluster_client import batch, cluster, connected
+from testkit.memory.cluster import batch, cluster, connected
 
 
 @pytest.fixture(autouse=True)

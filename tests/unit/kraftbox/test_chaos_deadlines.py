@@ -17,7 +17,7 @@ from kraftbox.chaos.ledger import Ledger
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import TargetError
 from kraftbox.chaos.workload import Load, Workload
-from tests.unit.kraftbox.test_chaos_faults import Target
+from testkit.memory.chaos_target import Target
 
 
 async def forever() -> None:

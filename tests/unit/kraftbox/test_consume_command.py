@@ -11,7 +11,7 @@ from client.offsets import offsets_at
 from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed
 from kraftbox.cli.records import consume, say_reset
-from tests.unit.client.test_cluster_client import batch, cluster, connected
+from testkit.memory.cluster import batch, cluster, connected
 
 
 @pytest.mark.parametrize("offset", [99, 2, 2**63])

@@ -11,7 +11,7 @@ from runtime.config.described import (
     describe_node,
     describe_topic,
 )
-from tests.unit.runtime.test_config_topic import node
+from testkit.memory.node_config import node
 
 
 def by_name(described: list[DescribedKey]) -> dict[str, DescribedKey]:

@@ -6,7 +6,7 @@ from runtime.config import ConfigError, DynamicLayers, NodeConfig, keys_log, key
 from runtime.config.dynamic import broker_key, check_broker_values, without_listener
 from runtime.config.schema import Type
 from runtime.config.tables import NODE_KEYS
-from tests.unit.runtime.test_config_topic import node
+from testkit.memory.node_config import node
 
 
 def layers(cluster: dict[str, str], broker: dict[str, str], **props: str) -> DynamicLayers:

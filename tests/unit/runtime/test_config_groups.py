@@ -4,7 +4,7 @@ import pytest
 
 from runtime.config import ConfigError, UnknownKey
 from runtime.config.groups import validate_group_config
-from tests.unit.runtime.test_config_topic import node
+from testkit.memory.node_config import node
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ import pytest
 
 from runtime.config import (
     ConfigError,
-    NodeConfig,
     Source,
     UnknownKey,
     effective_node_config,
@@ -11,17 +10,7 @@ from runtime.config import (
     topic_defaults,
     validate_topic_config,
 )
-
-BASE = {
-    "node.id": "1",
-    "process.roles": "broker",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.voters": "2@localhost:9093",
-}
-
-
-def node(**props: str) -> NodeConfig:
-    return NodeConfig.parse({**BASE, **{key.replace("_", "."): v for key, v in props.items()}})
+from testkit.memory.node_config import node
 
 
 def test_a_topic_takes_the_nodes_values_in_the_topics_units():

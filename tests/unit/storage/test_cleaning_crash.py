@@ -20,7 +20,7 @@ from storage.files import LossyFiles, MemoryFiles
 from storage.log.producers import ProducerStates
 from storage.log.recovery import replay_producers
 from testkit.memory.cleaning import Cleaning
-from tests.unit.storage.test_crash import PowerCut
+from testkit.memory.power_cut import PowerCut
 
 TOPIC_ID = TopicId(b"\x09" * 16)
 HORIZON_MS = 1_000

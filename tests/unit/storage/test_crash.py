@@ -22,6 +22,7 @@ from storage.log.manager import LogManager
 from storage.log.producers import ProducerStates
 from storage.log.recovery import rebuild_epochs, replay_producers
 from testkit.memory.logs import T0, batch, contents
+from testkit.memory.power_cut import PowerCut
 
 TOPIC_ID = TopicId(b"\x09" * 16)
 CONFIG = LogConfig(
@@ -36,10 +37,6 @@ ACTIONS = (
 
 # (seed, steps) of runs that found a bug once, and one that did not.
 SEEDS = [(1, 40), (2, 60), (19, 90), (25, 90)]
-
-
-class PowerCut(BaseException):
-    """Not an Exception, so that nothing in between swallows it."""
 
 
 class Countdown:

@@ -15,7 +15,7 @@ from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatReq
 from protocol.transport.dispatch import HandlerTable
 from runtime import log
 from runtime.clock import ManualClock
-from tests.unit.broker.test_request_log import context
+from testkit.memory.stages import context
 
 
 @pytest.mark.parametrize("version", [0, 1])

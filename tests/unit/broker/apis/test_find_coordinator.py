@@ -23,7 +23,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoord
 from protocol.transport.dispatch import HandlerTable
 from runtime import log
 from runtime.clock import ManualClock
-from tests.unit.broker.coordinators.test_group_coordinator import PARTITIONS, FakeLog
+from testkit.memory.group_coordinator import PARTITIONS, FakeLog
 
 
 class CreatingLog(FakeLog):

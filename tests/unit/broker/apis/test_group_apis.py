@@ -34,14 +34,14 @@ from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.dispatch import HandlerTable
-from testkit.memory.group_shard import A_ID, B_ID, TOPICS
-from tests.unit.broker.coordinators.test_group_coordinator import (
+from testkit.memory.group_coordinator import (
     GROUP,
     HOME,
     PARTITIONS,
     Driver,
     settle,
 )
+from testkit.memory.group_shard import A_ID, B_ID, TOPICS
 
 MODULES: list[Any] = [join_group, sync_group, heartbeat, leave_group]
 MODULES += [list_groups, describe_groups, delete_groups]

@@ -1,0 +1,180 @@
+"""A group coordinator over a fake log, which answers, fails or waits as a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from broker.coordinators.coordinator_log import CoordinatorListener, LogEntry, LogRecord
+from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group.records import Record
+from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.partitioner import partition_for
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.sync_group import SyncGroupRequest
+from runtime.clock import ManualClock
+from runtime.tasks import Supervisor
+from testkit.memory.group_shard import TOPICS
+
+GROUP = "g"
+PARTITIONS = 4
+HOME = partition_for(GROUP, PARTITIONS)
+
+
+class FakeLog:
+    """A log per partition; futures are done at once unless `hold` is set."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, list[Record]] = {index: [] for index in range(PARTITIONS)}
+        self.pending: list[asyncio.Future[None]] = []
+        self.hold = False
+        self.refuse: ErrorCode | None = None
+        self.epochs: dict[int, int] = {}
+        self.count: int | None = PARTITIONS
+        self.gate: asyncio.Event | None = None
+        self.broken_read: Exception | None = None
+        self.listener: CoordinatorListener | None = None
+
+    def partition_count(self) -> int | None:
+        return self.count
+
+    async def ensure_topic(self) -> None:
+        raise AssertionError("not asked for here")
+
+    def append(
+        self, partition: int, records: Sequence[Record], timestamp_ms: int
+    ) -> asyncio.Future[None]:
+        if self.refuse is not None:
+            raise ApiError(self.refuse, None)
+        self.records[partition].extend(records)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.hold:
+            self.pending.append(future)
+        else:
+            future.set_result(None)
+        return future
+
+    def leader_epoch(self, partition: int) -> int | None:
+        return self.epochs.get(partition)
+
+    async def read_all(self, partition: int) -> AsyncIterator[LogEntry]:
+        if self.gate is not None:
+            await self.gate.wait()
+        for offset, (key, value) in enumerate(list(self.records[partition])):
+            yield LogRecord(offset, key, value)
+        if self.broken_read is not None:
+            raise self.broken_read
+
+    def add_listener(self, listener: CoordinatorListener) -> None:
+        self.listener = listener
+        for partition, epoch in self.epochs.items():
+            listener.elected(partition, epoch)
+
+
+class Driver:
+    """A coordinator with its surroundings; time is the loop's, shortened by the tests' numbers."""
+
+    def __init__(self, **config: Any) -> None:
+        self.log = FakeLog()
+        self.clock = ManualClock()
+        self.supervisor = Supervisor()
+        numbers = {"initial_rebalance_delay_ms": 0, **config}
+        self.coordinator = GroupCoordinator(
+            config=GroupConfig(**numbers),
+            clock=self.clock,
+            rng=random.Random(1),
+            log=self.log,
+            supervisor=self.supervisor,
+        )
+
+    async def start(self) -> Driver:
+        self.log.epochs[HOME] = 1
+        self.coordinator.start()
+        await settle()
+        return self
+
+    async def stop(self) -> None:
+        self.coordinator.close()
+        await self.supervisor.close()
+
+    def context(self, version: int) -> Any:
+        return SimpleNamespace(api_version=version, client_id="c", client_host="10.0.0.1")
+
+    def join(self, member_id: str = "", version: int = 9) -> Any:
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        return self.coordinator.ask_and_wait(
+            GROUP,
+            self.context(version),
+            lambda shard, caller, now: shard.decide_join(caller, request, now),
+            lambda code: code,
+        )
+
+    def sync(self, member_id: str, generation: int) -> Any:
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            generation_id=generation,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"x")
+            ],
+        )
+        return self.coordinator.ask_and_wait(
+            GROUP,
+            self.context(5),
+            lambda shard, caller, now: shard.decide_sync(caller, request, now),
+            lambda code: code,
+        )
+
+    def commit(self, offset: int, metadata: str = "") -> Any:
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=metadata
+        )
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="a", partitions=[partition])],
+        )
+        caller = SimpleNamespace(version=9)
+        return self.coordinator.ask(
+            GROUP,
+            lambda shard, now: shard.decide_offset_commit(caller, request, TOPICS, now),  # type: ignore[arg-type]
+            lambda code: code,
+        )
+
+    def heartbeat(self, member_id: str, generation: int) -> ErrorCode:
+        request = HeartbeatRequest(group_id=GROUP, member_id=member_id, generation_id=generation)
+        return ErrorCode(self.coordinator.heartbeat(request).error_code)
+
+    def fetch(self) -> int:
+        shard = self.coordinator.view(GROUP)
+        assert not isinstance(shard, ErrorCode)
+        (topic,) = shard.fetch_offsets(GROUP, [("a", bytes(16), [0])])
+        return topic.partitions[0].offset
+
+    async def member(self) -> str:
+        """The one member of a stable group of generation 1."""
+        member_id: str = self.join().member_id
+        joined = await self.join(member_id)
+        assert joined.generation_id == 1
+        synced = self.sync(member_id, 1)
+        assert (await synced).assignment == b"x"
+        return member_id
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
