@@ -348,6 +348,17 @@ def test_what_others_need_of_the_tests_is_in_the_kit() -> None:
     assert inside == []
 
 
+def test_folders_of_unit_tests_are_those_of_the_packages() -> None:
+    """Where a module's tests are is known from where it is."""
+    found = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "tests/unit").rglob("test_*.py"))
+        if path.parent != ROOT / "tests/unit"
+        and not (ROOT / path.parent.relative_to(ROOT / "tests/unit")).is_dir()
+    ]
+    assert found == []
+
+
 def test_the_wheel_carries_every_package():
     import tomllib
 

@@ -107,7 +107,7 @@ RISES: tuple[tuple[str, dict[str, str]], ...] = (
 
 # One healthy node: what these say then. Those marked * need a second broker to move, the others a
 # failure. Above 0 they are seen in tests/unit/broker/replication/test_replication_metrics.py (of
-# brokers), tests/unit/controller/test_stats.py and tests/unit/metalog/quorum/test_stats.py.
+# brokers), tests/unit/controller/writer/test_stats.py and tests/unit/metalog/quorum/test_stats.py.
 STANDS: tuple[tuple[str, dict[str, str], float], ...] = (
     ("kafka_cluster_partition_underminisr", P, 0),  # *
     ("kafka_cluster_partition_atminisr", P, 1),  # *

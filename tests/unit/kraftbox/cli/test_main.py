@@ -61,7 +61,7 @@ def test_version_of_what_is_not_installed(monkeypatch, capsys):
 
 
 def test_brokers_are_told_the_version_of_the_distribution():
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())
     assert project["project"]["version"] == SOFTWARE_VERSION
 
 

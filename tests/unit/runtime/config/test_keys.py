@@ -15,7 +15,7 @@ from runtime.config.docs import DOCS, NO_EFFECT, WITHOUT_EFFECT
 from runtime.config.dynamic import broker_key
 from runtime.config.schema import ConfigKey
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 ACTING = ("broker", "controller", "kraftbox", "metalog", "protocol", "serving", "storage")
 DERIVING = ("effective", "node_values", "topic")
 """Modules of the engine that make other values of the keys. The rest refuses, stores or shows."""

@@ -1,8 +1,8 @@
 """A crash at every file operation of a life with compaction: the newest durable record of each key
 is there, nothing that was cut comes back, and the next round goes on.
 
-As in `test_crash`, but the log is compacted, keys repeat, and rounds run beside appends, rolls and
-truncations: those happen in the pauses in which a round waits for the disk.
+As in `storage/log/test_crash`, but the log is compacted, keys repeat, and rounds run beside
+appends, rolls and truncations: those happen in the pauses in which a round waits for the disk.
 """
 
 from __future__ import annotations
