@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 from protocol.errors import ApiError
 from runtime import log
-from simulation.world.client import SimClient, Unknown
+from simulation.clients.client import SimClient, Unknown
+from simulation.judges.ledger import Ledger, Presence, TopicLedger
 from simulation.world.cluster import DiskPace, End, Fate, Machine, NodeLife, SimCluster
 from simulation.world.invariants import Violation, check_node, require
-from simulation.world.ledger import Ledger, Presence, TopicLedger
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import CURRENT_HOST, Network
 from simulation.world.trace import Trace

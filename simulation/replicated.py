@@ -2,8 +2,8 @@
 
 Two streams of trouble run at once, one for controllers and one for brokers: machines lose power
 (with what was not flushed), are killed, paused, cut off in whole or in part or in one direction.
-After every event the promises are checked (`world.promises`); at the end nothing is wrong any more,
-and then everything must become whole and stay it.
+After every event the promises are checked (`judges.partitions`); at the end nothing is wrong any
+more, and then everything must become whole and stay it.
 
 A broker loses what was not flushed only while every partition keeps a member of its ISR that has
 lost nothing, and nothing happens to such a member until the others are back in the ISR. Without
@@ -20,8 +20,12 @@ from dataclasses import dataclass, field
 
 from protocol.errors import ApiError
 from runtime import log
+from simulation.clients.client import SimClient, Unknown
+from simulation.clients.load import Load, Step
+from simulation.clients.producers import Once, UntilAcked
+from simulation.clients.readers import Consumer, Lister
+from simulation.judges.partitions import Promises
 from simulation.world import traps
-from simulation.world.client import SimClient, Unknown
 from simulation.world.cluster import (
     CLIENT_PORT,
     CONTROLLER_PORT,
@@ -34,8 +38,6 @@ from simulation.world.cluster import (
 from simulation.world.invariants import require
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import CURRENT_HOST, Network
-from simulation.world.promises import Promises
-from simulation.world.replica_load import ReplicaLoad
 from simulation.world.trace import Trace
 
 CONTROLLERS, BROKERS = 3, 3
@@ -117,7 +119,7 @@ class Replicated:
                     "controller.quorum.voters": voters,
                 }
             )
-        self.load: ReplicaLoad | None = None
+        self.load: Load | None = None
         self.broken: Exception | None = None
 
     @property
@@ -170,11 +172,13 @@ class Replicated:
         await asyncio.wait_for(asyncio.gather(*(life.ready for life in lives if life)), 60)
         client = SimClient([(machine.host, CLIENT_PORT) for machine in self.brokers])
         clock = self.brokers[0].clock
-        load = ReplicaLoad(client, self.promises, self.trace, seed=self.seed, clock=clock)
+        load = Load(client, self.promises, self.trace, seed=self.seed, clock=clock)
         self.load = load
         for name, (partitions, min_isr) in TOPICS.items():
             await self.create(client, name, partitions, {"min.insync.replicas": min_isr})
-        load.start({name: count for name, (count, _) in TOPICS.items()})
+        load.enter({name: count for name, (count, _) in TOPICS.items()})
+        for who, step, pause_ms in _clients(load):
+            load.start(who, step, pause_ms)
         await self.unless_broken(story(self))
         await self.unless_broken(self.end(load))
         await client.close()
@@ -198,7 +202,7 @@ class Replicated:
         for one in done:
             one.result()
 
-    async def end(self, load: ReplicaLoad) -> None:
+    async def end(self, load: Load) -> None:
         """P26: with nothing wrong everything becomes whole, and writes succeed."""
         await asyncio.sleep(max(QUIET_S, LEAST_S - QUIET_S - self.loop.time()))
         load.strict = True
@@ -206,7 +210,7 @@ class Replicated:
         await asyncio.sleep(QUIET_S)
         require(load.acked > before + 5, f"P26: only {load.acked - before} writes in {QUIET_S} s")
         await load.stop()
-        await self.until(lambda: self.promises.whole(BROKERS))
+        await self.until(lambda: self.promises.whole())
         load.judge()
         images = {
             machine.host: machine.life.node.loader.image.topics
@@ -334,6 +338,16 @@ def _is_leader(machine: Machine) -> bool:
         return False
     quorum = life.node.quorum
     return quorum is not None and quorum.is_started and quorum.is_leader
+
+
+def _clients(load: Load) -> list[tuple[str, Step, float]]:
+    return [
+        ("acks all", Once(load, -1).step, 150.0),
+        ("acks 1", Once(load, 1).step, 400.0),
+        ("idempotent", UntilAcked(load, "i").step, 150.0),
+        ("lister", Lister(load).step, 400.0),
+        *((f"consumer of {one}", Consumer(load, one).step, 100.0) for one in load.partitions),
+    ]
 
 
 async def calm(world: Replicated) -> None:

@@ -129,6 +129,7 @@ class Machine:
         if self.files is None:
             self.files = self._mount()
         self.files.on_op = lambda kind, path: self._operation(life, kind, path)
+        self.files.on_write = lambda path, at, data: cluster.trace.written(life, path, at, data)
         context = contextvars.copy_context()
         context.run(CURRENT_HOST.set, self.host)
         context.run(CURRENT_LIFE.set, life)
@@ -295,6 +296,7 @@ class SimCluster:
         self.disk_pace = disk_pace or DiskPace()
         self.machines: list[Machine] = []
         self.network.on_send = trace.message
+        self.network.on_deliver = trace.delivered
 
     def add(self, settings: Mapping[str, str]) -> Machine:
         """A machine with the next node id, switched off."""

@@ -2,7 +2,7 @@
 
 `Violation` is the one exception a world ends with when the product is wrong. The checks here look
 at the node from inside, between two events or at the end of a life; what clients were promised is
-the ledger's matter (`world.ledger`).
+the ledger's matter (`judges.ledger`).
 """
 
 from __future__ import annotations

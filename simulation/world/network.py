@@ -15,7 +15,7 @@ import contextvars
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simulation.world.life import life_of
@@ -36,6 +36,11 @@ class Link:
     delay_ms_min: float = 0.05
     delay_ms_max: float = 0.5
     cut: bool = False
+    late_chance: float = 0.0
+    late_ms: float = 0.0
+    """One chunk in so many takes up to so much longer, and all behind it in its connection."""
+    rng: random.Random | None = None
+    """The link's own chance; None: the network's, which all such links share."""
     held: int = 0
     """How often a cut kept something from passing."""
 
@@ -218,6 +223,10 @@ class Network:
         self.loop: Any = None
         self.on_send: Callable[[str, str, bytes], None] = lambda source, target, data: None
         """Sees every message as it is put on the wire: (source host, target host, bytes)."""
+        self.on_deliver: Callable[[str, str, bytes], None] = lambda source, target, data: None
+        """Sees every message as it reaches the target's inbox."""
+        self.rng_of: Callable[[str, str], random.Random] | None = None
+        """Where set, the chance of the link from one host to another."""
 
     def attach(self, loop: Any) -> None:
         """Called once by the loop that this network serves."""
@@ -228,7 +237,8 @@ class Network:
         key = (source, target)
         if key not in self._links:
             default = self.default_link
-            self._links[key] = Link(default.delay_ms_min, default.delay_ms_max, default.cut)
+            rng = None if self.rng_of is None else self.rng_of(source, target)
+            self._links[key] = replace(default, held=0, rng=rng)
         return self._links[key]
 
     def crash_host(self, host: str) -> None:
@@ -316,7 +326,11 @@ class Network:
 
     def _delay_s(self, source: str, target: str) -> float:
         link = self.link(source, target)
-        return float(self._rng.uniform(link.delay_ms_min, link.delay_ms_max) / 1000)
+        rng = link.rng or self._rng
+        delay_ms = rng.uniform(link.delay_ms_min, link.delay_ms_max)
+        if link.late_chance and rng.random() < link.late_chance:
+            delay_ms += rng.uniform(0, link.late_ms)
+        return float(delay_ms / 1000)
 
     def _due_s(self, source: _End, target: _End) -> float:
         arrival_s = self.loop.time() + self._delay_s(source.host, target.host)
@@ -348,6 +362,7 @@ class Network:
     def _arrive(self, source: _End, target: _End, chunk: bytes) -> None:
         if target.lost:
             return
+        self.on_deliver(source.host, target.host, chunk)
         target.inbox.append(chunk)
         target.inbox_bytes += len(chunk)
         self.drain(target, source)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections import deque
 from collections.abc import Callable
+
+from storage.files.port import Buffer
 
 Entry = tuple[float, str]
 
@@ -30,6 +33,12 @@ class Trace:
         """Bytes put on the wire."""
         self.add(f"{source} > {target} {len(data)} {zlib.crc32(data):08x}")
 
+    def delivered(self, source: str, target: str, data: bytes) -> None:
+        """Bytes that reached their target; here what was sent is enough."""
+
+    def written(self, life: object, path: str, offset: int, data: Buffer) -> None:
+        """Bytes written to a file; here it is enough that something was."""
+
     def digest(self) -> str:
         """One line for the whole trace; times count to the last bit."""
         digest = hashlib.blake2b(digest_size=16)
@@ -41,6 +50,53 @@ class Trace:
         """The last `count` entries as text, or all."""
         entries = self.entries if count is None else self.entries[-count:]
         return [f"{time:12.6f} {event}" for time, event in entries]
+
+
+class FullTrace(Trace):
+    """The trace of a swarm: each delivered message, each file write with its bytes, each event.
+
+    The hash is kept as the run goes. Entries are kept, too, or with `keep` the last so many.
+    """
+
+    def __init__(self, time: Callable[[], float], keep: int | None = None) -> None:
+        super().__init__(time)
+        self._kept: deque[Entry] = deque(maxlen=keep)
+        self._hash = hashlib.blake2b(digest_size=16)
+        self.messages = 0
+        self.writes = 0
+        self.events = 0
+
+    def __len__(self) -> int:
+        return self.messages + self.writes + self.events
+
+    def _enter(self, event: str) -> None:
+        time = self._time()
+        self._hash.update(f"{time!r} {event}\n".encode())
+        self._kept.append((time, event))
+
+    def add(self, event: str) -> None:
+        self.events += 1
+        self._enter(event)
+
+    def message(self, source: str, target: str, data: bytes) -> None:
+        """Counts where it arrives."""
+
+    def delivered(self, source: str, target: str, data: bytes) -> None:
+        self.messages += 1
+        self._hash.update(data)
+        self._enter(f"{source} > {target} {len(data)}")
+
+    def written(self, life: object, path: str, offset: int, data: Buffer) -> None:
+        self.writes += 1
+        self._hash.update(data)
+        self._enter(f"{life} writes {path} {offset} {len(data)}")
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def lines(self, count: int | None = None) -> list[str]:
+        kept = list(self._kept)
+        return [f"{time:12.6f} {event}" for time, event in kept[-count if count else None :]]
 
 
 def first_difference(one: Trace, other: Trace) -> str | None:

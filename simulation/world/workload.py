@@ -19,9 +19,9 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from runtime.clock import Clock
-from simulation.world.client import SimClient, Unknown, fail_on
+from simulation.clients.client import SimClient, Unknown, fail_on
+from simulation.judges.ledger import Batch, Ledger, PartitionLedger, Presence, TopicLedger
 from simulation.world.invariants import Violation, require
-from simulation.world.ledger import Batch, Ledger, PartitionLedger, Presence, TopicLedger
 from simulation.world.trace import Trace
 
 Step = Callable[[random.Random], Awaitable[None]]

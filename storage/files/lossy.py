@@ -31,6 +31,7 @@ from storage.files.port import Buffer, File, Files
 T = TypeVar("T")
 
 OpHook = Callable[[str, str], None]
+WriteHook = Callable[[str, int, Buffer], None]
 
 _PAGE_BYTES = 512
 
@@ -72,6 +73,7 @@ class LossyFile:
     def append(self, data: Buffer) -> int:
         self._files.op("append", self.path)
         position = self.inode.size
+        self._files.wrote(self.path, position, data)
         self.inode.tail += data
         self.inode.modified_ms = self._files.now_ms()
         return position
@@ -80,6 +82,7 @@ class LossyFile:
         self._files.op("append", self.path)
         position = self.inode.size
         for part in parts:
+            self._files.wrote(self.path, self.inode.size, part)
             self.inode.tail += part
         self.inode.modified_ms = self._files.now_ms()
         return position
@@ -95,6 +98,7 @@ class LossyFile:
 
     def pwrite(self, data: Buffer, position: int) -> None:
         self._files.op("pwrite", self.path)
+        self._files.wrote(self.path, position, data)
         inode = self.inode
         if position < inode.base:
             kept = self._files.handle(inode).pread(inode.base - position, position)
@@ -149,6 +153,8 @@ class LossyFiles:
     ) -> None:
         self.backing = backing
         self.on_op = on_op
+        self.on_write: WriteHook | None = None
+        """Called with (path, offset, bytes) of what is written."""
         self.before_flush = before_flush
         self.before_work = before_work
         self.now_ms = now_ms
@@ -168,6 +174,10 @@ class LossyFiles:
         self.alive()
         if self.on_op is not None:
             self.on_op(kind, path)
+
+    def wrote(self, path: str, offset: int, data: Buffer) -> None:
+        if self.on_write is not None:
+            self.on_write(path, offset, data)
 
     def handle(self, inode: _Inode) -> File:
         if inode.handle is None:

@@ -15,7 +15,7 @@ from protocol.metadata import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from simulation.world.hints import Named, judge_hint
+from simulation.judges.leader_hints import Named, judge_hint
 from simulation.world.invariants import Violation
 
 pytestmark = pytest.mark.sim

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from simulation.judges.partitions import Promises
 from simulation.world.invariants import Violation
-from simulation.world.promises import Promises
 from testkit.memory.replicas import Cluster
 
 pytestmark = pytest.mark.sim

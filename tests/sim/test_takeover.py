@@ -15,8 +15,8 @@ import pytest
 
 from metalog.image.values import MetadataImage
 from runtime import log
+from simulation.clients.client import SimClient
 from simulation.world import traps
-from simulation.world.client import SimClient
 from simulation.world.cluster import (
     CLIENT_PORT,
     CONTROLLER_PORT,

@@ -13,7 +13,10 @@ it compares what that node holds with what was committed before, anywhere:
 * nobody cuts below a high watermark (P17), and logs are logs (P18): what is shown has its epoch in
   leader-epoch-checkpoint.
 
-The laws of the metadata records are in `metadata_truth`.
+The laws of the metadata records are in `judges.metadata`.
+
+Topics in `given_up` are those whose operator gave promises away (unclean elections): of them only
+what every log and every record of metadata keeps is asked.
 """
 
 from __future__ import annotations
@@ -30,9 +33,9 @@ from broker.replication.replica_role import ReplicaRole
 from metalog.image.values import ConfigResourceType, PartitionImage
 from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
-from simulation.world.hints import Views
+from simulation.judges.leader_hints import Views
+from simulation.judges.metadata import MetadataTruth
 from simulation.world.invariants import Key, Violation, require
-from simulation.world.metadata_truth import MetadataTruth
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 from storage.log.log import Log
 
@@ -87,9 +90,13 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
 class Promises:
     """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end."""
 
-    def __init__(self) -> None:
+    def __init__(self, given_up: frozenset[str] = frozenset()) -> None:
+        self.given_up = given_up
         self.metadata = MetadataTruth(
-            joined=self._joined, changed=self._replaced, ended=lambda one: one in self._ended
+            joined=self._joined,
+            changed=self._replaced,
+            ended=lambda one: one in self._ended,
+            given_up=given_up,
         )
         self.partitions: dict[Key, PartitionTruth] = {}
         self.lossy: dict[int, int] = {}
@@ -155,8 +162,10 @@ class Promises:
                 (topic.id, index)
                 for topic in self.metadata.image.topics.by_id.values()
                 for index, one in topic.partitions.items()
-                if node_id in one.replicas
+                if node_id in one.replicas and not self._stands_alone(topic.name, one)
             }
+            if not self._awaited[node_id]:
+                del self.lossy[node_id]
 
     def disk_swapped(self, broker_id: int) -> None:
         """The machine is off and has another disk: what its replicas hold is seen when it runs."""
@@ -169,10 +178,23 @@ class Promises:
         is out of action for a while."""
         gone = {broker_id, *self.lossy}
         return all(
-            set(one.isr) - gone or broker_id not in one.replicas
+            set(one.isr) - gone
+            or broker_id not in one.replicas
+            or self._stands_alone(topic.name, one)
             for topic in self.metadata.image.topics.by_id.values()
             for one in topic.partitions.values()
         )
+
+    def _stands_alone(self, topic: str, one: PartitionImage) -> bool:
+        """Whether no other replica is needed after a lossy power cut: nothing is promised, or what
+        is shown was flushed before."""
+        return topic in self.given_up or (len(one.replicas) == 1 and self.flushed(topic))
+
+    def flushed(self, topic: str) -> bool:
+        """Whether the topic flushes each record before it shows it."""
+        key = (ConfigResourceType.TOPIC, topic)
+        configs: Mapping[str, str] = self.metadata.image.configs.get(key, {})
+        return configs.get("flush.messages") == "1"
 
     def leader_epoch_at(self, broker_id: int, key: Key) -> int:
         """The newest leader epoch that a broker's own replica has taken over; -1 without one."""
@@ -196,6 +218,9 @@ class Promises:
             old = None
         one.validate()
         end = one.log.log_end_offset
+        if one.topic in self.given_up:
+            self._look_at_log(where, one, truth, old)
+            return
         if old is None:
             self._scan(where, one.log)
             truth.had[node_id] = max(truth.had.get(node_id, 0), end)
@@ -212,6 +237,16 @@ class Promises:
         if old is not None:
             self._look_at_epochs(where, one, old[2])
         self._look_at_members(key, truth)
+
+    def _look_at_log(
+        self, where: str, one: Partition, truth: PartitionTruth, old: State | None
+    ) -> None:
+        """What no choice of an operator gives up."""
+        if old is None or one.log.log_end_offset < old[3]:
+            self._scan(where, one.log)
+        if one.is_leader:
+            first = truth.leaders.setdefault(one.leader_epoch, one.node_id)
+            require(first == one.node_id, f"P1: {where}: {first} led epoch {one.leader_epoch}, too")
 
     def _note(self, life: NodeLife, name: str, one: Partition) -> None:
         isr, wider = sorted(one.isr), sorted(one.maximal_isr - one.isr)
@@ -338,7 +373,7 @@ class Promises:
     def _look_at_members(self, key: Key, truth: PartitionTruth) -> None:
         """P2 and P3, by what the controllers have committed."""
         image = self.metadata.image.topics.partition(*key)
-        if image is None:
+        if image is None or truth.name.rpartition("-")[0] in self.given_up:
             return
         for member in image.isr:
             one = self._open.get(member, {}).get(key)
@@ -371,7 +406,7 @@ class Promises:
         lost_in = self.lossy.get(broker_id)
         if lost_in is not None and image.cluster.brokers[broker_id].epoch > lost_in:
             self._back(key, broker_id)
-        if truth is None or one is None or broker_id in self.lossy:
+        if truth is None or one is None or broker_id in self.lossy or one.topic in self.given_up:
             return
         partition = image.topics.partition(*key)
         assert partition is not None
@@ -404,7 +439,7 @@ class Promises:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def whole(self, brokers: int) -> str | None:
+    def whole(self) -> str | None:
         """What is still missing after the faults, None if every replica has everything."""
         for key, truth in self.partitions.items():
             image = self.metadata.image.topics.partition(*key)
@@ -415,9 +450,13 @@ class Promises:
                 one = self._open.get(node_id, {}).get(key)
                 if one is None or one.leader_epoch != image.leader_epoch:
                     return f"{truth.name}: {node_id} has not heard of epoch {image.leader_epoch}"
+                end = truth.end
+                if one.topic in self.given_up:
+                    leader = self._open.get(image.leader, {}).get(key)
+                    end = -1 if leader is None else leader.log.log_end_offset
                 ends = (one.log.log_end_offset, one.log.high_watermark)
-                if ends != (truth.end, truth.end):
-                    return f"{truth.name}: {node_id} is at {ends}, committed is {truth.end}"
+                if ends != (end, end):
+                    return f"{truth.name}: {node_id} is at {ends}, committed is {end}"
                 if one.isr != one.maximal_isr or one.isr != frozenset(image.isr):
                     return f"{truth.name}: {node_id} knows the ISR {one.isr}, {one.maximal_isr}"
         return None if self.partitions else "there is no partition"

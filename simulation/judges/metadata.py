@@ -33,7 +33,9 @@ class MetadataTruth:
         joined: Callable[[Key, int], None],
         changed: Callable[[Key, PartitionImage | None, PartitionImage], None],
         ended: Callable[[bytes], bool],
+        given_up: frozenset[str] = frozenset(),
     ) -> None:
+        self._given_up = given_up
         self.image: MetadataImage = EMPTY_IMAGE
         self.end = 0
         self.records = 0
@@ -84,6 +86,7 @@ class MetadataTruth:
             where = f"record {offset}, {self.image.topics.by_id[key[0]].name}-{key[1]}"
             if old is not None:
                 self._judge_change(where, old, new)
+                self._judge_election(where, self.image.topics.by_id[key[0]].name, old, new)
             for broker_id in set(new.isr) - set(old.isr if old else new.isr):
                 self._judge_join(where, broker_id)
                 self._joined(key, broker_id)
@@ -111,12 +114,17 @@ class MetadataTruth:
         )
         if new.leader != old.leader:
             require(new.leader_epoch > old.leader_epoch, f"P15: {where}: a leader without an epoch")
-            require(
-                new.leader < 0 or new.leader in old.isr,
-                f"P2: {where}: {new.leader} is elected and was not in the ISR {old.isr}",
-            )
         if not (old.adding or old.removing or new.adding or new.removing):
             require(set(new.replicas) == set(old.replicas), f"P23: {where}: other replicas")
+
+    def _judge_election(
+        self, where: str, topic: str, old: PartitionImage, new: PartitionImage
+    ) -> None:
+        kept = new.leader in (old.leader, -1) or topic in self._given_up
+        require(
+            kept or new.leader in old.isr,
+            f"P2: {where}: {new.leader} is elected and was not in the ISR {old.isr}",
+        )
 
     def _judge_join(self, where: str, broker_id: int) -> None:
         broker = self.image.cluster.brokers.get(broker_id)

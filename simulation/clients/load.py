@@ -1,32 +1,34 @@
-"""Clients of a replicated cluster in a simulated world: they write, read, and write down all of it.
+"""Shell: The clients of one simulated world: their requests, what they saw, what was promised to
+them.
 
-Producers send each batch once, or, the idempotent ones, until it is acknowledged. Consumers read on
-from where they were and hold every record against what the promises saw committed (P6). Listers
-ask for the latest offset (P14). Every answer that says "not the leader" may name the leader, and
-what it names is judged (P24).
+Each client is a step that is taken again and again, with pauses and a stream of chance of its own.
+What steps have in common is here: one attempt at a produce or a fetch, entered in the ledger and in
+the history. Whatever is read is held against what the promises saw committed (P6), and every answer
+that says "not the leader" may name the leader, and what it names is judged (P24).
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
-from client.cluster_client import LATEST
 from client.leaders import Leader
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest
-from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest
+from protocol.schema import Request, Response
 from runtime.clock import Clock
-from simulation.world.client import SimClient, Unknown, fail_on
-from simulation.world.hints import Named, judge_hint
+from simulation.clients.client import SimClient, Unknown, fail_on
+from simulation.judges.leader_hints import Named, judge_hint
+from simulation.judges.ledger import Batch, PartitionLedger
+from simulation.judges.partitions import Promises
 from simulation.world.invariants import Key, Violation, require
-from simulation.world.ledger import Batch, PartitionLedger
-from simulation.world.promises import Promises
 from simulation.world.trace import Trace
+
+R = TypeVar("R", bound=Response)
 
 REQUEST_MS = 3_000
 FETCH_WAIT_MS = 200
@@ -55,11 +57,28 @@ class Asked(NamedTuple):
     replica_epoch: int
 
 
-class ReplicaLoad:
+Step = Callable[[random.Random], Awaitable[None]]
+
+
+class Saw(NamedTuple):
+    """One thing that a client did: `what` and where, and what became of it. `answer` is "ok", the
+    name of an error that promises that it has no effect, or begins with "?": it may have one."""
+
+    client: str
+    what: str
+    partition: str
+    begin_s: float
+    end_s: float
+    answer: str
+    offset: int = -1
+    values: tuple[bytes, ...] = ()
+
+
+class Load:
     """The clients of one world; they run on the client's host.
 
     `strict` says that nothing is wrong with the world any more: then errors are faults, but for a
-    leader that has just moved.
+    leader that has just moved. `judging` False lets a broken promise pass.
     """
 
     def __init__(
@@ -82,33 +101,25 @@ class ReplicaLoad:
         self._numbers = 0
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._latest: dict[PartitionLedger, dict[int, int]] = {}
         self._stale = False
+        self.judging = True
+        self.history: list[Saw] = []
 
-    def start(self, topics: dict[str, int]) -> None:
-        """Begin; `topics` are names and numbers of partitions."""
+    def enter(self, topics: Mapping[str, int]) -> None:
+        """A ledger for each partition; `topics` are names and numbers of partitions."""
         for topic, count in topics.items():
             self.partitions += [PartitionLedger(topic, index, True) for index in range(count)]
-        workers: list[tuple[str, Callable[[random.Random], Awaitable[None]], float]] = [
-            ("acks all", Once(self, -1).step, 150.0),
-            ("acks 1", Once(self, 1).step, 400.0),
-            ("idempotent", UntilAcked(self, "i").step, 150.0),
-            ("lister", self._list, 400.0),
-        ]
-        workers += [
-            (f"consumer of {one}", Consumer(self, one).step, 100.0) for one in self.partitions
-        ]
-        for name, step, pause_ms in workers:
-            self._tasks.append(asyncio.create_task(self._run(name, step, pause_ms), name=name))
+
+    def start(self, name: str, step: Step, pause_ms: float) -> None:
+        """One more client, that rests for `pause_ms` on the average between its steps."""
+        self._tasks.append(asyncio.create_task(self._run(name, step, pause_ms), name=name))
 
     async def stop(self) -> None:
         """Let every client finish its step."""
         self._stopping = True
         await asyncio.gather(*self._tasks)
 
-    async def _run(
-        self, name: str, step: Callable[[random.Random], Awaitable[None]], pause_ms: float
-    ) -> None:
+    async def _run(self, name: str, step: Step, pause_ms: float) -> None:
         rng = random.Random(f"{self._seed}/{name}")
         try:
             while not self._stopping:
@@ -118,6 +129,9 @@ class ReplicaLoad:
                     await step(rng)
                 except (Unknown, ApiError) as error:
                     self.failed(name, error)
+                except Violation:
+                    if self.judging:
+                        raise
         except Exception as error:
             if not self.trouble.done():
                 self.trouble.set_exception(error)
@@ -130,7 +144,8 @@ class ReplicaLoad:
         self.errors[name] = self.errors.get(name, 0) + 1
         if isinstance(error, ApiError) and error.code in MOVED:
             return
-        if self.strict or (isinstance(error, ApiError) and not _is_life(error.code)):
+        grave = self.strict or (isinstance(error, ApiError) and not _is_life(error.code))
+        if grave and self.judging:
             raise Violation(f"{what}: {error!r}") from error
 
     def values(self, producer: str, rng: random.Random) -> tuple[int, list[bytes]]:
@@ -143,7 +158,7 @@ class ReplicaLoad:
 
     # --- requests -----------------------------------------------------------------------------
 
-    async def _leader(self, one: PartitionLedger) -> Leader:
+    async def leader(self, one: PartitionLedger) -> Leader:
         """As every client does it: ask again after an error, and never go back to a leader of an
         epoch before the one that is known."""
         if self._stale:
@@ -164,7 +179,7 @@ class ReplicaLoad:
         )
         name = f"{batch.producer}:{batch.number} in {one}"
         try:
-            leader = await self._leader(one)
+            leader = await self.leader(one)
         except (Unknown, ApiError):
             one.refused(batch)
             raise
@@ -186,24 +201,46 @@ class ReplicaLoad:
             batch.uncertain = True
             self._stale = True
             self.trace.add(f"client: {name} has no answer")
+            self._sent(asked, batch, "? no answer")
             raise
-        except ApiError:
+        except ApiError as error:
             one.refused(batch)
             self._stale = True
+            self._sent(asked, batch, error.code.name)
             raise
         got = answer.responses[0].partition_responses[0]
         self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
         if got.error_code:
             self._refused(one, batch, ErrorCode(got.error_code))
+            said = ErrorCode(got.error_code)
+            self._sent(asked, batch, said.name if said in REFUSED else f"? {said.name}")
             self.trace.add(f"client: {name} is refused: {got.error_code}")
             fail_on(got.error_code, got.error_message)
         self.trace.add(f"client: {name} is at {got.base_offset}")
+        self._sent(asked, batch, "ok", got.base_offset)
         if acks == 1:
             batch.uncertain = True  # its leader may take it along
         else:
             self.acked += 1
             one.acked(batch, got.base_offset, 0)
         return got.base_offset
+
+    def _sent(self, asked: Asked, batch: Batch, answer: str, offset: int = -1) -> None:
+        self.saw(batch.producer, "send", asked, answer, offset, batch.values)
+
+    def saw(
+        self,
+        client: str,
+        what: str,
+        asked: Asked,
+        answer: str,
+        offset: int = -1,
+        values: tuple[bytes, ...] = (),
+    ) -> None:
+        """One entry of the history."""
+        now_s = self._loop.time()
+        entry = Saw(client, what, str(asked.one), asked.at_s, now_s, answer, offset, values)
+        self.history.append(entry)
 
     def _refused(self, one: PartitionLedger, batch: Batch, code: ErrorCode) -> None:
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -242,10 +279,22 @@ class ReplicaLoad:
         images = self.promises.views.since(asked.broker_id, asked.at_s)
         judge_hint(f"broker {asked.broker_id}, {asked.one}", asked.key, named, images)
 
+    async def ask(self, leader: Leader, request: Request[R]) -> R:
+        """One request to a leader; without an answer the next client asks who leads."""
+        try:
+            return await self.client._once(leader.node_id, request, REQUEST_MS)
+        except (Unknown, ApiError):
+            self._stale = True
+            raise
+
+    def doubt(self) -> None:
+        """An answer said that the leader may have moved."""
+        self._stale = True
+
     async def fetch(self, one: PartitionLedger, offset: int) -> list[tuple[int, bytes]]:
         """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
         client = self.client
-        leader = await self._leader(one)
+        leader = await self.leader(one)
         wish = FetchRequest.FetchPartition(
             partition=one.index,
             current_leader_epoch=leader.epoch,
@@ -260,11 +309,7 @@ class ReplicaLoad:
             topics=[FetchRequest.FetchTopic(topic=one.topic, topic_id=topic_id, partitions=[wish])],
         )
         asked = self._asking(one, leader.node_id, leader.epoch)
-        try:
-            answer = await client._once(leader.node_id, request, REQUEST_MS)
-        except (Unknown, ApiError):
-            self._stale = True
-            raise
+        answer = await self.ask(leader, request)
         fail_on(answer.error_code)
         got = answer.responses[0].partitions[0]
         self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
@@ -272,41 +317,15 @@ class ReplicaLoad:
         got_bytes = got.records or b""
         assert not isinstance(got_bytes, list)
         records = read_records(got_bytes)
-        found = [(record.offset, record.value or b"") for record in records]
-        return [(at, value) for at, value in found if at >= offset]
-
-    async def _list(self, rng: random.Random) -> None:
-        """P14: what a leader calls the latest is never below what one before it called so."""
-        one = rng.choice(self.partitions)
-        client = self.client
-        leader = await self._leader(one)
-        wish = ListOffsetsRequest.ListOffsetsPartition(
-            partition_index=one.index, timestamp=LATEST, current_leader_epoch=leader.epoch
-        )
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=one.topic, partitions=[wish])
-        request = ListOffsetsRequest(replica_id=-1, timeout_ms=REQUEST_MS, topics=[topic])
-        try:
-            answer = await client._once(leader.node_id, request, REQUEST_MS)
-        except (Unknown, ApiError):
-            self._stale = True
-            raise
-        got = answer.topics[0].partitions[0]
-        if got.error_code:
-            self._stale = True
-        fail_on(got.error_code)
-        known = self._latest.setdefault(one, {})
-        for epoch, offset in known.items():
-            require(
-                epoch > leader.epoch or got.offset >= offset,
-                f"P14: {one}: latest is {got.offset} in epoch {leader.epoch}, it was {offset} in "
-                f"{epoch}",
-            )
-        known[leader.epoch] = max(known.get(leader.epoch, 0), got.offset)
+        found = [(r.offset, r.value or b"") for r in records if r.offset >= offset]
+        values = tuple(value for _, value in found)
+        self.saw(f"reader of {one}", "read", asked, "ok", offset, values)
+        return found
 
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
         """P6: whatever a consumer reads is committed, and is what was committed."""
         topic_id = self.client.cluster.cache.topic_ids.get(one.topic)
-        if topic_id is None:
+        if topic_id is None or one.topic in self.promises.given_up:
             return
         truth = self.promises.partitions[topic_id, one.index]
         for offset, value in records:
@@ -319,6 +338,8 @@ class ReplicaLoad:
         """Every acknowledged record is where it was said to be, nothing is there twice, nothing
         that was refused is there."""
         for one in self.partitions:
+            if one.topic in self.promises.given_up:
+                continue
             truth = self.promises.partitions[
                 self.client.cluster.cache.topic_ids[one.topic], one.index
             ]
@@ -328,69 +349,3 @@ class ReplicaLoad:
 def _is_life(code: ErrorCode) -> bool:
     """Whether clients try again after this error."""
     return code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE
-
-
-class Once:
-    """Sends each batch once. A late first attempt may overtake, so every batch has a producer of
-    its own for the ledger."""
-
-    def __init__(self, load: ReplicaLoad, acks: int) -> None:
-        self._load = load
-        self._acks = acks
-
-    async def step(self, rng: random.Random) -> None:
-        load = self._load
-        one = rng.choice(load.partitions)
-        number, values = load.values(f"a{self._acks}", rng)
-        batch = one.sending(f"a{self._acks}:{number}", number, values)
-        await load.produce(one, batch, self._acks)
-
-
-class UntilAcked:
-    """An idempotent producer: the same batch with the same sequence until it is acknowledged."""
-
-    def __init__(self, load: ReplicaLoad, name: str) -> None:
-        self._load = load
-        self._name = name
-        self._identity: Producer | None = None
-        self._sequences: dict[PartitionLedger, int] = {}
-
-    async def step(self, rng: random.Random) -> None:
-        load = self._load
-        if self._identity is None:
-            self._identity = await load.client.producer()
-        one = rng.choice(load.partitions)
-        number, values = load.values(self._name, rng)
-        sequence = self._sequences.get(one, 0)
-        self._sequences[one] = sequence + len(values)
-        batch = one.sending(self._name, number, values)
-        while True:
-            try:
-                await load.produce(one, batch, -1, self._identity._replace(sequence=sequence))
-                return
-            except (Unknown, ApiError) as error:
-                if (
-                    isinstance(error, ApiError)
-                    and error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-                ):
-                    return
-                load.failed(self._name, error)
-            await asyncio.sleep(rng.uniform(0.05, 0.4))
-
-
-class Consumer:
-    """Reads one partition from the beginning, and again from the beginning now and then."""
-
-    def __init__(self, load: ReplicaLoad, one: PartitionLedger) -> None:
-        self._load = load
-        self._one = one
-        self._at = 0
-
-    async def step(self, rng: random.Random) -> None:
-        if rng.random() < 0.02:
-            self._at = 0
-        records = await self._load.fetch(self._one, self._at)
-        self._load.consumed(self._one, records)
-        if records:
-            require(records[0][0] == self._at, f"H5: {self._one}: {records[0][0]} after {self._at}")
-            self._at = records[-1][0] + 1

@@ -1,0 +1,71 @@
+"""Shell: Readers: a consumer of one partition, and one who asks for the latest offsets."""
+
+from __future__ import annotations
+
+import random
+
+from client.cluster_client import LATEST
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.list_offsets import ListOffsetsRequest
+from simulation.clients.client import fail_on
+from simulation.clients.load import REQUEST_MS, Load
+from simulation.judges.ledger import PartitionLedger
+from simulation.world.invariants import require
+
+
+class Lister:
+    """P14: what a leader calls the latest is never below what one before it called so."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._latest: dict[PartitionLedger, dict[int, int]] = {}
+
+    async def step(self, rng: random.Random) -> None:
+        load = self._load
+        one = rng.choice(load.partitions)
+        leader = await load.leader(one)
+        wish = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=one.index, timestamp=LATEST, current_leader_epoch=leader.epoch
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=one.topic, partitions=[wish])
+        request = ListOffsetsRequest(replica_id=-1, timeout_ms=REQUEST_MS, topics=[topic])
+        answer = await load.ask(leader, request)
+        got = answer.topics[0].partitions[0]
+        if got.error_code:
+            load.doubt()
+        fail_on(got.error_code)
+        if one.topic in load.promises.given_up:
+            return
+        known = self._latest.setdefault(one, {})
+        for epoch, offset in known.items():
+            require(
+                epoch > leader.epoch or got.offset >= offset,
+                f"P14: {one}: latest is {got.offset} in epoch {leader.epoch}, it was {offset} in "
+                f"{epoch}",
+            )
+        known[leader.epoch] = max(known.get(leader.epoch, 0), got.offset)
+
+
+class Consumer:
+    """Reads one partition from the beginning, and again from the beginning now and then."""
+
+    def __init__(self, load: Load, one: PartitionLedger) -> None:
+        self._load = load
+        self._one = one
+        self._at = 0
+
+    async def step(self, rng: random.Random) -> None:
+        if rng.random() < 0.02:
+            self._at = 0
+        try:
+            records = await self._load.fetch(self._one, self._at)
+        except ApiError as error:
+            given_up = self._one.topic in self._load.promises.given_up
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not given_up:
+                raise
+            self._at = 0
+            return
+        self._load.consumed(self._one, records)
+        if records:
+            require(records[0][0] == self._at, f"H5: {self._one}: {records[0][0]} after {self._at}")
+            self._at = records[-1][0] + 1
