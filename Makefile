@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 # FILES="a b" chooses what is produced; the default is the repository's own text files.
 # Compiling first: a start from sources alone takes three times as long.
 demo: $(STAMP)
-	$(BIN)/python -m compileall -q kraftbox controller broker audit serving metalog storage client protocol runtime
+	$(BIN)/python -m compileall -q kraftbox controller broker audit serving metalog storage client protocol runtime simulation
 	$(BIN)/python scripts/demo.py $(FILES)
 
 # Under a minute: what is wrong most of the time.

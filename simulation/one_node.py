@@ -1,4 +1,4 @@
-"""The world with one node: clients work, the node dies again and again, promises are kept.
+"""Shell: The world with one node: clients work, the node dies again and again, promises are kept.
 
 A seed draws the settings, the disk's pace and a handful of lives, each with its fate: a power cut
 at the n-th file operation (of the boot, of the work, of a clean stop), a kill, or a clean stop.

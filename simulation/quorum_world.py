@@ -1,4 +1,4 @@
-"""A simulated world of quorum cores: network, disks, clients, crashes; one seed decides it all.
+"""Shell: A simulated world of quorum cores: network, disks, clients, crashes; one seed decides all.
 
 The cores are the real ones. A message takes a while, may be lost, or finds the link cut. A disk
 forgets at a crash what was not flushed, except for a random part of it. After every event the

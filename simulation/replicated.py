@@ -1,4 +1,4 @@
-"""The world with replication: three controllers, three brokers, clients, and every kind of trouble.
+"""Shell: The world with replication: three controllers, three brokers, clients, every trouble.
 
 Two streams of trouble run at once, one for controllers and one for brokers: machines lose power
 (with what was not flushed), are killed, paused, cut off in whole or in part or in one direction.

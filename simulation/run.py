@@ -1,4 +1,4 @@
-"""Run simulated worlds from the command line: `python -m simulation.run --seeds 1-1000`.
+"""Shell: Simulated worlds from the command line: `python -m simulation.run --seeds 1-1000`.
 
 Prints one line per seed that failed, with what is needed to see it again, and a summary. Exit code
 1 if a promise was broken. Seeds that failed once belong into seeds.txt, with the reason; the test

@@ -16,6 +16,7 @@ from kraftbox.cli import (
     groups,
     nodes,
     records,
+    sim,
     status,
     storage,
     topics,
@@ -78,6 +79,7 @@ app.command("consume")(records.consume)
 app.command("chaos")(chaos.chaos)
 app.command("dump-log")(dump_log.dump_log)
 app.command("audit")(audit.audit)
+app.command("sim")(sim.sim)
 
 
 def main(arguments: Sequence[str]) -> int:

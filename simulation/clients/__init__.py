@@ -1,0 +1,9 @@
+"""Clients of a run: one file for each family, one registry of all kinds."""
+
+from __future__ import annotations
+
+from simulation.clients import producers, readers
+from simulation.clients.kind import ClientKind
+
+KINDS: dict[str, ClientKind] = {**producers.KINDS, **readers.KINDS}
+"""By the name that schedules and tables use."""

@@ -1,4 +1,4 @@
-"""Shell: The clients of one simulated world: their requests, what they saw, what was promised to
+"""The clients of one simulated world: their requests, what they saw, what was promised to
 them.
 
 Each client is a step that is taken again and again, with pauses and a stream of chance of its own.
@@ -110,6 +110,10 @@ class Load:
         for topic, count in topics.items():
             self.partitions += [PartitionLedger(topic, index, True) for index in range(count)]
 
+    def partition(self, topic: str, index: int) -> PartitionLedger:
+        """The ledger of one partition."""
+        return next(p for p in self.partitions if (p.topic, p.index) == (topic, index))
+
     def start(self, name: str, step: Step, pause_ms: float) -> None:
         """One more client, that rests for `pause_ms` on the average between its steps."""
         self._tasks.append(asyncio.create_task(self._run(name, step, pause_ms), name=name))
@@ -146,7 +150,7 @@ class Load:
             return
         grave = self.strict or (isinstance(error, ApiError) and not _is_life(error.code))
         if grave and self.judging:
-            raise Violation(f"{what}: {error!r}") from error
+            raise Violation(f"{'P26' if self.strict else 'H'}: {what}: {error!r}") from error
 
     def values(self, producer: str, rng: random.Random) -> tuple[int, list[bytes]]:
         """The number and the values of a new batch, never seen before."""

@@ -1,4 +1,4 @@
-"""Shell: Producers: each batch sent once, or, the idempotent ones, until it is acknowledged."""
+"""Producers: each batch sent once, or, the idempotent ones, until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ import random
 from protocol.batch.records import Producer
 from protocol.errors import ApiError, ErrorCode
 from simulation.clients.client import Unknown
+from simulation.clients.kind import ClientKind
 from simulation.clients.load import Load
 from simulation.judges.ledger import PartitionLedger
+from simulation.shape import ClientShape, TopicShape
 
 
 class Once:
     """Sends each batch once. A late first attempt may overtake, so every batch has a producer of
     its own for the ledger."""
 
-    def __init__(self, load: Load, acks: int) -> None:
+    def __init__(self, load: Load, acks: int, name: str | None = None) -> None:
+        self._name = name or f"a{acks}"
         self._load = load
         self._acks = acks
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
         one = rng.choice(load.partitions)
-        number, values = load.values(f"a{self._acks}", rng)
-        batch = one.sending(f"a{self._acks}:{number}", number, values)
+        number, values = load.values(self._name, rng)
+        batch = one.sending(f"{self._name}:{number}", number, values)
         await load.produce(one, batch, self._acks)
 
 
@@ -59,3 +62,46 @@ class UntilAcked:
                     return
                 load.failed(self._name, error)
             await asyncio.sleep(rng.uniform(0.05, 0.4))
+
+
+def _some(rng: random.Random, kind: str, pauses_ms: tuple[float, ...]) -> list[ClientShape]:
+    count = rng.choice([0, 1, 1, 2])
+    return [ClientShape(kind, f"{kind} {n}", rng.choice(pauses_ms)) for n in range(count)]
+
+
+def _draw_all(rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
+    # The first is always there: the quiet phase asks that something is acknowledged.
+    first = ClientShape("acks all", "acks all", rng.choice((60.0, 150.0, 400.0)))
+    return [first, *_some(rng, "acks all", (20.0, 60.0, 150.0))]
+
+
+def _draw_one(rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
+    return _some(rng, "acks 1", (60.0, 400.0))
+
+
+def _draw_idempotent(rng: random.Random, topics: tuple[TopicShape, ...]) -> list[ClientShape]:
+    if all(one.unclean for one in topics):
+        return []
+    return _some(rng, "idempotent", (40.0, 150.0))
+
+
+KINDS = {
+    "acks all": ClientKind(
+        "producers",
+        "sends each batch once, to all of the ISR",
+        _draw_all,
+        lambda load, one: Once(load, -1, one.name).step,
+    ),
+    "acks 1": ClientKind(
+        "producers",
+        "sends each batch once, to the leader only",
+        _draw_one,
+        lambda load, one: Once(load, 1, one.name).step,
+    ),
+    "idempotent": ClientKind(
+        "producers",
+        "sends the same batch with the same sequence until it is acknowledged",
+        _draw_idempotent,
+        lambda load, one: UntilAcked(load, one.name).step,
+    ),
+}

@@ -1,4 +1,4 @@
-"""Shell: Readers: a consumer of one partition, and one who asks for the latest offsets."""
+"""Readers: a consumer of one partition, and one who asks for the latest offsets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from client.cluster_client import LATEST
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest
 from simulation.clients.client import fail_on
-from simulation.clients.load import REQUEST_MS, Load
+from simulation.clients.kind import ClientKind
+from simulation.clients.load import REQUEST_MS, Load, Step
 from simulation.judges.ledger import PartitionLedger
+from simulation.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
 
@@ -69,3 +71,32 @@ class Consumer:
         if records:
             require(records[0][0] == self._at, f"H5: {self._one}: {records[0][0]} after {self._at}")
             self._at = records[-1][0] + 1
+
+
+def _draw_lister(rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
+    return [ClientShape("lister", "lister", 400.0)] if rng.random() < 0.7 else []
+
+
+def _draw_consumers(rng: random.Random, topics: tuple[TopicShape, ...]) -> list[ClientShape]:
+    return [
+        ClientShape(
+            "consumer",
+            f"consumer of {topic.name}-{index}",
+            rng.choice((50.0, 100.0, 300.0)),
+            {"topic": topic.name, "partition": index},
+        )
+        for topic in topics
+        for index in range(topic.partitions)
+    ]
+
+
+def _consumer(load: Load, one: ClientShape) -> Step:
+    return Consumer(load, load.partition(one.args["topic"], one.args["partition"])).step
+
+
+KINDS = {
+    "lister": ClientKind(
+        "readers", "asks for latest offsets", _draw_lister, lambda load, _one: Lister(load).step
+    ),
+    "consumer": ClientKind("readers", "reads one partition", _draw_consumers, _consumer),
+}

@@ -1,0 +1,19 @@
+"""Judges of a run: one file for each family of promises, one registry of all."""
+
+from __future__ import annotations
+
+from simulation.judges.histories import HistoryJudge
+from simulation.judges.judge import JudgeKind
+from simulation.judges.nodes import NodeJudge
+from simulation.judges.partition_judge import PartitionJudge
+from simulation.judges.quorum import QuorumJudge
+
+KINDS: dict[str, JudgeKind] = {
+    "quorum": JudgeKind("M1, M2, M7", lambda _world: QuorumJudge()),
+    "partitions": JudgeKind("P1-P18, M14, and the laws of metadata records", PartitionJudge),
+    "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),
+    "histories": JudgeKind("H1-H9, P6, P14, P24: what clients were told", HistoryJudge),
+}
+"""By the name that options and tables use. All watch, whoever is asked: some know what others
+need."""
+ALL = frozenset(KINDS)

@@ -1,4 +1,4 @@
-"""What clients were promised, and whether a cluster keeps it.
+"""Ledgers of what clients were promised, and whether a cluster keeps it.
 
 The ledger hears of every request before it is sent and of every answer, and of every end of a
 node's life. From that it knows for each record, topic, setting and committed offset one of three

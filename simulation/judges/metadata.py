@@ -95,10 +95,12 @@ class MetadataTruth:
     def _judge_registration(self, offset: int, before: MetadataImage, broker_id: int) -> None:
         old, new = before.cluster.brokers.get(broker_id), self.image.cluster.brokers[broker_id]
         where = f"record {offset}: broker {broker_id}"
-        require(new.epoch == offset, f"P16: {where} has epoch {new.epoch}")
+        again = old is not None and old.incarnation_id == new.incarnation_id
+        same = again and old is not None and new.epoch == old.epoch
+        require(same or new.epoch == offset, f"P16: {where} has epoch {new.epoch}")
         if old is not None:
-            require(new.epoch > old.epoch, f"P16: {where}: epoch {new.epoch} after {old.epoch}")
-            again = old.incarnation_id == new.incarnation_id
+            grown = same or new.epoch > old.epoch
+            require(grown, f"P16: {where}: epoch {new.epoch} after {old.epoch}")
             # A session may be over before its end is written down: who registers then is alone.
             alone = again or old.fenced or self._ended(old.incarnation_id)
             require(alone, f"P16: {where} registers though another one is alive")

@@ -1,4 +1,4 @@
-"""What replication promises, looked at from above after every event.
+"""The promises of replication, looked at from above after every event.
 
 `Promises` sees all nodes at once, which no node can. After each callback that ran in a node's life
 it compares what that node holds with what was committed before, anywhere:

@@ -1,4 +1,4 @@
-"""What must hold in a simulated node, told apart from how it is found out.
+"""Invariants of a simulated node, told apart from how it is found out.
 
 `Violation` is the one exception a world ends with when the product is wrong. The checks here look
 at the node from inside, between two events or at the end of a life; what clients were promised is

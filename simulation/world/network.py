@@ -35,7 +35,8 @@ class Link:
 
     delay_ms_min: float = 0.05
     delay_ms_max: float = 0.5
-    cut: bool = False
+    cuts: int = 0
+    """How many hold it cut now."""
     late_chance: float = 0.0
     late_ms: float = 0.0
     """One chunk in so many takes up to so much longer, and all behind it in its connection."""
@@ -43,6 +44,15 @@ class Link:
     """The link's own chance; None: the network's, which all such links share."""
     held: int = 0
     """How often a cut kept something from passing."""
+
+    @property
+    def cut(self) -> bool:
+        """Set it to hold the link alone."""
+        return self.cuts > 0
+
+    @cut.setter
+    def cut(self, cut: bool) -> None:
+        self.cuts = int(cut)
 
 
 class ListeningSocket:

@@ -6,18 +6,6 @@ through `open`: inside a world that door is locked.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from simulation.preload import import_nodes
 
-_PACKAGES = ("runtime", "protocol", "storage", "metalog", "controller", "broker")
-
-
-def _import_all() -> None:
-    for name in _PACKAGES:
-        package = importlib.import_module(name)
-        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-            importlib.import_module(module.name)
-    importlib.import_module("kraftbox.node")
-
-
-_import_all()
+import_nodes()

@@ -31,9 +31,10 @@ PACKAGES = (
     "client",
     "protocol",
     "runtime",
+    "simulation",
 )
 # Beside the packages: not in the wheel.
-KITS = ("simulation", "testkit")
+KITS = ("testkit",)
 FUNCTION_LINES_MAX = 70
 PURE_MODULE_LINES_MAX = 600
 SHELL_MODULE_LINES_MAX = 800
@@ -44,6 +45,9 @@ SHELL_ROOMS = (
     "kraftbox/kafka_tools/*",
     "kraftbox/process/*",
     "kraftbox/testing/*",
+    "simulation/clients/*",
+    "simulation/faults/*",
+    "simulation/world/*",
     "audit/reading/*",
     "audit/spark/*",
     "audit/tasks/*",

@@ -1,0 +1,53 @@
+"""`kraftbox sim`: whole clusters on virtual time, each decided by one number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kraftbox.cli.output import JsonFlag
+
+
+def sim(
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="The run, or the first; otherwise drawn and told."),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, help="So many seeds, one after the other.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", "-m", min=0.0, help="Begin no run after this time.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes.")] = 1,
+    faults: Annotated[
+        str | None,
+        typer.Option("--faults", "-f", help="Kinds, with commas; default: any."),
+    ] = None,
+    schedule: Annotated[
+        Path | None, typer.Option("--schedule", help="Play this file instead of a seed.")
+    ] = None,
+    as_document: JsonFlag = False,
+    show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
+) -> None:
+    """Run simulated clusters of this program's own code, with faults, and judge them.
+
+    A seed decides the cluster, its settings, faults and clients; the same seed gives the same trace
+    everywhere. Exit code 0: every promise held; 1: one broke; 2: wrong usage.
+    """
+    from simulation import command
+
+    code = command.main(
+        seed=seed,
+        runs=runs,
+        minutes=minutes,
+        jobs=jobs,
+        faults=faults,
+        schedule=schedule,
+        as_json=as_document,
+        show_kinds=show_kinds,
+    )
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,242 @@
+"""Shell: `kraftbox sim`: runs seeds, or a schedule from a file, and tells what became of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from simulation.faults import KINDS
+from simulation.schedule import Schedule, draw_schedule
+from simulation.shape import BadShape
+from simulation.swarm import Outcome, run
+
+HELD, BROKEN, MISUSE = 0, 1, 2
+LINES_TOLD = 40
+SEED_BITS = 31
+
+Kinds = tuple[str, ...] | None
+
+
+def main(
+    *,
+    seed: int | None = None,
+    runs: int | None = None,
+    minutes: float | None = None,
+    jobs: int = 1,
+    faults: str | None = None,
+    schedule: Path | None = None,
+    as_json: bool = False,
+    show_kinds: bool = False,
+) -> int:
+    """The exit code: 0 every promise held, 1 one broke, 2 wrong usage."""
+    if show_kinds:
+        for name, kind in KINDS.items():
+            print(f"{name:<14} {kind.family:<8} {kind.text}")
+        return HELD
+    try:
+        kinds = _kinds(faults)
+        if schedule is not None:
+            if (seed, runs, faults) != (None, None, None):
+                raise BadShape("--schedule says all: no --seed, --runs or --faults with it")
+            return _one(_read(schedule), f"--schedule {schedule}", as_json=as_json)
+        first = random.SystemRandom().getrandbits(SEED_BITS) if seed is None else seed
+        if runs is None and minutes is None:
+            return _one(draw_schedule(first, kinds), _replay(first, faults), as_json=as_json)
+    except BadShape as error:
+        sys.stderr.write(f"kraftbox: {error}\n")
+        return MISUSE
+    return _many(first, runs, minutes, jobs, kinds, faults, as_json=as_json)
+
+
+def _kinds(text: str | None) -> Kinds:
+    if text is None:
+        return None
+    kinds = tuple(one.strip() for one in text.split(","))
+    for one in kinds:
+        if one not in KINDS:
+            raise BadShape(f"--faults: {one!r} is none of {', '.join(KINDS)}")
+    return kinds
+
+
+def _read(path: Path) -> Schedule:
+    try:
+        return Schedule.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise BadShape(f"--schedule {path}: {error}") from error
+
+
+def _replay(seed: int, faults: str | None) -> str:
+    return f"--seed {seed}" + ("" if faults is None else f" --faults '{faults}'")
+
+
+# --- one ------------------------------------------------------------------------------------------
+
+
+def _one(schedule: Schedule, replay: str, *, as_json: bool) -> int:
+    began_s = time.perf_counter()
+    outcome = run(schedule)
+    real_s = time.perf_counter() - began_s
+    if as_json:
+        print(json.dumps({**as_document(outcome), "schedule": schedule.to_json()}))
+        return HELD if outcome.broken is None else BROKEN
+    for line in _shape_lines(schedule):
+        print(line)
+    print(f"{outcome.virtual_s:.1f} virtual seconds in {real_s:.1f} s: {_counts(outcome.counts)}")
+    for kind, drawn in sorted(outcome.drawn.items()):
+        print(f"  {kind}: {outcome.took_effect.get(kind, 0)} of {drawn} took effect")
+    if outcome.broken is not None:
+        print("\n".join(broken_lines(outcome, replay)))
+    print(f"trace {outcome.trace}")
+    return HELD if outcome.broken is None else BROKEN
+
+
+def _shape_lines(schedule: Schedule) -> Iterator[str]:
+    shape = schedule.shape
+    nodes = ", ".join(f"{one.node_id} {'+'.join(one.roles)}" for one in shape.nodes)
+    yield f"seed {schedule.seed}: nodes {nodes}"
+    for topic in shape.topics:
+        yield (
+            f"  topic {topic.name}: {topic.partitions} partitions, "
+            f"{topic.replication_factor} replicas, {_pairs(topic.configs)}"
+        )
+    yield f"  settings: {_pairs(shape.settings)}"
+    link, disk = shape.link, shape.disk
+    yield f"  links {link.delay_ms_min:g} to {link.delay_ms_max:g} ms, {link.late_chance:g} late"
+    yield f"  flushes {disk.flush_ms_min:g} to {disk.flush_ms_max:g} ms"
+    yield f"  clients: {', '.join(one.name for one in shape.clients)}"
+    for name in sorted(shape.given_up):
+        yield f"  {name} allows unclean elections: that nothing acknowledged is lost is not asked"
+
+
+def _pairs(values: dict[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(values.items()))
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def broken_lines(outcome: Outcome, replay: str) -> list[str]:
+    """What is needed to see it again, and to begin to understand it."""
+    broken = outcome.broken
+    assert broken is not None
+    told = [line for line in outcome.lines if " > " not in line and "/data" not in line]
+    return [
+        "",
+        *told[-LINES_TOLD:],
+        "",
+        *outcome.seen[-LINES_TOLD:],
+        "",
+        f"BROKEN {broken.code} at {broken.at_s:.6f} s: {broken.words}",
+        f"replay: kraftbox sim {replay}",
+    ]
+
+
+def as_document(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as plain values."""
+    broken = outcome.broken
+    return {
+        "seed": outcome.schedule.seed,
+        "trace": outcome.trace,
+        "broken": None if broken is None else vars(broken),
+        "virtual_s": outcome.virtual_s,
+        "drawn": outcome.drawn,
+        "took_effect": outcome.took_effect,
+        "counts": outcome.counts,
+        "errors": outcome.errors,
+    }
+
+
+# --- many -----------------------------------------------------------------------------------------
+
+
+def _task(asked: tuple[int, Kinds, str | None]) -> tuple[dict[str, Any], list[str]]:
+    seed, kinds, faults = asked
+    outcome = run(draw_schedule(seed, kinds))
+    lines = [] if outcome.broken is None else broken_lines(outcome, _replay(seed, faults))
+    return as_document(outcome), lines
+
+
+def _many(
+    first: int,
+    runs: int | None,
+    minutes: float | None,
+    jobs: int,
+    kinds: Kinds,
+    faults: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    began_s = time.perf_counter()
+    ends_s = None if minutes is None else began_s + minutes * 60
+    asked = ((seed, kinds, faults) for seed in _seeds(first, runs, ends_s))
+    documents: list[dict[str, Any]] = []
+    with _results(asked, jobs) as results:
+        for document, lines in results:
+            documents.append(document)
+            if lines and not as_json:
+                print("\n".join([f"seed {document['seed']}", *lines, ""]), flush=True)
+    real_s = time.perf_counter() - began_s
+    held = sum(one["broken"] is None for one in documents)
+    if as_json:
+        print(json.dumps({"held": held, "runs": documents, "real_s": real_s}))
+    else:
+        print("\n".join(_summary(documents, held, real_s)))
+    return HELD if held == len(documents) else BROKEN
+
+
+def _seeds(first: int, runs: int | None, ends_s: float | None) -> Iterator[int]:
+    seed = first
+    while (runs is None or seed < first + runs) and (
+        ends_s is None or seed == first or time.perf_counter() < ends_s
+    ):
+        yield seed
+        seed += 1
+
+
+@contextmanager
+def _results(asked: Iterable[Any], jobs: int) -> Iterator[Iterator[Any]]:
+    """In the order of the seeds, whatever the number of processes."""
+    if jobs == 1:
+        yield map(_task, asked)
+        return
+    with get_context("spawn").Pool(jobs) as pool:
+        yield _ahead(pool, iter(asked), 2 * jobs)
+
+
+def _ahead(pool: Any, asked: Iterator[Any], most: int) -> Iterator[Any]:
+    """No more than `most` are begun before they are looked at: time may be over."""
+    waiting = []
+    for one in asked:
+        waiting.append(pool.apply_async(_task, (one,)))
+        if len(waiting) >= most:
+            yield waiting.pop(0).get()
+    for each in waiting:
+        yield each.get()
+
+
+def _summary(documents: list[dict[str, Any]], held: int, real_s: float) -> Iterator[str]:
+    drawn: dict[str, int] = {}
+    effects: dict[str, int] = {}
+    for one in documents:
+        for kind, count in one["drawn"].items():
+            drawn[kind] = drawn.get(kind, 0) + count
+            effects[kind] = effects.get(kind, 0) + one["took_effect"].get(kind, 0)
+    for kind, count in sorted(drawn.items()):
+        yield f"  {kind}: {effects[kind]} of {count} took effect"
+    virtual_s = sum(one["virtual_s"] for one in documents)
+    yield (
+        f"{virtual_s / 3600:.2f} virtual hours in {real_s:.0f} s, "
+        f"{virtual_s / real_s:.1f} times as fast as the clock"
+    )
+    broken = [one["seed"] for one in documents if one["broken"] is not None]
+    if broken:
+        yield f"broken: {', '.join(str(seed) for seed in broken)}"
+    yield f"{held} of {len(documents)} seeds held"

@@ -1,0 +1,42 @@
+"""A kind of fault: drawn before a run, done when it is due, known by whether it took
+effect."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from simulation.schedule import Event
+    from simulation.shape import Shape
+    from simulation.swarm import World
+    from simulation.world.cluster import Machine
+
+Args = dict[str, Any]
+
+
+def anywhere(_shape: Shape) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """One kind of fault.
+
+    Args:
+        family: the file of `simulation.faults` that it is in.
+        text: what it does, for people.
+        draw: the target and the arguments of one event (`for_ms`: how long; drawn if left out).
+        run: does it, and undoes it after `event.for_ms`; returns whether it took effect. The
+            machine is busy meanwhile: no other event is done to it. `rng` is the event's own.
+        possible: whether a cluster of this shape has something to do it to.
+    """
+
+    family: str
+    text: str
+    draw: Callable[[Random, Shape], tuple[str, Args]]
+    run: Callable[[World, Machine, Event, Random], Awaitable[bool]]
+    possible: Callable[[Shape], bool] = anywhere

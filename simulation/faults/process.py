@@ -1,0 +1,85 @@
+"""Faults of a process and its machine: power cuts, kills, pauses.
+
+A broker loses what was not flushed only while every partition keeps a member of its ISR that has
+lost nothing, and nothing happens to such a member until the others are back in the ISR: without
+eligible leader replicas nobody could keep the promise otherwise. So `may_lose` and `may_be_hit` are
+asked when an event is due, and an event that they refuse has no effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from simulation.faults.kind import Args, FaultKind
+from simulation.targets import draw_node
+from simulation.world.cluster import End
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from simulation.schedule import Event
+    from simulation.shape import Shape
+    from simulation.swarm import World
+    from simulation.world.cluster import Machine
+
+
+def may_be_hit(world: World, machine: Machine) -> bool:
+    """Whether the promises survive that this machine is out of action for a while."""
+    promises = world.promises
+    return machine not in world.brokers or not promises.lossy or promises.spares(machine.node_id)
+
+
+def may_lose(world: World, machine: Machine) -> bool:
+    """Whether the promises survive that this machine loses what it has not flushed."""
+    if machine not in world.brokers:
+        return True
+    others = {*world.promises.lossy, *world.busy, *world.swapped} - {machine.node_id}
+    brokers = {one.node_id for one in world.brokers}
+    return world.promises.spares(machine.node_id) and not others & brokers
+
+
+def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
+    return draw_node(rng, shape), {}
+
+
+def _draw_power_cut(rng: Random, shape: Shape) -> tuple[str, Args]:
+    return draw_node(rng, shape), {"torn": rng.random() < 0.5}
+
+
+async def _power_cut(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+    if not may_lose(world, machine):
+        return False
+    world.crash(machine, End.POWER_CUT, torn=bool(event.args.get("torn")))
+    await asyncio.sleep(event.for_ms / 1000)
+    await world.boot_again(machine)
+    return True
+
+
+async def _kill(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+    if not may_be_hit(world, machine):
+        return False
+    world.crash(machine, End.KILL, torn=False)
+    await asyncio.sleep(event.for_ms / 1000)
+    await world.boot_again(machine)
+    return True
+
+
+async def _pause(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+    life = machine.life
+    if life is None or not may_be_hit(world, machine):
+        return False
+    machine.pause(life)
+    await asyncio.sleep(event.for_ms / 1000)
+    waited = bool(life.parked)
+    machine.resume(life)
+    return waited
+
+
+KINDS = {
+    "power cut": FaultKind(
+        "process", "the machine loses power, and what was not flushed", _draw_power_cut, _power_cut
+    ),
+    "kill": FaultKind("process", "the process ends at once; its files stay", _draw, _kill),
+    "pause": FaultKind("process", "the process stands still; its connections stay", _draw, _pause),
+}

@@ -1,0 +1,36 @@
+"""Histories of clients against what is there: nothing acknowledged is missing, nothing is there
+twice, nothing is out of order, nothing that was refused is there (H1-H9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+
+if TYPE_CHECKING:
+    from simulation.swarm import World
+
+LEAST_ACKED = 3
+
+
+class HistoryJudge(Judge):
+    """The ledgers of the clients, in the end, against the records that were committed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def missing(self) -> str | None:
+        """P26: in the quiet phase writes succeed."""
+        load = self._world.load
+        acked = 0 if load is None else load.acked - self._world.acked_before_quiet
+        if acked < LEAST_ACKED:
+            return f"P26: only {acked} writes are acknowledged since all is quiet"
+        return None
+
+    def at_end(self) -> None:
+        """The whole ledger."""
+        load = self._world.load
+        require(load is not None, "H9: there are no clients")
+        assert load is not None
+        load.judge()

@@ -1,0 +1,43 @@
+"""A judge: asked after events and at the end, it raises Violation for a broken promise.
+
+A judge looks at states, disks and messages, and imports no code of the product that decides what it
+judges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulation.swarm import World
+    from simulation.world.cluster import NodeLife
+
+
+class Judge:
+    """Overrides what it needs; the message of a Violation begins with the promise's code."""
+
+    def after(self, life: NodeLife) -> None:
+        """Something ran in this life; called thousands of times a second, so look for what has
+        changed first."""
+
+    def over(self, life: NodeLife, *, lossy: bool) -> None:
+        """The life has ended; `lossy`: what was not flushed may be gone."""
+
+    def missing(self) -> str | None:
+        """What a whole cluster has and this one has not yet; asked in the quiet phase until all
+        judges say None. What is said last is the broken promise when the time is over."""
+        return None
+
+    def at_end(self) -> None:
+        """Everything is quiet and whole."""
+
+
+@dataclass(frozen=True)
+class JudgeKind:
+    """One judge of the registry: `make` is called once in each run, before the first boot."""
+
+    text: str
+    make: Callable[[World], Judge]

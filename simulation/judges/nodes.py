@@ -1,0 +1,36 @@
+"""Nodes by themselves: no fatal failure, logs that are logs; in the end nobody differs (P5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+
+if TYPE_CHECKING:
+    from simulation.swarm import World
+    from simulation.world.cluster import NodeLife
+
+
+class NodeJudge(Judge):
+    """See the module."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def after(self, life: NodeLife) -> None:
+        """Nothing that stops the node has happened."""
+        node = life.node
+        if node is not None and node.failed.done():
+            name, error = node.failed.result()
+            require(False, f"F: {life} failed in {name}: {error!r}")
+
+    def missing(self) -> str | None:
+        """P26: everybody has all of the metadata."""
+        promises = self._world.promises
+        for machine in self._world.cluster.machines:
+            life = machine.life
+            loader = None if life is None or life.node is None else life.node.loader
+            if loader is None or loader.image.topics != promises.metadata.image.topics:
+                return f"P26: {machine.host} has not caught up with the metadata"
+        return None

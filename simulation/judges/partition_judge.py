@@ -1,0 +1,31 @@
+"""The promises of partitions (P1 to P18) and of metadata records (M14, P5 to P23) as a judge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulation.judges.judge import Judge
+
+if TYPE_CHECKING:
+    from simulation.swarm import World
+    from simulation.world.cluster import NodeLife
+
+
+class PartitionJudge(Judge):
+    """Asks the world's promises, which clients and faults look at, too."""
+
+    def __init__(self, world: World) -> None:
+        self._promises = world.promises
+
+    def after(self, life: NodeLife) -> None:
+        """All laws of `judges.partitions`."""
+        self._promises.after(life)
+
+    def over(self, life: NodeLife, *, lossy: bool) -> None:
+        """What may be lost now is told to the laws."""
+        self._promises.over(life, lossy=lossy)
+
+    def missing(self) -> str | None:
+        """P26: every replica has everything."""
+        what = self._promises.whole()
+        return None if what is None else f"P26: {what}"

@@ -1,0 +1,51 @@
+"""The quorum's promises, over nodes that run: who leads which epoch (M1), epochs and what is
+committed never go back (M2, M7), across the lives of a machine too.
+
+That what is committed stays and is the same everywhere (M14, P5) is `judges.metadata`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+
+if TYPE_CHECKING:
+    from simulation.world.cluster import NodeLife
+
+
+class QuorumJudge(Judge):
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[int, int] = {}
+        self._epochs: dict[tuple[int, bytes | None], int] = {}
+        self._marks: dict[NodeLife, int] = {}
+
+    def after(self, life: NodeLife) -> None:
+        """M1, M2, M7."""
+        node = life.node
+        quorum = None if node is None else node.quorum
+        if quorum is None or not quorum.is_started:
+            return
+        node_id = life.machine.node_id
+        epoch = quorum.leader()[1]
+        place = (node_id, life.machine.directory_id)
+        before = self._epochs.get(place, -1)
+        require(epoch >= before, f"M2: {life}: epoch {epoch} after {before}")
+        self._epochs[place] = epoch
+        if quorum.is_leader:
+            first = self._leaders.setdefault(epoch, node_id)
+            require(first == node_id, f"M1: {first} and {node_id} lead epoch {epoch}")
+        mark = quorum.high_watermark
+        if mark is not None:
+            known = self._marks.get(life, 0)
+            require(mark >= known, f"M7: {life}: high watermark {mark} after {known}")
+            end = quorum.log_end_offset
+            require(mark <= end, f"M7: {life}: high watermark {mark} above the log end {end}")
+            self._marks[life] = mark
+
+    def leader_of(self, epoch: int) -> int | None:
+        """Who led an epoch, as seen."""
+        return self._leaders.get(epoch)

@@ -1,0 +1,109 @@
+"""The schedule of a run: its shape, and what happens when, decided before it begins.
+
+Times are milliseconds since the clients of the run have started. A target is a node or a role that
+is resolved when the event is due (`simulation.targets`): equal run, equal resolution. An event's
+own chance comes from the seed and its name, so that taking one out changes no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from simulation.chance import stream
+from simulation.clients import KINDS as CLIENTS
+from simulation.faults import KINDS as FAULTS
+from simulation.shape import Shape, demand, draw_shape
+
+VERSION = 1
+TROUBLE_MS_MIN, TROUBLE_MS_MAX = 8_000, 60_000
+FOR_MS_MIN = 100
+FOR_MS_MAX = 9_000
+EVENTS_MAX = 60
+
+
+@dataclass(frozen=True)
+class Event:
+    """One fault. `name` is its own in the schedule and names its chance; `args` are its kind's."""
+
+    name: str
+    at_ms: int
+    kind: str
+    target: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def for_ms(self) -> int:
+        """How long it lasts."""
+        return int(self.args.get("for_ms", 0))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """From `quiet_from_ms` on nothing is wrong any more, and everything must become whole."""
+
+    seed: int
+    shape: Shape
+    events: tuple[Event, ...]
+    quiet_from_ms: int
+
+    def check(self) -> None:
+        """Raises BadShape for what cannot be run."""
+        self.shape.check()
+        demand(0 <= self.quiet_from_ms <= TROUBLE_MS_MAX, f"quiet from {self.quiet_from_ms} ms")
+        names = [one.name for one in self.events]
+        demand(len(set(names)) == len(names), "two events have one name")
+        for one in self.events:
+            demand(one.kind in FAULTS, f"{one.kind!r} is no kind of fault")
+            ends = one.at_ms + one.for_ms
+            inside = 0 <= one.at_ms <= ends <= self.quiet_from_ms
+            demand(inside, f"{one.name} ends at {ends} ms, quiet is from {self.quiet_from_ms} on")
+        for client in self.shape.clients:
+            demand(client.kind in CLIENTS, f"{client.kind!r} is no kind of client")
+        for kind in self.shape.faults:
+            demand(kind in FAULTS, f"{kind!r} is no kind of fault")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        return {"version": VERSION, **asdict(self), "events": [asdict(e) for e in self.events]}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Schedule:
+        """Raises BadShape."""
+        demand(isinstance(value, Mapping), "this is no schedule")
+        demand(value.get("version") == VERSION, f"version {value.get('version')} is not {VERSION}")
+        shape = Shape.from_json(value.get("shape") or {})
+        try:
+            schedule = cls(
+                seed=int(value["seed"]),
+                shape=shape,
+                events=tuple(Event(**one) for one in value["events"]),
+                quiet_from_ms=int(value["quiet_from_ms"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            demand(False, f"this is no schedule: {error}")
+            raise
+        schedule.check()
+        return schedule
+
+
+def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
+    """What the seed says; `faults` leaves only these kinds to choose from."""
+    kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
+    shape = draw_shape(stream(seed, "shape"), kinds, CLIENTS)
+    rng = stream(seed, "schedule")
+    quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
+    pause_ms = rng.choice([700.0, 1_500.0, 3_000.0, 8_000.0])
+    events: list[Event] = []
+    at_ms = rng.expovariate(1 / pause_ms)
+    while at_ms < quiet_from_ms - FOR_MS_MIN and len(events) < EVENTS_MAX and shape.faults:
+        number = len(events)
+        own = stream(seed, "event", number)
+        kind = own.choices(list(shape.faults), list(shape.faults.values()))[0]
+        target, args = FAULTS[kind].draw(own, shape)
+        left_ms = quiet_from_ms - int(at_ms)
+        args = {"for_ms": min(left_ms, own.randint(FOR_MS_MIN, FOR_MS_MAX)), **args}
+        events.append(Event(f"e{number}", int(at_ms), kind, target, args))
+        at_ms += rng.expovariate(1 / pause_ms)
+    return Schedule(seed, shape, tuple(events), quiet_from_ms)

@@ -1,0 +1,321 @@
+"""The shape of a simulated cluster: nodes, topics, settings, links, disks, clients, faults.
+
+A shape is drawn from chance, or read from JSON, and says all that is decided before a run but when
+which fault happens. It is a value: equal shapes make equal worlds.
+
+What an operator's choice gives up is told by the shape: `given_up` names the topics whose promises
+P1, P2, P4, P6, P7 and P17 are away because unclean elections are allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from random import Random
+
+CONTROLLER, BROKER = "controller", "broker"
+NODES_MAX = 5
+"""Of each role."""
+PARTITIONS_MAX = 3
+FACTOR_MAX = 3
+WEIGHT_MAX = 8
+DELAY_MS_MAX = 200.0
+FLUSH_MS_MAX = 200.0
+PAUSE_MS_MAX = 5_000.0
+
+
+class BadShape(ValueError):
+    """The shape, or the schedule, cannot be run; the message says why."""
+
+
+def demand(holds: bool, message: str) -> None:
+    """Raises BadShape unless `holds`."""
+    if not holds:
+        raise BadShape(message)
+
+
+@dataclass(frozen=True)
+class NodeShape:
+    """One node. `settings` are its own, above those of all nodes."""
+
+    node_id: int
+    roles: tuple[str, ...]
+    rack: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def controls(self) -> bool:
+        return CONTROLLER in self.roles
+
+    @property
+    def serves(self) -> bool:
+        return BROKER in self.roles
+
+
+@dataclass(frozen=True)
+class TopicShape:
+    """One topic, with the configurations that it is created with."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def min_isr(self) -> int:
+        return int(self.configs.get("min.insync.replicas", "1"))
+
+    @property
+    def unclean(self) -> bool:
+        return self.configs.get("unclean.leader.election.enable") == "true"
+
+
+@dataclass(frozen=True)
+class LinkShape:
+    """How long a chunk of bytes travels between two hosts."""
+
+    delay_ms_min: float = 0.05
+    delay_ms_max: float = 0.5
+    late_chance: float = 0.0
+    late_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class DiskShape:
+    """How long a disk takes for what is awaited."""
+
+    flush_ms_min: float = 0.05
+    flush_ms_max: float = 5.0
+    work_ms_max: float = 1.0
+
+
+@dataclass(frozen=True)
+class ClientShape:
+    """One client: its kind (`simulation.clients.KINDS`), its name, its rest between two steps."""
+
+    kind: str
+    name: str
+    pause_ms: float
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """See the module. `settings` are those of all nodes, `faults` are kinds with their weights."""
+
+    nodes: tuple[NodeShape, ...]
+    topics: tuple[TopicShape, ...]
+    settings: dict[str, str]
+    link: LinkShape
+    disk: DiskShape
+    clients: tuple[ClientShape, ...]
+    faults: dict[str, int]
+
+    @property
+    def controllers(self) -> tuple[NodeShape, ...]:
+        return tuple(one for one in self.nodes if one.controls)
+
+    @property
+    def brokers(self) -> tuple[NodeShape, ...]:
+        return tuple(one for one in self.nodes if one.serves)
+
+    @property
+    def given_up(self) -> frozenset[str]:
+        """Topics whose operator chose availability over what was acknowledged."""
+        return frozenset(one.name for one in self.topics if one.unclean)
+
+    def setting_ms(self, key: str, default: int) -> int:
+        """The largest value of a setting on any node."""
+        common = self.settings.get(key, str(default))
+        return max(int(one.settings.get(key, common)) for one in self.nodes)
+
+    def check(self) -> None:
+        """Raises BadShape for what no cluster can be."""
+        ids = [one.node_id for one in self.nodes]
+        demand(ids == list(range(1, len(ids) + 1)), f"node ids {ids} do not count from 1")
+        for what, found in (("controllers", self.controllers), ("brokers", self.brokers)):
+            demand(1 <= len(found) <= NODES_MAX, f"{len(found)} {what} are not 1 to {NODES_MAX}")
+        demand(all(one.controls or one.serves for one in self.nodes), "a node has no role")
+        names = [one.name for one in self.topics]
+        demand(bool(names) and len(set(names)) == len(names), f"topics {names} are not distinct")
+        for topic in self.topics:
+            self._check_topic(topic)
+        link, disk = self.link, self.disk
+        demand(
+            0 <= link.delay_ms_min <= link.delay_ms_max <= DELAY_MS_MAX
+            and 0 <= link.late_chance <= 1
+            and 0 <= link.late_ms <= DELAY_MS_MAX,
+            f"{link} is out of bounds",
+        )
+        demand(
+            0 <= disk.flush_ms_min <= disk.flush_ms_max <= FLUSH_MS_MAX
+            and 0 <= disk.work_ms_max <= FLUSH_MS_MAX,
+            f"{disk} is out of bounds",
+        )
+        for client in self.clients:
+            demand(0 < client.pause_ms <= PAUSE_MS_MAX, f"{client} is out of bounds")
+        called = [one.name for one in self.clients]
+        demand(len(set(called)) == len(called), f"clients {called} are not distinct")
+        for kind, weight in self.faults.items():
+            demand(1 <= weight <= WEIGHT_MAX, f"fault {kind} has weight {weight}")
+
+    def _check_topic(self, topic: TopicShape) -> None:
+        demand(1 <= topic.partitions <= PARTITIONS_MAX, f"{topic} is out of bounds")
+        most = min(FACTOR_MAX, len(self.brokers))
+        demand(1 <= topic.replication_factor <= most, f"{topic} has more replicas than {most}")
+        demand(1 <= topic.min_isr <= topic.replication_factor, f"{topic} can never be written")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Shape:
+        """Raises BadShape."""
+        try:
+            shape = cls(
+                nodes=tuple(
+                    NodeShape(**{**one, "roles": tuple(one["roles"])}) for one in value["nodes"]
+                ),
+                topics=tuple(TopicShape(**one) for one in value["topics"]),
+                settings=dict(value["settings"]),
+                link=LinkShape(**value["link"]),
+                disk=DiskShape(**value["disk"]),
+                clients=tuple(ClientShape(**one) for one in value["clients"]),
+                faults=dict(value["faults"]),
+            )
+            shape.check()
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise BadShape(f"this is no shape: {error}") from error
+        return shape
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+LINKS = {
+    "one rack": LinkShape(0.05, 0.5),
+    "one building": LinkShape(0.2, 2.0),
+    "busy": LinkShape(0.1, 1.0, 0.02, 60.0),
+    "two cities": LinkShape(4.0, 12.0),
+    "far": LinkShape(15.0, 45.0, 0.01, 150.0),
+}
+DISKS = {
+    "fast": DiskShape(0.02, 0.3, 0.1),
+    "ordinary": DiskShape(0.05, 5.0, 1.0),
+    "slow": DiskShape(2.0, 60.0, 10.0),
+}
+RACKS = ("a", "b", "c")
+
+# Each is drawn by itself; a key that is left out keeps the product's default. The clients of a run
+# judge within seconds, so time-outs are shorter than anybody's in production.
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "broker.session.timeout.ms": ("1500", "3000", "6000"),
+    "broker.heartbeat.interval.ms": ("200", "500"),
+    "replica.lag.time.max.ms": ("1000", "2000", "6000"),
+    "replica.fetch.wait.max.ms": ("50", "200", "500"),
+    "replica.high.watermark.checkpoint.interval.ms": ("500", "1000", "5000"),
+    "controller.quorum.fetch.timeout.ms": ("1000", "2000", "4000"),
+    "controller.quorum.election.timeout.ms": ("500", "1000"),
+    "controller.quorum.append.linger.ms": ("0", "25"),
+    "kraftbox.broker.connection.loss.fence.ms": ("0", "100", "1000"),
+}
+LOOSE_SETTINGS: dict[str, tuple[str, ...]] = {
+    "num.replica.fetchers": ("1", "2", "3"),
+    "max.incremental.fetch.session.cache.slots": ("0", "1", "1000"),
+    "metadata.log.max.record.bytes.between.snapshots": ("500", "2000", "20000"),
+    "log.flush.interval.messages": ("1", "10", "100"),
+    "log.flush.offset.checkpoint.interval.ms": ("1000", "10000"),
+    "auto.leader.rebalance.enable": ("true", "false"),
+    "leader.imbalance.check.interval.seconds": ("3", "20"),
+    "log.cleaner.enable": ("true", "false"),
+}
+OWN_SETTINGS = ("replica.lag.time.max.ms", "num.replica.fetchers", "replica.fetch.wait.max.ms")
+"""May differ from node to node."""
+SEGMENT_BYTES = ("2048", "8192", "65536")
+"""More than the largest batch of any client."""
+
+
+def draw_shape(
+    rng: Random, fault_kinds: Mapping[str, Any], client_kinds: Mapping[str, Any]
+) -> Shape:
+    """`fault_kinds` and `client_kinds` are the registries of what there is: a fault kind says
+    whether it is `possible(shape)`, a client kind draws `clients(rng, topics)`."""
+    nodes = _draw_nodes(rng)
+    settings = {key: rng.choice(values) for key, values in SETTINGS.items()}
+    for key, values in LOOSE_SETTINGS.items():
+        if rng.random() < 0.4:
+            settings[key] = rng.choice(values)
+    topics = _draw_topics(rng, sum(one.serves for one in nodes))
+    bare = Shape(
+        nodes=nodes,
+        topics=topics,
+        settings=settings,
+        link=LINKS[rng.choice(list(LINKS))],
+        disk=DISKS[rng.choice(list(DISKS))],
+        clients=_draw_clients(rng, topics, client_kinds),
+        faults={},
+    )
+    possible = [name for name, kind in fault_kinds.items() if kind.possible(bare)]
+    chosen = [name for name in possible if rng.random() < 0.5] or [rng.choice(possible)]
+    weights = {name: rng.randint(1, WEIGHT_MAX) for name in chosen}
+    return Shape(**{**vars(bare), "faults": weights})
+
+
+def _draw_nodes(rng: Random) -> tuple[NodeShape, ...]:
+    both: tuple[str, ...] = (CONTROLLER, BROKER)
+    controls: tuple[str, ...] = (CONTROLLER,)
+    serves: tuple[str, ...] = (BROKER,)
+    count = rng.choices(range(1, NODES_MAX + 1), [2, 2, 6, 1, 1])[0]
+    layout = rng.choice(["separate", "separate", "combined", "mixed"])
+    if layout == "combined":
+        roles = [both] * count
+    else:
+        brokers = rng.choices(range(1, NODES_MAX + 1), [2, 2, 6, 2, 1])[0]
+        shared = rng.randint(1, min(count, brokers)) if layout == "mixed" else 0
+        roles = [controls] * (count - shared) + [both] * shared + [serves] * (brokers - shared)
+    racks = rng.random() < 0.3
+    return tuple(
+        NodeShape(
+            number,
+            one,
+            RACKS[number % len(RACKS)] if racks and BROKER in one else None,
+            _draw_own(rng),
+        )
+        for number, one in enumerate(roles, 1)
+    )
+
+
+def _draw_own(rng: Random) -> dict[str, str]:
+    if rng.random() < 0.8:
+        return {}
+    key = rng.choice(OWN_SETTINGS)
+    return {key: rng.choice((SETTINGS | LOOSE_SETTINGS)[key])}
+
+
+def _draw_topics(rng: Random, brokers: int) -> tuple[TopicShape, ...]:
+    topics = []
+    for number in range(rng.randint(1, 3)):
+        factor = rng.randint(1, min(FACTOR_MAX, brokers))
+        if rng.random() < 0.6:
+            factor = min(FACTOR_MAX, brokers)
+        configs = {"min.insync.replicas": str(rng.randint(1, factor))}
+        if rng.random() < 0.4:
+            configs["internal.segment.bytes"] = rng.choice(SEGMENT_BYTES)
+        if rng.random() < 0.25:
+            configs["flush.messages"] = rng.choice(("1", "1", "20"))
+        if factor > 1 and rng.random() < 0.1:
+            configs["unclean.leader.election.enable"] = "true"
+        topics.append(TopicShape(f"t{number}", rng.randint(1, 2), factor, configs))
+    return tuple(topics)
+
+
+def _draw_clients(
+    rng: Random, topics: tuple[TopicShape, ...], kinds: Mapping[str, Any]
+) -> tuple[ClientShape, ...]:
+    found: list[ClientShape] = []
+    for kind in kinds.values():
+        found += kind.clients(rng, topics)
+    return tuple(found)

@@ -1,0 +1,357 @@
+"""Shell: The run of one schedule: the cluster boots, events happen, clients work, judges look, and
+then all is quiet and must become whole.
+
+A judge that is not asked watches all the same, and what it finds is dropped: others read from it
+what was committed. Equal schedules give equal traces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from protocol.errors import ApiError
+from runtime import log
+from simulation.chance import stream
+from simulation.clients import KINDS as CLIENTS
+from simulation.clients.client import SimClient, Unknown
+from simulation.clients.load import Load, Saw
+from simulation.faults import KINDS as FAULTS
+from simulation.judges import ALL
+from simulation.judges import KINDS as JUDGES
+from simulation.judges.partitions import Promises
+from simulation.preload import import_nodes
+from simulation.schedule import Event, Schedule
+from simulation.shape import BROKER, CONTROLLER, NodeShape, TopicShape
+from simulation.targets import resolve
+from simulation.world import traps
+from simulation.world.cluster import (
+    CLIENT_PORT,
+    CONTROLLER_PORT,
+    DiskPace,
+    End,
+    Machine,
+    NodeLife,
+    SimCluster,
+)
+from simulation.world.invariants import Violation, require
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import CURRENT_HOST, Link, Network
+from simulation.world.trace import FullTrace
+
+BOOT_S = 120.0
+WHOLE_S = 120.0
+"""Virtual time in which all must become whole once nothing is wrong any more."""
+STRICT_S = 4.0
+"""How long clients then must get no error but for a leader that has just moved."""
+LOG_LINES = 60
+TRACE_LINES = 400
+CREATE_TRIES = 100
+
+Plant = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The first broken promise: its code, what was seen, when."""
+
+    code: str
+    words: str
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run did. `lines` are the end of its trace, `seen` of what the partitions' judge saw,
+    `logged` of what the nodes logged."""
+
+    schedule: Schedule
+    trace: str
+    broken: Broken | None
+    virtual_s: float
+    drawn: dict[str, int]
+    took_effect: dict[str, int]
+    counts: dict[str, int]
+    errors: dict[str, int]
+    lines: list[str] = field(repr=False)
+    seen: list[str] = field(repr=False)
+    logged: list[str] = field(repr=False)
+    history: list[Saw] = field(repr=False)
+
+
+def run(
+    schedule: Schedule,
+    judges: Collection[str] = ALL,
+    planted: Sequence[Plant] = (),
+    *,
+    keep: int | None = TRACE_LINES,
+    disguised: bool = False,
+) -> Outcome:
+    """Run it to its end or to the first broken promise.
+
+    Args:
+        judges: those that are asked.
+        planted: bugs, as context managers that are entered for the run.
+        keep: so many lines of the trace, None: all.
+        disguised: as if on another machine at another time.
+    """
+    import_nodes()
+    world = World(schedule, judges, keep)
+    logged: list[str] = []
+    broken: Broken | None = None
+    with ExitStack() as stack:
+        for plant in planted:
+            stack.enter_context(plant())
+        stack.enter_context(traps.disguised() if disguised else traps.locked())
+        events = stack.enter_context(log.captured())
+        try:
+            world.loop.run_world(world.main())
+            require(not world.loop.failures, f"F: unhandled: {world.loop.failures[:3]}")
+        except Exception as error:  # noqa: BLE001 - whatever ends a run is its outcome
+            broken = world.broken or _broken(error, world.loop.time())
+        finally:
+            world.loop.close()
+        logged = [str(one) for one in events if one["log_level"] != "debug"][-LOG_LINES:]
+    outcome = world.outcome(broken, logged)
+    del world
+    gc.collect()
+    return outcome
+
+
+def _broken(error: BaseException, at_s: float) -> Broken:
+    words = str(error) if isinstance(error, Violation) else repr(error)
+    code = words.split(":")[0] if isinstance(error, Violation) else type(error).__name__
+    return Broken(code if len(code) < 24 else "F", words, at_s)
+
+
+class World:
+    """One run. Faults and judges are given it: what they may use has no underscore."""
+
+    def __init__(self, schedule: Schedule, judges: Collection[str], keep: int | None) -> None:
+        self.schedule = schedule
+        self.shape = schedule.shape
+        seed = schedule.seed
+        network = Network(stream(seed, "network"))
+        network.rng_of = lambda source, target: stream(seed, "link", source, target)
+        link = self.shape.link
+        network.default_link = Link(
+            link.delay_ms_min,
+            link.delay_ms_max,
+            late_chance=link.late_chance,
+            late_ms=link.late_ms,
+        )
+        self.loop = VirtualLoop(network)
+        self.trace = FullTrace(self.loop.time, keep)
+        disk = self.shape.disk
+        pace = DiskPace(disk.flush_ms_min, disk.flush_ms_max, disk.work_ms_max)
+        self.cluster = SimCluster(self.loop, self.trace, seed, pace)
+        for node in self.shape.nodes:
+            self.cluster.add(self._settings(node))
+        machines = zip(self.cluster.machines, self.shape.nodes, strict=True)
+        pairs = list(machines)
+        self.controllers: list[Machine] = [machine for machine, node in pairs if node.controls]
+        self.brokers: list[Machine] = [machine for machine, node in pairs if node.serves]
+        self.promises: Promises = Promises(self.shape.given_up)
+        """What was committed, as the partitions' judge has seen it."""
+        self.load: Load | None = None
+        self.acked_before_quiet = 0
+        self.took_effect: dict[str, int] = {}
+        self.busy: set[int] = set()
+        """Nodes that an event is being done to."""
+        self.swapped: set[int] = set()
+        """Brokers that run on another disk than their own."""
+        self.broken: Broken | None = None
+        self.asked = frozenset(judges)
+        self.judges = {name: kind.make(self) for name, kind in JUDGES.items()}
+
+    def _settings(self, node: NodeShape) -> dict[str, str]:
+        controllers = [f"{n.node_id}@node-{n.node_id}" for n in self.shape.controllers]
+        listeners = []
+        if BROKER in node.roles:
+            listeners.append(f"PLAINTEXT://node-{node.node_id}:{CLIENT_PORT}")
+        if CONTROLLER in node.roles:
+            listeners.append(f"CONTROLLER://node-{node.node_id}:{CONTROLLER_PORT}")
+        rack = {} if node.rack is None else {"broker.rack": node.rack}
+        return {
+            "offsets.topic.replication.factor": str(min(3, len(self.shape.brokers))),
+            **self.shape.settings,
+            **node.settings,
+            **rack,
+            "process.roles": ",".join(node.roles),
+            "listeners": ",".join(listeners),
+            "controller.quorum.voters": ",".join(f"{c}:{CONTROLLER_PORT}" for c in controllers),
+        }
+
+    # --- the run ------------------------------------------------------------------------------
+
+    async def main(self) -> None:
+        """Boot, trouble, quiet."""
+        CURRENT_HOST.set("client")
+        for machine in self.cluster.machines:
+            self.boot(machine)
+        lives = [machine.life for machine in self.cluster.machines]
+        await asyncio.wait_for(asyncio.gather(*(one.ready for one in lives if one)), BOOT_S)
+        client = SimClient([(machine.host, CLIENT_PORT) for machine in self.brokers])
+        clock = self.brokers[0].clock
+        seed = self.schedule.seed
+        load = self.load = Load(client, self.promises, self.trace, seed=seed, clock=clock)
+        load.judging = "histories" in self.asked
+        for topic in self.shape.topics:
+            await self._create(client, topic)
+        load.enter({one.name: one.partitions for one in self.shape.topics})
+        for one in self.shape.clients:
+            load.start(one.name, CLIENTS[one.kind].make(load, one), one.pause_ms)
+        await self._unless_broken(self._play(), load)
+        await self._unless_broken(self._quiet(load), load)
+        await client.close()
+
+    async def _create(self, client: SimClient, topic: TopicShape) -> None:
+        for _ in range(CREATE_TRIES):
+            try:
+                await client.create_topic(
+                    topic.name, topic.partitions, topic.configs, topic.replication_factor
+                )
+                return
+            except ApiError as error:
+                require(error.code.retriable or "EXISTS" in error.code.name, f"P26: {error!r}")
+                if "EXISTS" in error.code.name:
+                    return  # an attempt without an answer had made it
+            except Unknown:
+                pass
+            await asyncio.sleep(0.2)
+        require(False, f"P26: {topic.name} could not be created")
+
+    async def _unless_broken(self, what: Awaitable[None], load: Load) -> None:
+        """Until it is over, or a client finds a promise broken."""
+        task = asyncio.ensure_future(what)
+        done, _ = await asyncio.wait([task, load.trouble], return_when=asyncio.FIRST_COMPLETED)
+        for one in done:
+            one.result()
+
+    async def _play(self) -> None:
+        """All events, and the time until quiet."""
+        begin_s = self.loop.time()
+        await asyncio.gather(*(self._event(one, begin_s) for one in self.schedule.events))
+        left_s = begin_s + self.schedule.quiet_from_ms / 1000 - self.loop.time()
+        await asyncio.sleep(max(0.0, left_s))
+
+    async def _event(self, event: Event, begin_s: float) -> None:
+        await asyncio.sleep(begin_s + event.at_ms / 1000 - self.loop.time())
+        machine = resolve(self, event.target)
+        life = None if machine is None else machine.life
+        if machine is None or life is None or not life.alive or machine.node_id in self.busy:
+            self.trace.add(f"{event.name}: {event.kind} on {event.target}: nobody")
+            return
+        self.busy.add(machine.node_id)
+        what = f"{event.name}: {event.kind} on {event.target}, {machine.host}"
+        self.trace.add(f"{what}: {event.args}")
+        rng = stream(self.schedule.seed, "event", event.name)
+        if await FAULTS[event.kind].run(self, machine, event, rng):
+            self.took_effect[event.kind] = self.took_effect.get(event.kind, 0) + 1
+            self.trace.add(f"{what}: over")
+        else:
+            self.trace.add(f"{what}: without effect")
+        self.busy.discard(machine.node_id)
+
+    async def _quiet(self, load: Load) -> None:
+        """P26: everything becomes whole, writes succeed, and then nothing fails any more."""
+        self.trace.add("all is quiet")
+        self.acked_before_quiet = load.acked
+        await self._until_whole(lambda: self._missing("histories", "nodes"))
+        load.strict = True
+        await asyncio.sleep(STRICT_S)
+        await load.stop()
+        await self._until_whole(lambda: self._missing(*self.judges))
+        for name in self.judges:
+            self._ask(name, self.judges[name].at_end)
+
+    def _missing(self, *names: str) -> str | None:
+        asked = (self.judges[name].missing() for name in names if name in self.asked)
+        return next((what for what in asked if what is not None), None)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Look ten times a second."""
+        while not holds():  # noqa: ASYNC110 - virtual time, and nobody tells when
+            await asyncio.sleep(0.1)
+
+    async def _until_whole(self, missing: Callable[[], str | None]) -> None:
+        deadline_s = self.loop.time() + WHOLE_S
+        while (what := missing()) is not None:
+            require(self.loop.time() < deadline_s, f"{what}, {WHOLE_S:g} s after all trouble")
+            await asyncio.sleep(0.1)
+
+    # --- lives --------------------------------------------------------------------------------
+
+    def boot(self, machine: Machine) -> NodeLife:
+        """Switch a machine on; the judges watch what runs there."""
+        life = machine.boot()
+        life.watch = lambda: self._after(life)
+        return life
+
+    async def boot_again(self, machine: Machine) -> None:
+        """After a crash; returns when the node is ready."""
+        life = self.boot(machine)
+        ends: list[asyncio.Future[Any]] = [life.ready, life.over]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if life.ready.done():
+            life.ready.result()
+
+    def crash(self, machine: Machine, end: End, *, torn: bool) -> None:
+        """End the life of a machine at this instant."""
+        life = machine.life
+        assert life is not None
+        machine.end(life, end, torn=torn)
+        for name, judge in self.judges.items():
+            self._ask(name, partial(judge.over, life, lossy=end is End.POWER_CUT))
+
+    # --- judges -------------------------------------------------------------------------------
+
+    def _after(self, life: NodeLife) -> None:
+        if self.broken is not None:
+            return  # what is seen while the world is taken down means nothing
+        for name, judge in self.judges.items():
+            self._ask(name, partial(judge.after, life))
+
+    def _ask(self, name: str, ask: Callable[[], None]) -> None:
+        try:
+            ask()
+        except AssertionError as error:
+            if name in self.asked:
+                self.broken = self.broken or _broken(error, self.loop.time())
+                raise
+
+    def outcome(self, broken: Broken | None, logged: list[str]) -> Outcome:
+        """What became of it."""
+        drawn: dict[str, int] = {}
+        for event in self.schedule.events:
+            drawn[event.kind] = drawn.get(event.kind, 0) + 1
+        load, promises, trace = self.load, self.promises, self.trace
+        counts = {
+            "operations": 0 if load is None else load.operations,
+            "acked": 0 if load is None else load.acked,
+            "committed": sum(one.end for one in promises.partitions.values()),
+            "leader epochs": sum(len(one.leaders) for one in promises.partitions.values()),
+            "boots": sum(machine.boots for machine in self.cluster.machines),
+            "messages": trace.messages,
+            "writes": trace.writes,
+            "looks": promises.checks,
+        }
+        return Outcome(
+            schedule=self.schedule,
+            trace=trace.digest(),
+            broken=broken,
+            virtual_s=self.loop.time(),
+            drawn=drawn,
+            took_effect=self.took_effect,
+            counts=counts,
+            errors={} if load is None else load.errors,
+            lines=trace.lines(),
+            seen=list(promises.history),
+            logged=logged,
+            history=[] if load is None else load.history,
+        )

@@ -1,0 +1,129 @@
+"""The swarm: seeds that hold, equal traces everywhere, a planted bug that is found."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from broker.replication.partition import Partition
+from simulation import command
+from simulation.schedule import draw_schedule
+from simulation.swarm import run
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.sim
+
+QUICK = 16
+"""A seed whose run is short."""
+
+
+def held(seed: int) -> None:
+    outcome = run(draw_schedule(seed))
+    assert outcome.broken is None, "\n".join(command.broken_lines(outcome, f"--seed {seed}"))
+    assert outcome.counts["acked"] > 3
+
+
+@pytest.mark.parametrize("seed", range(5, 10))
+def test_promises_are_kept(seed: int) -> None:
+    held(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10, 3000))
+def test_promises_are_kept_for_long(seed: int) -> None:
+    held(seed)
+
+
+def kraftbox(*arguments: str, cwd: Path = ROOT, **environment: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "kraftbox", "sim", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_one_seed_gives_one_trace_in_another_process_and_folder(tmp_path: Path) -> None:
+    """Neither the hash seed nor the folder, the host's name or what ran before reaches a trace."""
+    here = run(draw_schedule(QUICK), disguised=True).trace
+    code, told = kraftbox(
+        "--seed", str(QUICK), cwd=tmp_path, PYTHONHASHSEED="4711", HOSTNAME="x", TZ="Asia/Tokyo"
+    )
+    assert code == 0, told
+    assert told.splitlines()[-1] == f"trace {here}"
+
+
+@pytest.mark.rest
+def test_one_seed_gives_one_trace_with_any_number_of_jobs() -> None:
+    traces = []
+    for jobs in ("1", "2"):
+        code, told = kraftbox("--seed", "15", "--runs", "3", "--jobs", jobs, "--json")
+        assert code == 0, told
+        traces.append([one["trace"] for one in json.loads(told)["runs"]])
+    assert traces[0] == traces[1]
+
+
+def test_another_event_is_another_trace() -> None:
+    drawn = draw_schedule(QUICK)
+    quiet = replace(drawn, events=(), quiet_from_ms=1000)
+    assert run(quiet).trace != run(replace(quiet, seed=QUICK + 1)).trace
+
+
+def _shows_all_it_has(self: Partition) -> bool:
+    log = self.log
+    if log.log_end_offset <= log.high_watermark:
+        return False
+    log.update_high_watermark(log.log_end_offset)
+    self._high_watermark_moved(log.log_end_offset)
+    return True
+
+
+@contextlib.contextmanager
+def shows_all_it_has() -> Iterator[Any]:
+    """A leader that does not wait for its followers."""
+    with mock.patch.object(Partition, "maybe_advance_high_watermark", _shows_all_it_has):
+        yield
+
+
+def test_a_planted_bug_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with shows_all_it_has():
+        code = command.main(seed=QUICK)
+    told = capsys.readouterr().out
+    assert code == 1
+    assert "BROKEN P12" in told
+    assert f"replay: kraftbox sim --seed {QUICK}" in told
+    assert told.splitlines()[-1].startswith("trace ")
+
+
+def test_a_judge_that_is_not_asked_says_nothing() -> None:
+    outcome = run(draw_schedule(QUICK), {"quorum"}, [shows_all_it_has])
+    assert outcome.broken is None
+
+
+def test_wrong_usage(tmp_path: Path) -> None:
+    assert command.main(faults="luck") == command.MISUSE
+    assert command.main(schedule=tmp_path / "none.json") == command.MISUSE
+    assert command.main(schedule=tmp_path / "none.json", seed=1) == command.MISUSE
+
+
+def test_a_schedule_is_played_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = replace(draw_schedule(QUICK), events=(), quiet_from_ms=1000)
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(drawn.to_json()))
+    assert command.main(schedule=path) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"trace {run(drawn).trace}"
