@@ -20,10 +20,11 @@ from runtime import log
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.clients.client import SimClient, Unknown
-from simulation.clients.load import Load, Saw
+from simulation.clients.load import REQUEST_MS, Load, Saw
 from simulation.faults import KINDS as FAULTS
 from simulation.judges import ALL
 from simulation.judges import KINDS as JUDGES
+from simulation.judges.judge import Judge
 from simulation.judges.partitions import Promises
 from simulation.preload import import_nodes
 from simulation.schedule import Event, Schedule
@@ -262,16 +263,17 @@ class World:
         """P26: everything becomes whole, writes succeed, and then nothing fails any more."""
         self.trace.add("all is quiet")
         self.acked_before_quiet = load.acked
-        await self._until_whole(lambda: self._missing("histories", "nodes"))
+        await self._until_whole(lambda: self._first(lambda judge: judge.unsettled()))
+        await asyncio.sleep(REQUEST_MS / 1000)  # what was asked before has been answered
         load.strict = True
         await asyncio.sleep(STRICT_S)
         await load.stop()
-        await self._until_whole(lambda: self._missing(*self.judges))
+        await self._until_whole(lambda: self._first(lambda judge: judge.missing()))
         for name in self.judges:
             self._ask(name, self.judges[name].at_end)
 
-    def _missing(self, *names: str) -> str | None:
-        asked = (self.judges[name].missing() for name in names if name in self.asked)
+    def _first(self, ask: Callable[[Judge], str | None]) -> str | None:
+        asked = (ask(judge) for name, judge in self.judges.items() if name in self.asked)
         return next((what for what in asked if what is not None), None)
 
     async def until(self, holds: Callable[[], bool]) -> None:

@@ -20,7 +20,7 @@ class HistoryJudge(Judge):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def missing(self) -> str | None:
+    def unsettled(self) -> str | None:
         """P26: in the quiet phase writes succeed."""
         load = self._world.load
         acked = 0 if load is None else load.acked - self._world.acked_before_quiet

@@ -26,9 +26,14 @@ class Judge:
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """The life has ended; `lossy`: what was not flushed may be gone."""
 
+    def unsettled(self) -> str | None:
+        """What still goes on after the last event, while clients work; asked in the quiet phase
+        until all judges say None. From then on no client may see an error."""
+        return None
+
     def missing(self) -> str | None:
-        """What a whole cluster has and this one has not yet; asked in the quiet phase until all
-        judges say None. What is said last is the broken promise when the time is over."""
+        """What a whole cluster has and this one has not yet; asked when clients have stopped until
+        all judges say None. What is said last is the broken promise when the time is over."""
         return None
 
     def at_end(self) -> None:

@@ -25,7 +25,7 @@ class NodeJudge(Judge):
             name, error = node.failed.result()
             require(False, f"F: {life} failed in {name}: {error!r}")
 
-    def missing(self) -> str | None:
+    def unsettled(self) -> str | None:
         """P26: everybody has all of the metadata."""
         promises = self._world.promises
         for machine in self._world.cluster.machines:
@@ -34,3 +34,7 @@ class NodeJudge(Judge):
             if loader is None or loader.image.topics != promises.metadata.image.topics:
                 return f"P26: {machine.host} has not caught up with the metadata"
         return None
+
+    def missing(self) -> str | None:
+        """As before."""
+        return self.unsettled()

@@ -25,6 +25,11 @@ class PartitionJudge(Judge):
         """What may be lost now is told to the laws."""
         self._promises.over(life, lossy=lossy)
 
+    def unsettled(self) -> str | None:
+        """P26: every partition has a leader and all its replicas in the ISR."""
+        what = self._promises.out_of_sync()
+        return None if what is None else f"P26: {what}"
+
     def missing(self) -> str | None:
         """P26: every replica has everything."""
         what = self._promises.whole()

@@ -439,13 +439,22 @@ class Promises:
 
     # --- the end ------------------------------------------------------------------------------
 
+    def out_of_sync(self) -> str | None:
+        """A partition that has no leader or not all replicas in the ISR, None if there is none."""
+        for topic in self.metadata.image.topics.by_id.values():
+            for index, image in topic.partitions.items():
+                if sorted(image.isr) != sorted(image.replicas) or image.leader < 0:
+                    return f"{topic.name}-{index}: leader {image.leader}, ISR {image.isr}"
+        return None
+
     def whole(self) -> str | None:
         """What is still missing after the faults, None if every replica has everything."""
+        apart = self.out_of_sync()
+        if apart is not None:
+            return apart
         for key, truth in self.partitions.items():
             image = self.metadata.image.topics.partition(*key)
             assert image is not None
-            if sorted(image.isr) != sorted(image.replicas) or image.leader < 0:
-                return f"{truth.name}: leader {image.leader}, ISR {image.isr}"
             for node_id in image.replicas:
                 one = self._open.get(node_id, {}).get(key)
                 if one is None or one.leader_epoch != image.leader_epoch:
