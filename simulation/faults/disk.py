@@ -15,12 +15,14 @@ from simulation.targets import draw_broker
 from simulation.world.cluster import End
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from random import Random
 
+    from metalog.image.values import PartitionImage
     from simulation.schedule import Event
     from simulation.shape import Shape
     from simulation.swarm import World
-    from simulation.world.cluster import Disk, Machine
+    from simulation.world.cluster import Machine
 
 
 def has_pure_brokers(shape: Shape) -> bool:
@@ -36,33 +38,51 @@ async def _swap_disk(world: World, machine: Machine, event: Event, _rng: Random)
         return False
     off_s = min(event.args["off_ms"], event.for_ms) / 1000
     world.swapped.add(machine.node_id)
-    old = _swap(world, machine, None)
+    world.crash(machine, End.KILL, torn=False)
+    old = machine.swap_disk(None)
+    world.promises.disk_swapped(machine.node_id)
     await asyncio.sleep(off_s)
     await world.boot_again(machine)
     await asyncio.sleep(event.for_ms / 1000 - off_s)
-    # Where it is in sync on the new disk others must be, too, before that one goes.
-    await world.until(lambda: not is_relied_on(world, machine))
-    _swap(world, machine, old)
+    await _leave(world, machine)
+    machine.swap_disk(old)
+    world.promises.disk_swapped(machine.node_id)
     await world.boot_again(machine)
     world.swapped.discard(machine.node_id)
     return True
 
 
-def _swap(world: World, machine: Machine, disk: Disk | None) -> Disk:
-    world.crash(machine, End.KILL, torn=False)
-    before = machine.swap_disk(disk)
-    world.promises.disk_swapped(machine.node_id)
-    return before
+async def _leave(world: World, machine: Machine) -> None:
+    """Off, and in no ISR with the disk it has now: that one goes for ever.
+
+    Who else was in sync may be fenced before this broker is. Then it alone is in sync, and must
+    come back once more.
+    """
+    while True:
+        await world.until(lambda: not is_relied_on(world, machine))
+        world.crash(machine, End.KILL, torn=False)
+        await world.until(lambda: not is_in_sync(world, machine) or is_relied_on(world, machine))
+        if not is_relied_on(world, machine):
+            return
+        await world.boot_again(machine)
 
 
 def is_relied_on(world: World, machine: Machine) -> bool:
     """Whether a partition has nobody else in sync than this broker on the disk it has now."""
+    return any(one.isr == (machine.node_id,) for one in _in_sync(world, machine))
+
+
+def is_in_sync(world: World, machine: Machine) -> bool:
+    """Whether an ISR has this broker on the disk it has now."""
+    return any(_in_sync(world, machine))
+
+
+def _in_sync(world: World, machine: Machine) -> Iterator[PartitionImage]:
     node_id = machine.node_id
-    return any(
-        one.isr == (node_id,) and one.directory_of(node_id) == machine.directory_id
-        for topic in world.promises.metadata.image.topics.by_id.values()
-        for one in topic.partitions.values()
-    )
+    for topic in world.promises.metadata.image.topics.by_id.values():
+        for one in topic.partitions.values():
+            if node_id in one.isr and one.directory_of(node_id) == machine.directory_id:
+                yield one
 
 
 KINDS = {
