@@ -29,6 +29,9 @@ SCANNED_PER_TURN = 500
 LINGER_MS = 5_000.0
 """How long a closed connection may take to fetch what was written to it."""
 
+ACCEPT_TURNS = 5
+"""Turns of the loop from an accepted socket to its refusal, and one to spare."""
+
 
 class Server:
     """One listener with its connections.
@@ -127,6 +130,10 @@ class Server:
         for listening in self._sockets:
             await listening.wait_closed()
         self._sockets.clear()
+        # asyncio makes a connection some turns after it was accepted: it must come here and be
+        # refused, or its socket would stay open.
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
 
     async def _wait_empty(self, wait_ms: float) -> None:
         if self._connections:
