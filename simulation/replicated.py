@@ -6,7 +6,9 @@ After every event the promises are checked (`judges.partitions`); at the end not
 more, and then everything must become whole and stay it.
 
 A broker loses what was not flushed only while every partition keeps a member of its ISR that has
-lost nothing, and nothing happens to such a member until the others are back in the ISR. Without
+lost nothing, and nothing happens to such a member until the others are back in the ISR. So no
+controller is cut off meanwhile, either: one that hears of nobody fences everybody, the broker that
+spoke last comes last, and that one stays in the ISR though it may be the one that has lost. Without
 eligible leader replicas nobody could keep the promise otherwise; `lose_everything` shows that the
 promises notice.
 """
@@ -55,6 +57,7 @@ BROKER_SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "offsets.topic.replication.factor": "3",
 }
+SESSION_S = int(BROKER_SETTINGS["broker.session.timeout.ms"]) / 1000
 
 
 @dataclass
@@ -107,6 +110,8 @@ class Replicated:
         self.took_effect: dict[str, int] = {}
         self.busy: set[int] = set()
         """Nodes that something is being done to."""
+        self.heard_s = 0.0
+        """From when on no session ends because a controller was cut off."""
         voters = ",".join(f"{i}@node-{i}:{CONTROLLER_PORT}" for i in range(1, CONTROLLERS + 1))
         for node_id in range(1, CONTROLLERS + BROKERS + 1):
             controls = node_id <= CONTROLLERS
@@ -280,8 +285,9 @@ class Replicated:
         promises = self.promises
         if promises.lossy and not promises.spares(victim.node_id):
             return
-        others = {*promises.lossy, *self.busy}
-        lossy = promises.spares(victim.node_id) and not others & {b.node_id for b in self.brokers}
+        others = {*promises.lossy, *self.busy} & {b.node_id for b in self.brokers}
+        heard = self.loop.time() >= self.heard_s
+        lossy = promises.spares(victim.node_id) and not others and heard
         await self._trouble(victim, min(left_s, self.rng.uniform(0.2, 8)), lossy=lossy)
 
     async def _trouble(self, victim: Machine, for_s: float, *, lossy: bool) -> None:
@@ -313,6 +319,9 @@ class Replicated:
 
     async def _cut(self, victim: Machine, for_s: float) -> None:
         """From all, from controllers only, from brokers only; both ways or one."""
+        controls = victim in self.controllers
+        if controls and self.promises.lossy:
+            return
         rng, network = self.rng, self.loop.network
         group = rng.choice([self.cluster.machines, self.controllers, self.brokers])
         ways = rng.choice([(True, True), (True, True), (True, False), (False, True)])
@@ -325,6 +334,9 @@ class Replicated:
         held = sum(link.held for link in links)
         for link in links:
             link.cut = True
+        if controls:
+            # A session that nobody has renewed by then is over, and the ISR says so.
+            self.heard_s = self.loop.time() + for_s + SESSION_S
         await asyncio.sleep(for_s)
         for link in links:
             link.cut = False

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -30,7 +31,16 @@ from controller.elections.election import Candidates, Elected
 from controller.elections.eligibility import Eligibility, Eligible, ReplicaEligibility
 from controller.topics import isr as controller_isr
 from metalog.image.values import PartitionImage
-from simulation.replicated import Replicated, Story, WorldFailed, calm, lose_everything, swap_disks
+from simulation.replicated import (
+    SESSION_S,
+    Replicated,
+    Story,
+    WorldFailed,
+    calm,
+    lose_everything,
+    swap_disks,
+)
+from simulation.world.cluster import Machine
 from simulation.world.invariants import Violation
 from simulation.world.trace import first_difference
 from storage.log.epoch_file import EpochFile
@@ -46,7 +56,8 @@ def run(seed: int) -> None:
     assert sum(result.took_effect.values()) >= 3, result.took_effect
 
 
-@pytest.mark.parametrize("seed", range(50))
+# 78: the active controller was cut off, one broker lost what was not flushed and stayed in the ISR.
+@pytest.mark.parametrize("seed", [*range(50), 78])
 def test_promises_are_kept(seed: int) -> None:
     run(seed)
 
@@ -75,6 +86,48 @@ def test_what_everybody_loses_is_reported() -> None:
     """Acknowledged records that no replica had flushed are gone with a power cut of all."""
     with pytest.raises(WorldFailed, match="P1|P4|P6|P18"):
         Replicated(1).run(lose_everything)
+
+
+def test_no_broker_loses_anything_while_a_controller_is_cut_off() -> None:
+    """P10: who would be left in the ISR might be the one that has lost."""
+    world = Replicated(1)
+    allowed: list[bool] = []
+
+    async def note(_victim: Machine, _for_s: float, *, lossy: bool) -> None:
+        allowed.append(lossy)
+
+    async def story() -> None:
+        await world._trouble_brokers(1)
+        cut = asyncio.ensure_future(world._cut(world.controllers[0], 1))
+        await asyncio.sleep(0.5)
+        await world._trouble_brokers(1)
+        await cut
+        await asyncio.sleep(SESSION_S - 0.1)
+        await world._trouble_brokers(1)
+        await asyncio.sleep(0.1)
+        await world._trouble_brokers(1)
+
+    with mock.patch.object(world, "_trouble", note):
+        world.loop.run_world(story())
+    world.loop.close()
+    assert allowed == [True, False, False, True]
+
+
+def test_no_controller_is_cut_off_while_a_broker_has_lost_something() -> None:
+    """P10."""
+    world = Replicated(1)
+    controller, broker = world.controllers[0], world.brokers[0]
+
+    async def story() -> None:
+        await world._cut(controller, 1)
+        world.promises.lossy[broker.node_id] = 1
+        await world._cut(controller, 1)
+        await world._cut(broker, 1)
+
+    world.loop.run_world(story())
+    world.loop.close()
+    cut_off = [line.split()[1] for line in world.trace.lines() if "is cut off" in line]
+    assert cut_off == [controller.host, broker.host]
 
 
 def test_equal_seeds_give_equal_traces() -> None:
