@@ -100,7 +100,8 @@ class Heartbeats:
 
     def has_session(self, broker_id: int, monotonic_ms: float, session_timeout_ms: float) -> bool:
         contact = self._contacts.get(broker_id)
-        return contact is not None and monotonic_ms - contact.last_contact_ms < session_timeout_ms
+        # The sum, as in expires_ms: rounded otherwise, a session that has just ended would go on.
+        return contact is not None and monotonic_ms < contact.last_contact_ms + session_timeout_ms
 
     def shutdown_offset(self, broker_id: int) -> int | None:
         contact = self._contacts.get(broker_id)

@@ -37,6 +37,19 @@ def test_expiry_and_the_next_one() -> None:
     assert not heartbeats.has_session(3, 1100.0, TIMEOUT_MS)
 
 
+def test_who_has_expired_has_no_session() -> None:
+    """At the very moment, too, whatever the time since rounds to: else silence would be called a
+    lost connection."""
+    last_ms, timeout_ms = 15403.16669640114, 3000
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1)], last_ms)
+    end_ms = heartbeats.next_expiry_ms(Patience(timeout_ms))
+    assert end_ms is not None
+    assert end_ms - last_ms < timeout_ms
+    assert heartbeats.expired(end_ms, Patience(timeout_ms)) == {1}
+    assert not heartbeats.has_session(1, end_ms, timeout_ms)
+
+
 def test_only_the_registered_life_counts() -> None:
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1, epoch=7)], 0.0)
