@@ -43,10 +43,10 @@ def test_who_has_expired_has_no_session() -> None:
     last_ms, timeout_ms = 15403.16669640114, 3000
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1)], last_ms)
-    end_ms = heartbeats.next_expiry_ms(Patience(timeout_ms))
+    end_ms = heartbeats.next_expiry_ms(SessionTimeouts(timeout_ms))
     assert end_ms is not None
     assert end_ms - last_ms < timeout_ms
-    assert heartbeats.expired(end_ms, Patience(timeout_ms)) == {1}
+    assert heartbeats.expired(end_ms, SessionTimeouts(timeout_ms)) == {1}
     assert not heartbeats.has_session(1, end_ms, timeout_ms)
 
 
