@@ -15,7 +15,7 @@ Rules
   metadata.version 3.5, the ISR shrinks (KAFKA-15021 ended that).
 - Without ELR the last ISR member stays in the ISR, leader or not: it is the only replica known to
   hold every committed record. With ELR (KIP-966) the ISR may become empty, and the replicas that
-  left it while it was below min ISR are kept in the ELR.
+  left it while it was below min ISR are kept in the ELR (`elections.elr`).
 - A replica in a directory that its broker does not have online leaves the ISR in the same way. Its
   directory stays on record: where it was the last member, that disk alone holds every committed
   record, and a broker that comes back with it may lead.
@@ -41,11 +41,19 @@ from controller.elections.eligibility import (
     PartitionReplicas,
     ReplicaEligibility,
 )
+from controller.elections.elr import (
+    NOBODY_ELSE,
+    LastKnownMode,
+    Outcome,
+    effective_min_isr,
+    eligible_sets,
+    standing_elr,
+)
 from metalog.image.features import (
     DIRECTORY_ASSIGNMENT_LEVEL,
     LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL,
 )
-from metalog.image.values import NO_LEADER, LeaderRecoveryState, PartitionImage
+from metalog.image.values import LeaderRecoveryState, PartitionImage
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 
 _LEADER_UNCHANGED = -2
@@ -123,11 +131,6 @@ class _Draft:
             self.recovery_state = int(target.recovery_state)
 
 
-def effective_min_isr(min_isr: int, replica_count: int) -> int:
-    """min ISR, but never more than there are replicas (KIP-966)."""
-    return min(min_isr, replica_count)
-
-
 def replicas_of(topic_id: bytes, partition_id: int, partition: PartitionImage) -> PartitionReplicas:
     """The partition as elections see it."""
     return PartitionReplicas(topic_id, partition_id, partition.replicas, partition.directories)
@@ -165,18 +168,8 @@ def change_partition(
     if (draft.adding or draft.removing) and _complete_reassignment(draft, safety):
         place = place._replace(replicas=draft.replicas, directories=draft.directories)
         eligibility_of = partial(safety.eligibility_of, place)
-    _place_in_elr(partition, draft, safety)
-    elected = elect(
-        Candidates(
-            safety.order(place, draft.replicas, safety.now_ms),
-            partition.leader,
-            draft.isr,
-            draft.elr,
-            draft.last_known_elr,
-        ),
-        election,
-        eligibility_of,
-    )
+    ordered = safety.order(place, draft.replicas, safety.now_ms)
+    elected = elect(_candidates(partition, draft, ordered, safety), election, eligibility_of)
     _apply_election(partition, draft, elected, safety)
     record = _record(partition, draft, safety)
     if record is None:
@@ -214,49 +207,48 @@ def _complete_reassignment(draft: _Draft, safety: Safety) -> bool:
     return True
 
 
-def _place_in_elr(before: PartitionImage, draft: _Draft, safety: Safety) -> None:
-    """Recompute the ELR for the new ISR; without the feature what is left of it goes away."""
-    if not safety.elr_enabled or len(draft.isr) >= effective_min_isr(
-        safety.min_isr, len(draft.replicas)
-    ):
-        draft.elr = draft.last_known_elr = ()
-        return
-    candidates = (*before.isr, *(r for r in before.elr if r not in before.isr))
-    draft.elr = tuple(
-        r
-        for r in candidates
-        if r in draft.replicas and r not in draft.isr and r not in safety.unclean_shutdown
+def _candidates(
+    before: PartitionImage, draft: _Draft, ordered: tuple[int, ...], safety: Safety
+) -> Candidates:
+    if not safety.elr_enabled:
+        return Candidates(ordered, before.leader, draft.isr, (), ())
+    elr = standing_elr(
+        before,
+        draft.replicas,
+        draft.isr,
+        min_isr=safety.min_isr,
+        unclean_shutdown=safety.unclean_shutdown,
     )
-    draft.last_known_elr = tuple(
-        r for r in before.last_known_elr if r in draft.replicas and r not in draft.isr
-    )
+    return Candidates(ordered, before.leader, draft.isr, elr, before.last_known_elr)
 
 
 def _apply_election(
     before: PartitionImage, draft: _Draft, elected: Elected, safety: Safety
 ) -> None:
-    leader = draft.leader = elected.leader
-    if leader == NO_LEADER:
-        _without_leader(before, draft, safety)
-        return
-    draft.last_known_elr = ()
+    draft.leader = elected.leader
+    if elected.unclean or elected.from_elr:
+        draft.isr = (elected.leader,)
     if elected.unclean:
-        # What the old ISR held is given up with this election, so nobody may come back as clean.
-        draft.isr = (leader,)
-        draft.elr = ()
         draft.recovery_state = int(LeaderRecoveryState.RECOVERING)
-    elif elected.from_elr:
-        draft.isr = (leader,)
-        draft.elr = tuple(r for r in draft.elr if r != leader)
+    if not safety.elr_enabled:
+        # Without the feature what is left of the sets goes with the next change.
+        draft.elr, draft.last_known_elr = NOBODY_ELSE
+        if not draft.isr and before.isr:
+            _keep_one(before, draft)
+        return
+    draft.elr, draft.last_known_elr = eligible_sets(
+        before,
+        Outcome(draft.replicas, draft.isr, draft.leader, elected.unclean),
+        min_isr=safety.min_isr,
+        unclean_shutdown=safety.unclean_shutdown,
+        mode=LastKnownMode.LAST_LEADER,
+    )
 
 
-def _without_leader(before: PartitionImage, draft: _Draft, safety: Safety) -> None:
-    if safety.elr_enabled:
-        if before.leader != NO_LEADER and not draft.last_known_elr:
-            draft.last_known_elr = (before.leader,)
-    elif not draft.isr and before.isr:
-        stays = [r for r in before.isr if r in draft.replicas] or [draft.replicas[0]]
-        draft.isr = (before.leader if before.leader in stays else stays[0],)
+def _keep_one(before: PartitionImage, draft: _Draft) -> None:
+    """Without ELR the last member stays in the ISR, though it does not lead."""
+    stays = [r for r in before.isr if r in draft.replicas] or [draft.replicas[0]]
+    draft.isr = (before.leader if before.leader in stays else stays[0],)
 
 
 def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionChangeRecord | None:

@@ -26,7 +26,8 @@ from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
 from controller.elections.election import ElectionKind
 from controller.elections.eligibility import EligibilityOf, default_directory
-from controller.elections.partition_change import Target, change_partition, effective_min_isr
+from controller.elections.elr import effective_min_isr
+from controller.elections.partition_change import Target, change_partition
 from controller.elections.triggers import (
     NO_BROKER_CHANGE,
     NONE,

@@ -17,8 +17,8 @@ from controller.brokers.directories import decide_assign_directories
 from controller.brokers.registration import decide_unregister_broker
 from controller.configs.topic_settings import min_isr_of
 from controller.elections.eligibility import is_online
+from controller.elections.elr import effective_min_isr
 from controller.elections.on_request import decide_elect_leaders
-from controller.elections.partition_change import effective_min_isr
 from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
 from controller.topics.assignment import is_active
 from controller.topics.change import TopicKey, decide_delete_topics

@@ -22,7 +22,6 @@ from controller.elections.partition_change import (
     Safety,
     Target,
     change_partition,
-    effective_min_isr,
     is_preferred,
     replicas_of,
 )
@@ -219,11 +218,6 @@ def test_elections_see_the_partition_as_it_will_be() -> None:
 def test_a_reassignment_waits_for_min_isr() -> None:
     before = partition("replicas=1,2,3 isr=1,2 leader=1 removing=3")
     assert describe(before, change(before, "min=2")).startswith("replicas=1,2")
-
-
-def test_effective_min_isr() -> None:
-    assert effective_min_isr(3, 1) == 1
-    assert effective_min_isr(2, 3) == 2
 
 
 def test_directories_follow_their_replicas() -> None:
