@@ -29,6 +29,8 @@ KIND_STYLES = {
     "elr": "kind-elr",
     "last-known-leader": "kind-last",
     "unclean": "kind-unclean",
+    "unclean-recovery": "kind-unclean",
+    "designated": "kind-unclean",
 }
 
 STYLE = """

@@ -22,9 +22,18 @@ class ElectionKind(StrEnum):
     ELR = "elr"
     LAST_KNOWN_LEADER = "last-known-leader"
     UNCLEAN = "unclean"
+    UNCLEAN_RECOVERY = "unclean-recovery"
+    DESIGNATED = "designated"
 
 
-LOSSY = frozenset((ElectionKind.LAST_KNOWN_LEADER, ElectionKind.UNCLEAN))
+LOSSY = frozenset(
+    (
+        ElectionKind.LAST_KNOWN_LEADER,
+        ElectionKind.UNCLEAN,
+        ElectionKind.UNCLEAN_RECOVERY,
+        ElectionKind.DESIGNATED,
+    )
+)
 """Elections whose leader may lack committed records."""
 
 
@@ -57,6 +66,8 @@ NOTED_KINDS: Mapping[int, ElectionKind] = {
     3: ElectionKind.ELR,
     4: ElectionKind.LAST_KNOWN_LEADER,
     5: ElectionKind.UNCLEAN,
+    6: ElectionKind.UNCLEAN_RECOVERY,
+    7: ElectionKind.DESIGNATED,
 }
 """The private tagged field 10000 of a partition record."""
 

@@ -8,6 +8,7 @@ checked when it was written, and an election must not fail on an old record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from typing import TypeVar
 
 from controller.decision import ControllerView
@@ -24,6 +25,18 @@ CLUSTER_DEFAULT = ""
 """Resource name of the cluster-wide dynamic configuration of brokers."""
 
 
+class RecoveryStrategy(Enum):
+    """What happens where no clean candidate for leadership is left (KIP-966).
+
+    AGGRESSIVE: somebody who is alive leads. BALANCED: as long as the replicas that may have
+    everything can come back, they are waited for. NONE: an operator decides.
+    """
+
+    AGGRESSIVE = "Aggressive"
+    BALANCED = "Balanced"
+    NONE = "None"
+
+
 def stored_configs(view: ControllerView, resource_type: int, name: str) -> Mapping[str, str]:
     """The dynamic values written for a resource, empty if there are none."""
     stored = view.image.configs.get((int(resource_type), name))
@@ -38,6 +51,13 @@ def min_isr_of(view: ControllerView, topic_name: str) -> int:
 def unclean_election_enabled(view: ControllerView, topic_name: str) -> bool:
     """`unclean.leader.election.enable` in force for the topic."""
     return _resolve(view, topic_name, UNCLEAN_ELECTION, _boolean, view.settings.unclean_election)
+
+
+def recovery_strategy(view: ControllerView, topic_name: str) -> RecoveryStrategy:
+    """The strategy in force for the topic: `unclean.leader.election.enable` says it."""
+    if unclean_election_enabled(view, topic_name):
+        return RecoveryStrategy.AGGRESSIVE
+    return RecoveryStrategy.BALANCED
 
 
 def _resolve(

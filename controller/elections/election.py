@@ -4,23 +4,27 @@ Order of preference (KIP-966, election order 1 to 4 without the recovery manager
 
 1. an eligible ISR member,
 2. with ELR: an eligible ELR member,
-3. where unclean election is allowed: any eligible replica,
+3. where unclean election is allowed: any eligible replica; or the one replica that is asked for,
 4. with ELR: the last known leader, once ISR and ELR are both empty.
 
 1 and 2 lose nothing and are clean; 3 and 4 may lose committed records and are not. Within each step
 the candidates are tried in the election order, which is not necessarily the assignment.
+
+An election is a value: a `Wish`, or `ThisBroker` as a kind. Who chose that broker, and by what,
+is not known here: the recovery that compared the logs, or an operator. Only a designation passes
+over clean candidates that could lead, and none takes the place of a leader that may stay.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from controller.elections.eligibility import ReplicaEligibility, is_eligible
-from metalog.image.values import NO_LEADER, ElectedAs
+from metalog.image.values import LOSSY_ELECTIONS, NO_LEADER, ElectedAs
 
 
-class ElectionKind(Enum):
+class Wish(Enum):
     """What the caller wants from an election."""
 
     ONLINE = "online"
@@ -31,75 +35,120 @@ class ElectionKind(Enum):
     """As ONLINE, and a replica outside of ISR and ELR where nobody else is left."""
 
 
-class Elected(NamedTuple):
-    """`leader` is NO_LEADER when nobody may lead. `from_elr` counts as clean, `last_known` is a way
-    of being `unclean`.
+class ThisBroker(NamedTuple):
+    """This broker, if it may lead, where no leader stays. `kind` is noted where it leads outside of
+    ISR and ELR: UNCLEAN_RECOVERY gives way to a clean candidate, DESIGNATED does not."""
 
-    `preferred`: the first of the order was taken, though the leader could have stayed.
-    """
+    broker_id: int
+    kind: ElectedAs
+
+
+Election: TypeAlias = Wish | ThisBroker
+
+
+class Elected(NamedTuple):
+    """`leader` is NO_LEADER when nobody may lead; `kind` is how it became the leader, or, if it led
+    before, the kind by which it stays."""
 
     leader: int
-    unclean: bool = False
-    from_elr: bool = False
-    last_known: bool = False
-    preferred: bool = False
+    kind: ElectedAs = ElectedAs.ISR
 
     @property
-    def elected_as(self) -> ElectedAs:
-        """The kind to note beside a leader that is new."""
-        if self.leader == NO_LEADER:
-            return ElectedAs.NONE
-        if self.last_known:
-            return ElectedAs.LAST_KNOWN_LEADER
-        if self.unclean:
-            return ElectedAs.UNCLEAN
-        if self.from_elr:
-            return ElectedAs.ELR
-        return ElectedAs.PREFERRED if self.preferred else ElectedAs.ISR
+    def unclean(self) -> bool:
+        """Whether the leader may lack committed records."""
+        return self.kind in LOSSY_ELECTIONS
+
+    @property
+    def from_elr(self) -> bool:
+        return self.kind is ElectedAs.ELR
 
 
 class Candidates(NamedTuple):
-    """Who stands for election. `ordered` is in election order and holds every target replica."""
+    """Who stands for election. `ordered` is in election order and holds every target replica.
+    `last_known` is the replica that may lead when ISR and ELR are empty, None if none may."""
 
     ordered: tuple[int, ...]
     current_leader: int
     isr: tuple[int, ...]
     elr: tuple[int, ...]
-    last_known_elr: tuple[int, ...]
+    last_known: int | None
 
 
-NOBODY = Elected(NO_LEADER)
+NOBODY = Elected(NO_LEADER, ElectedAs.NONE)
 
 
 def elect(
-    candidates: Candidates, kind: ElectionKind, eligibility_of: ReplicaEligibility
+    candidates: Candidates, election: Election, eligibility_of: ReplicaEligibility
 ) -> Elected:
     """Choose a leader."""
-    if kind is ElectionKind.PREFERRED:
-        preferred = candidates.ordered[:1]
-        for clean in (candidates.isr, _electable_elr(candidates, eligibility_of)):
-            if preferred and preferred[0] in clean and is_eligible(eligibility_of(preferred[0])):
-                from_elr = clean is not candidates.isr
-                gives_way = not from_elr and candidates.current_leader in candidates.isr
-                return Elected(preferred[0], from_elr=from_elr, preferred=gives_way)
-    elected = _elect_clean(candidates, eligibility_of)
-    if elected is NOBODY and kind is ElectionKind.UNCLEAN:
-        elected = _first_eligible(candidates.ordered, eligibility_of, unclean=True)
+    elected = NOBODY
+    if election is Wish.PREFERRED:
+        elected = _elect_preferred(candidates, eligibility_of)
+    elif isinstance(election, ThisBroker) and election.kind is ElectedAs.DESIGNATED:
+        elected = _elect_this(candidates, election, eligibility_of)
     if elected is NOBODY:
-        elected = _elect_last_known(candidates, eligibility_of)
+        elected = _elect_clean(candidates, eligibility_of)
+    if elected is NOBODY:
+        elected = _elect_uncleanly(candidates, election, eligibility_of)
     return elected
 
 
+def _elect_preferred(candidates: Candidates, eligibility_of: ReplicaEligibility) -> Elected:
+    first = candidates.ordered[0]
+    if not is_eligible(eligibility_of(first)):
+        return NOBODY
+    if first in candidates.isr:
+        gives_way = candidates.current_leader in candidates.isr
+        return Elected(first, ElectedAs.PREFERRED if gives_way else ElectedAs.ISR)
+    if first in _electable_elr(candidates, eligibility_of):
+        return Elected(first, ElectedAs.ELR)
+    return NOBODY
+
+
+def _elect_this(
+    candidates: Candidates, wanted: ThisBroker, eligibility_of: ReplicaEligibility
+) -> Elected:
+    """That broker in place of nobody; cleanly if it is a clean candidate."""
+    if _stays(candidates, eligibility_of) or not is_eligible(eligibility_of(wanted.broker_id)):
+        return NOBODY
+    if wanted.broker_id in candidates.isr:
+        return Elected(wanted.broker_id)
+    if wanted.broker_id in _electable_elr(candidates, eligibility_of):
+        return Elected(wanted.broker_id, ElectedAs.ELR)
+    if wanted.broker_id in candidates.ordered:
+        return Elected(wanted.broker_id, wanted.kind)
+    return NOBODY
+
+
 def _elect_clean(candidates: Candidates, eligibility_of: ReplicaEligibility) -> Elected:
-    current = candidates.current_leader
-    if current in candidates.isr and is_eligible(eligibility_of(current)):
-        return Elected(current)
+    if _stays(candidates, eligibility_of):
+        return Elected(candidates.current_leader)
     in_isr = tuple(r for r in candidates.ordered if r in candidates.isr)
     elected = _first_eligible(in_isr, eligibility_of)
     if elected is NOBODY:
         in_elr = tuple(r for r in candidates.ordered if r in candidates.elr)
-        elected = _first_eligible(in_elr, eligibility_of, from_elr=True)
+        elected = _first_eligible(in_elr, eligibility_of, ElectedAs.ELR)
     return elected
+
+
+def _elect_uncleanly(
+    candidates: Candidates, election: Election, eligibility_of: ReplicaEligibility
+) -> Elected:
+    if isinstance(election, ThisBroker):
+        return _elect_this(candidates, election, eligibility_of)
+    elected = NOBODY
+    if election is Wish.UNCLEAN:
+        elected = _first_eligible(candidates.ordered, eligibility_of, ElectedAs.UNCLEAN)
+    if elected is NOBODY and not candidates.isr and not candidates.elr:
+        last_known = tuple(r for r in candidates.ordered if r == candidates.last_known)
+        elected = _first_eligible(last_known, eligibility_of, ElectedAs.LAST_KNOWN_LEADER)
+    return elected
+
+
+def _stays(candidates: Candidates, eligibility_of: ReplicaEligibility) -> bool:
+    """Whether the leader may go on."""
+    current = candidates.current_leader
+    return current in candidates.isr and is_eligible(eligibility_of(current))
 
 
 def _electable_elr(candidates: Candidates, eligibility_of: ReplicaEligibility) -> tuple[int, ...]:
@@ -109,22 +158,12 @@ def _electable_elr(candidates: Candidates, eligibility_of: ReplicaEligibility) -
     return candidates.elr
 
 
-def _elect_last_known(candidates: Candidates, eligibility_of: ReplicaEligibility) -> Elected:
-    if candidates.isr or candidates.elr or len(candidates.last_known_elr) != 1:
-        return NOBODY
-    last_known = tuple(r for r in candidates.ordered if r in candidates.last_known_elr)
-    elected = _first_eligible(last_known, eligibility_of, unclean=True)
-    return NOBODY if elected is NOBODY else elected._replace(last_known=True)
-
-
 def _first_eligible(
     replicas: tuple[int, ...],
     eligibility_of: ReplicaEligibility,
-    *,
-    unclean: bool = False,
-    from_elr: bool = False,
+    kind: ElectedAs = ElectedAs.ISR,
 ) -> Elected:
     for replica in replicas:
         if is_eligible(eligibility_of(replica)):
-            return Elected(replica, unclean=unclean, from_elr=from_elr)
+            return Elected(replica, kind)
     return NOBODY

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
-from controller.elections.election import ElectionKind
+from controller.elections.election import Wish
 from controller.elections.eligibility import (
     DIRECTORY_OFFLINE,
     EligibilityOf,
@@ -147,7 +147,7 @@ def _elect_in(
             topic_id=topic.id,
             partition_id=index,
             target=target,
-            election=ElectionKind.PREFERRED if preferred else ElectionKind.UNCLEAN,
+            election=Wish.PREFERRED if preferred else Wish.UNCLEAN,
             cause=Cause.PREFERRED_REQUEST if preferred else Cause.OPERATOR_REQUEST,
             safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=unclean),
             touch=False,

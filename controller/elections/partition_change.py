@@ -32,8 +32,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from controller.configs.topic_settings import RecoveryStrategy
 from controller.elections.cause import Cause
-from controller.elections.election import Candidates, Elected, ElectionKind, elect
+from controller.elections.election import Candidates, Elected, Election, elect
 from controller.elections.eligibility import (
     DIRECTORY_OFFLINE,
     ElectionOrder,
@@ -63,13 +64,19 @@ _LEADER_UNCHANGED = -2
 class Safety:
     """What an election must know to be safe. No field has a default, on purpose.
 
-    min_isr: `min.insync.replicas` of the topic as it is now. unclean_shutdown: brokers found to
-    have lost unflushed data, in this very decision. order: puts the replicas into election order.
-    now_ms: wall clock, for that order. metadata_version: level, rules of old levels depend on it.
+    min_isr: `min.insync.replicas` of the topic as it is now. last_known_mode: what LastKnownELR
+    holds. strategy: what the topic allows where no clean candidate is left. last_known_electable:
+    whether the last known leader may be elected, if the strategy does not forbid it.
+    unclean_shutdown: brokers found to have lost unflushed data, in this very decision. order: puts
+    the replicas into election order. now_ms: wall clock, for that order. metadata_version: level,
+    rules of old levels depend on it.
     """
 
     min_isr: int
     elr_enabled: bool
+    last_known_mode: LastKnownMode
+    strategy: RecoveryStrategy
+    last_known_electable: bool
     unclean_shutdown: frozenset[int]
     eligibility_of: EligibilityOf
     order: ElectionOrder
@@ -149,7 +156,7 @@ def change_partition(
     topic_id: bytes,
     partition_id: int,
     target: Target,
-    election: ElectionKind,
+    election: Election,
     cause: Cause,
     safety: Safety,
     touch: bool,
@@ -179,7 +186,7 @@ def change_partition(
     elif record.leader != _LEADER_UNCHANGED:
         record.election_cause = cause.value
         if record.leader != partition.leader:
-            record.election_kind = elected.elected_as.value
+            record.election_kind = elected.kind.value
     record.topic_id = topic_id
     record.partition_id = partition_id
     return PartitionChange(record, elected)
@@ -211,7 +218,7 @@ def _candidates(
     before: PartitionImage, draft: _Draft, ordered: tuple[int, ...], safety: Safety
 ) -> Candidates:
     if not safety.elr_enabled:
-        return Candidates(ordered, before.leader, draft.isr, (), ())
+        return Candidates(ordered, before.leader, draft.isr, (), None)
     elr = standing_elr(
         before,
         draft.replicas,
@@ -219,7 +226,19 @@ def _candidates(
         min_isr=safety.min_isr,
         unclean_shutdown=safety.unclean_shutdown,
     )
-    return Candidates(ordered, before.leader, draft.isr, elr, before.last_known_elr)
+    return Candidates(ordered, before.leader, draft.isr, elr, _last_known(before, safety))
+
+
+def _last_known(before: PartitionImage, safety: Safety) -> int | None:
+    """The replica that stands for election as the last known leader."""
+    if (
+        safety.last_known_mode is not LastKnownMode.LAST_LEADER
+        or safety.strategy is RecoveryStrategy.NONE
+        or not safety.last_known_electable
+        or len(before.last_known_elr) != 1
+    ):
+        return None
+    return before.last_known_elr[0]
 
 
 def _apply_election(
@@ -241,7 +260,7 @@ def _apply_election(
         Outcome(draft.replicas, draft.isr, draft.leader, elected.unclean),
         min_isr=safety.min_isr,
         unclean_shutdown=safety.unclean_shutdown,
-        mode=LastKnownMode.LAST_LEADER,
+        mode=safety.last_known_mode,
     )
 
 

@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
+from controller.configs.topic_settings import (
+    RecoveryStrategy,
+    min_isr_of,
+    recovery_strategy,
+)
 from controller.decision import ControllerView
 from controller.elections.cause import Cause
-from controller.elections.election import ElectionKind
+from controller.elections.election import Election, Wish
 from controller.elections.eligibility import (
     ElectionOrder,
     EligibilityOf,
     assignment_order,
     broker_eligibility,
 )
+from controller.elections.elr import LastKnownMode
 from controller.elections.partition_change import Safety, Target, change_partition
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.schema import MetadataRecord
@@ -76,6 +81,9 @@ def safety_of(
     return Safety(
         min_isr=min_isr_of(view, topic.name),
         elr_enabled=view.elr_enabled,
+        last_known_mode=LastKnownMode.LAST_LEADER,
+        strategy=recovery_strategy(view, topic.name),
+        last_known_electable=True,
         unclean_shutdown=unclean_shutdown,
         eligibility_of=eligibility_of,
         order=election_order(view),
@@ -118,11 +126,11 @@ def records_for_change(
                 yield partition_change.record
 
 
-def election_kind(view: ControllerView, topic_name: str) -> ElectionKind:
+def election_kind(view: ControllerView, topic_name: str) -> Election:
     """An election that nobody asked for may be unclean only where the topic allows it."""
-    if unclean_election_enabled(view, topic_name):
-        return ElectionKind.UNCLEAN
-    return ElectionKind.ONLINE
+    if recovery_strategy(view, topic_name) is RecoveryStrategy.AGGRESSIVE:
+        return Wish.UNCLEAN
+    return Wish.ONLINE
 
 
 def _concerns(partition: PartitionImage, change: BrokerChange) -> bool:

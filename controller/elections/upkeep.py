@@ -13,7 +13,7 @@ from typing import Final
 from controller.configs.topic_settings import unclean_election_enabled
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
-from controller.elections.election import ElectionKind
+from controller.elections.election import Wish
 from controller.elections.eligibility import EligibilityOf, is_eligible
 from controller.elections.partition_change import (
     PartitionChange,
@@ -64,7 +64,7 @@ def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
         first = order(place, partition.replicas, now_ms)[0]
         if first not in partition.isr or not is_eligible(eligibility_of(place, first)):
             continue
-        election = (ElectionKind.PREFERRED, Cause.PREFERRED_REBALANCE)
+        election = (Wish.PREFERRED, Cause.PREFERRED_REBALANCE)
         change = _elected(view, topic, index, *election, eligibility_of)
         if change is not None:
             yield change.record
@@ -75,7 +75,7 @@ def _unclean_elections(view: ControllerView) -> Iterator[MetadataRecord]:
     for topic, index, partition in _partitions(view):
         if partition.leader != NO_LEADER or not unclean_election_enabled(view, topic.name):
             continue
-        election = (ElectionKind.UNCLEAN, Cause.UNCLEAN_CONFIG)
+        election = (Wish.UNCLEAN, Cause.UNCLEAN_CONFIG)
         change = _elected(view, topic, index, *election, eligibility_of)
         if change is not None and change.elected.leader != NO_LEADER:
             yield change.record
@@ -85,7 +85,7 @@ def _elected(
     view: ControllerView,
     topic: TopicImage,
     index: int,
-    election: ElectionKind,
+    election: Wish,
     cause: Cause,
     eligibility_of: EligibilityOf,
 ) -> PartitionChange | None:

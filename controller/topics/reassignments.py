@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeAlias
 from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
 from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
-from controller.elections.election import ElectionKind
+from controller.elections.election import Election
 from controller.elections.eligibility import EligibilityOf, default_directory
 from controller.elections.elr import effective_min_isr
 from controller.elections.partition_change import Target, change_partition
@@ -224,7 +224,7 @@ def _record(
     wanted: Wanted,
     current: PartitionImage,
     target: Target,
-    election: ElectionKind,
+    election: Election,
     eligibility_of: EligibilityOf,
 ) -> PartitionChangeRecord | None:
     change = change_partition(

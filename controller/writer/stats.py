@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from metalog.image.values import NO_LEADER, LeaderRecoveryState, MetadataImage
+from metalog.image.values import LOSSY_ELECTIONS, NO_LEADER, ElectedAs, MetadataImage
 from protocol.metadata import PartitionChangeRecord
 from protocol.schema import MetadataRecord
 from runtime.metrics import QUANTILES, Family, single
@@ -46,13 +46,15 @@ class ControllerStats:
         self.processing.add(duration_ms)
 
     def count_elections(self, records: Iterable[MetadataRecord]) -> None:
-        """Count the leaders that appended records name."""
+        """Count the elections that appended records note, by their kinds.
+
+        The recovery state would not do: a partition that recovers already can be led uncleanly
+        once more.
+        """
         for record in records:
-            if type(record) is not PartitionChangeRecord or record.leader < 0:
-                continue
-            self.elections += 1
-            if record.leader_recovery_state == LeaderRecoveryState.RECOVERING:
-                self.unclean_elections += 1
+            if type(record) is PartitionChangeRecord and record.election_kind != ElectedAs.NONE:
+                self.elections += 1
+                self.unclean_elections += record.election_kind in LOSSY_ELECTIONS
 
 
 class ImageCounts:

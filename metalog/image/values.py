@@ -44,6 +44,8 @@ class ElectedAs(IntEnum):
     """What kind of election gave a partition its leader, as our controllers note it in the record.
 
     PREFERRED: the old leader stays in the ISR and gives way to the first of the election order.
+    UNCLEAN_RECOVERY: it had the most data of the replicas that were asked. DESIGNATED: an operator
+    named it.
     """
 
     NONE = 0
@@ -52,6 +54,19 @@ class ElectedAs(IntEnum):
     ELR = 3
     LAST_KNOWN_LEADER = 4
     UNCLEAN = 5
+    UNCLEAN_RECOVERY = 6
+    DESIGNATED = 7
+
+
+LOSSY_ELECTIONS = frozenset(
+    (
+        ElectedAs.LAST_KNOWN_LEADER,
+        ElectedAs.UNCLEAN,
+        ElectedAs.UNCLEAN_RECOVERY,
+        ElectedAs.DESIGNATED,
+    )
+)
+"""Those whose leader may lack committed records."""
 
 
 UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]

@@ -1,4 +1,4 @@
-"""Every unclean and last-known-leader election is listed: committed records may be gone."""
+"""Elections that may lose committed records: each is listed."""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from metalog.image.values import ElectedAs
+from audit.report.html import KIND_STYLES
+from audit.state.elections import LOSSY
+from metalog.image.values import LOSSY_ELECTIONS, ElectedAs
 from protocol.metadata import ClearElrRecord, ConfigRecord, UnregisterBrokerRecord
 from testkit.records.metadata_logs import LogBuilder, audited, broken
 
@@ -117,6 +119,24 @@ def test_what_the_controller_noted_wins(tmp_path: Path) -> None:
     )
     builder.fence(1, noted)
     assert elected(builder, tmp_path) == [("elr", "operator-request", 1, 2)]
+
+
+def test_every_kind_that_a_controller_notes_is_known(tmp_path: Path) -> None:
+    builder = cluster()
+    kinds = [kind for kind in ElectedAs if kind is not ElectedAs.NONE]
+    for number, kind in enumerate(kinds):
+        builder.add(
+            builder.change(
+                leader=2 - number % 2,
+                leader_recovery_state=int(kind in LOSSY_ELECTIONS),
+                election_kind=kind.value,
+                election_cause="operator-request",
+            )
+        )
+    told = [one[0] for one in elected(builder, tmp_path)]
+    assert told == [kind.name.lower().replace("_", "-") for kind in kinds]
+    assert {kind.name for kind in LOSSY_ELECTIONS} == {kind.name for kind in LOSSY}
+    assert set(KIND_STYLES) == set(told)
 
 
 def test_the_same_leader_again_is_no_election(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from controller.configs.topic_settings import RecoveryStrategy
 from controller.elections.cause import Cause
-from controller.elections.election import ElectionKind
+from controller.elections.election import Election, ThisBroker, Wish
 from controller.elections.eligibility import (
     ELIGIBLE,
     ElectionOrder,
@@ -17,6 +18,7 @@ from controller.elections.eligibility import (
     Reason,
     assignment_order,
 )
+from controller.elections.elr import LastKnownMode
 from controller.elections.partition_change import (
     PartitionChange,
     Safety,
@@ -79,12 +81,24 @@ def safety(
     return Safety(
         min_isr=int(given.get("min", 1)),
         elr_enabled="elr_on" in given,
+        last_known_mode=LastKnownMode.WHOLE_SET if "whole" in given else LastKnownMode.LAST_LEADER,
+        strategy=RecoveryStrategy(given.get("strategy", "Balanced")),
+        last_known_electable="lk_off" not in given,
         unclean_shutdown=frozenset(ids(given.get("unclean", ""))),
         eligibility_of=eligibility_of,
         order=order,
         now_ms=now_ms,
         metadata_version=int(given.get("mv", 30)),
     )
+
+
+def election(word: str) -> Election:
+    """A wish, or `recovery:2` or `designated:2`."""
+    kind, _, broker = word.partition(":")
+    if broker:
+        kinds = {"recovery": ElectedAs.UNCLEAN_RECOVERY, "designated": ElectedAs.DESIGNATED}
+        return ThisBroker(int(broker), kinds[kind])
+    return Wish(kind)
 
 
 def change(before: PartitionImage, line: str) -> PartitionChange | None:
@@ -103,7 +117,7 @@ def change(before: PartitionImage, line: str) -> PartitionChange | None:
         topic_id=TOPIC_ID,
         partition_id=7,
         target=target,
-        election=ElectionKind(given.get("elect", "online")),
+        election=election(given.get("elect", "online")),
         cause=Cause.BROKER_FENCED,
         safety=safety(given),
         touch="touch" in given,
@@ -174,7 +188,7 @@ def test_the_election_has_an_order_of_its_own() -> None:
         topic_id=TOPIC_ID,
         partition_id=0,
         target=Target(),
-        election=ElectionKind.PREFERRED,
+        election=Wish.PREFERRED,
         cause=Cause.PREFERRED_REQUEST,
         safety=safety({}, order=reversed_order, now_ms=99),
         touch=False,
@@ -205,7 +219,7 @@ def test_elections_see_the_partition_as_it_will_be() -> None:
         topic_id=TOPIC_ID,
         partition_id=5,
         target=Target(),
-        election=ElectionKind.ONLINE,
+        election=Wish.ONLINE,
         cause=Cause.REASSIGNMENT,
         safety=safety({}, order=order),
         touch=False,
@@ -239,6 +253,10 @@ def test_directories_follow_their_replicas() -> None:
         ("replicas=1,2,3 isr= elr=3,2 lk=3 leader=-1", "dead=1,3 min=2 elr_on", ElectedAs.ELR),
         ("replicas=1,2,3 isr= lk=3 leader=-1", "dead=1,2 elr_on", ElectedAs.LAST_KNOWN_LEADER),
         ("replicas=1,2,3 isr=1", "elect=unclean dead=1", ElectedAs.UNCLEAN),
+        ("replicas=1,2,3 isr=1", "elect=recovery:3 dead=1", ElectedAs.UNCLEAN_RECOVERY),
+        ("replicas=1,2,3 isr=1,2", "elect=recovery:3 dead=1", ElectedAs.ISR),
+        ("replicas=1,2,3 isr=1", "elect=designated:3 dead=1", ElectedAs.DESIGNATED),
+        ("replicas=1,2,3 isr=1,2", "elect=designated:3 dead=1", ElectedAs.DESIGNATED),
         # the leader stays and gets a new epoch: there was no election
         ("replicas=1,2,3,4 adding=4 isr=1,2,3", "replicas=1,2,3 adding=", ElectedAs.NONE),
     ],

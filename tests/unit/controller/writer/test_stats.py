@@ -7,6 +7,7 @@ from controller.writer.stats import (
     image_families,
     stats_families,
 )
+from metalog.image.values import LOSSY_ELECTIONS, ElectedAs
 from protocol.metadata import NoOpRecord, PartitionChangeRecord
 from testkit.memory.controller import Cluster
 
@@ -18,11 +19,19 @@ def test_elections_are_counted_from_what_is_written() -> None:
             NoOpRecord(),
             PartitionChangeRecord(isr=[1]),
             PartitionChangeRecord(leader=-1),
-            PartitionChangeRecord(leader=1),
-            PartitionChangeRecord(leader=1, leader_recovery_state=1),
+            PartitionChangeRecord(leader=1, election_kind=ElectedAs.ISR),
+            # the leader stays and gets a new epoch
+            PartitionChangeRecord(leader=1, isr=[1]),
+            # the partition recovers already: the record does not say it again
+            PartitionChangeRecord(leader=2, isr=[2], election_kind=ElectedAs.UNCLEAN),
+            PartitionChangeRecord(leader=3, election_kind=ElectedAs.ELR),
+            *(
+                PartitionChangeRecord(leader=1, leader_recovery_state=1, election_kind=kind)
+                for kind in LOSSY_ELECTIONS
+            ),
         ]
     )
-    assert (stats.elections, stats.unclean_elections) == (2, 1)
+    assert (stats.elections, stats.unclean_elections) == (7, 5)
 
 
 def test_totals_of_an_image() -> None:
