@@ -19,15 +19,9 @@ from typing import NamedTuple
 from controller.brokers.registration import check_broker_epoch
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
+from controller.elections.context import NO_BROKER_CHANGE, BrokerChange, ElectionContext
 from controller.elections.eligibility import is_online
-from controller.elections.partition_change import Target, change_partition
-from controller.elections.triggers import (
-    NO_BROKER_CHANGE,
-    BrokerChange,
-    election_kind,
-    eligibility_in,
-    safety_of,
-)
+from controller.elections.partition_change import Target
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import NO_LEADER, BrokerImage, PartitionImage, TopicImage
@@ -131,25 +125,14 @@ def _assign(
         return None
     if change.leaving:
         isr = tuple(r for r in current.isr if r != broker.id)
-    partition_change = change_partition(
-        current,
-        topic_id=topic.id,
-        partition_id=index,
-        target=Target(
-            isr=isr,
-            directories=tuple(
-                directory if replica == broker.id else known
-                for replica, known in zip(current.replicas, current.directories, strict=True)
-            ),
+    target = Target(
+        isr=isr,
+        directories=tuple(
+            directory if replica == broker.id else known
+            for replica, known in zip(current.replicas, current.directories, strict=True)
         ),
-        election=election_kind(view, topic.name),
-        cause=Cause.DIRECTORY_FAILED,
-        safety=safety_of(
-            view,
-            topic,
-            eligibility_of=eligibility_in(view, change),
-            unclean_shutdown=change.unclean,
-        ),
-        touch=False,
     )
-    return None if partition_change is None else partition_change.record
+    changed = ElectionContext(view, change).change_partition(
+        topic, index, current, Cause.DIRECTORY_FAILED, target=target
+    )
+    return None if changed is None else changed.record

@@ -16,7 +16,8 @@ from enum import Enum
 
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
-from controller.elections.triggers import NONE, BrokerChange, records_for_change
+from controller.elections.context import NONE, BrokerChange
+from controller.elections.triggers import records_for_change
 from metalog.image.features import (
     CONTROLLER_REGISTRATION_LEVEL,
     CORDONED_DIRECTORIES_LEVEL,

@@ -13,35 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from functools import partial
 from typing import NamedTuple
 
 from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
+from controller.elections.context import AS_IT_IS, ElectionContext
 from controller.elections.election import Wish
 from controller.elections.eligibility import (
     DIRECTORY_OFFLINE,
-    EligibilityOf,
-    PartitionReplicas,
     ReplicaEligibility,
     default_directory,
     explain,
 )
-from controller.elections.partition_change import (
-    PartitionChange,
-    Target,
-    change_partition,
-    is_preferred,
-    replicas_of,
-)
-from controller.elections.triggers import (
-    NO_BROKER_CHANGE,
-    NONE,
-    election_order,
-    eligibility_in,
-    safety_of,
-)
-from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
+from controller.elections.partition_change import PartitionChange, Target
+from metalog.image.values import NO_LEADER, PartitionImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.schema import MetadataRecord
@@ -76,12 +61,12 @@ def decide_elect_leaders(
             ErrorCode.INVALID_REQUEST, f"{request.election_type} is not a type of election"
         )
     election = ElectionType(request.election_type)
-    eligibility_of = eligibility_in(view, NO_BROKER_CHANGE)
+    elections = ElectionContext(view)
     everything = request.topic_partitions is None
     records: list[MetadataRecord] = []
     outcomes = []
     for name, index in dict.fromkeys(_named(view, request)):
-        outcome, record = _elect(view, name, index, election, eligibility_of)
+        outcome, record = _elect(elections, name, index, election)
         if record is not None:
             records.append(record)
         if not (everything and outcome.error is ErrorCode.ELECTION_NOT_NEEDED):
@@ -102,68 +87,40 @@ def _named(view: ControllerView, request: ElectLeadersRequest) -> Iterator[tuple
 
 
 def _elect(
-    view: ControllerView,
-    name: str,
-    index: int,
-    election: ElectionType,
-    eligibility_of: EligibilityOf,
+    elections: ElectionContext, name: str, index: int, election: ElectionType
 ) -> tuple[ElectionOutcome, MetadataRecord | None]:
-    topic = view.image.topics.by_name.get(name)
+    topic = elections.view.image.topics.by_name.get(name)
     partition = None if topic is None else topic.partitions.get(index)
     if topic is None or partition is None:
         what = "topic" if topic is None else "partition"
         message = f"there is no such {what}"
         return ElectionOutcome(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message), None
-    place = replicas_of(topic.id, index, partition)
-    if _not_needed(view, place, partition.leader, election):
-        message = "the preferred leader leads" if election is ElectionType.PREFERRED else "has one"
-        return ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED, message), None
-    return _elect_in(view, topic, index, partition, election, eligibility_of)
-
-
-def _not_needed(
-    view: ControllerView, place: PartitionReplicas, leader: int, election: ElectionType
-) -> bool:
-    if election is ElectionType.UNCLEAN:
-        return leader != NO_LEADER
-    return _leads(view, place, leader)
-
-
-def _elect_in(
-    view: ControllerView,
-    topic: TopicImage,
-    index: int,
-    partition: PartitionImage,
-    election: ElectionType,
-    eligibility_of: EligibilityOf,
-) -> tuple[ElectionOutcome, MetadataRecord | None]:
+    ordered = elections.candidates(topic, index, partition)
     preferred = election is ElectionType.PREFERRED
-    place = replicas_of(topic.id, index, partition)
-    ordered = election_order(view)(place, partition.replicas, view.now_ms)
+    leads = partition.leader == ordered[0] if preferred else partition.leader != NO_LEADER
+    if leads:
+        message = "the preferred leader leads" if preferred else "has one"
+        return ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED, message), None
+    eligibility_of = elections.eligibility_in(topic, index, partition)
 
-    def change(target: Target, unclean: frozenset[int]) -> PartitionChange | None:
-        return change_partition(
+    def change(target: Target) -> PartitionChange | None:
+        return elections.change_partition(
+            topic,
+            index,
             partition,
-            topic_id=topic.id,
-            partition_id=index,
+            Cause.PREFERRED_REQUEST if preferred else Cause.OPERATOR_REQUEST,
             target=target,
             election=Wish.PREFERRED if preferred else Wish.UNCLEAN,
-            cause=Cause.PREFERRED_REQUEST if preferred else Cause.OPERATOR_REQUEST,
-            safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=unclean),
-            touch=False,
         )
 
-    changed = change(Target(), NONE)
-    here = partial(eligibility_of, place)
+    changed = change(AS_IT_IS)
     if _elected(changed) == NO_LEADER and not preferred:
-        for replica in _only_without_directory(ordered, here)[:1]:
-            # Its log is another one than that which was in sync, if it was.
-            target = Target(directories=_in_default_directory(view, place, replica))
-            changed = change(target, frozenset({replica}))
+        for replica in _only_without_directory(ordered, eligibility_of)[:1]:
+            changed = change(_begun_anew(elections.view, partition, replica))
     leader = _elected(changed)
     record = None if changed is None else changed.record
-    if leader == NO_LEADER or (preferred and not _leads(view, place, leader)):
-        return _refusal(topic.name, index, ordered, election, here), record
+    if leader == NO_LEADER or (preferred and leader != ordered[0]):
+        return _refusal(topic.name, index, ordered, election, eligibility_of), record
     return ElectionOutcome(topic.name, index, ErrorCode.NONE), record
 
 
@@ -178,18 +135,16 @@ def _only_without_directory(
     return tuple(r for r in ordered if eligibility_of(r) == DIRECTORY_OFFLINE)
 
 
-def _in_default_directory(
-    view: ControllerView, place: PartitionReplicas, moved: int
-) -> tuple[bytes, ...]:
-    default = default_directory(view.image.cluster.brokers[moved])
-    return tuple(
-        default if replica == moved else directory
-        for replica, directory in zip(place.replicas, place.directories, strict=True)
+def _begun_anew(view: ControllerView, partition: PartitionImage, replica: int) -> Target:
+    """The replica in its broker's default directory, with what is there."""
+    default = default_directory(view.image.cluster.brokers[replica])
+    return Target(
+        directories=tuple(
+            default if known == replica else directory
+            for known, directory in zip(partition.replicas, partition.directories, strict=True)
+        ),
+        begun_anew=frozenset({replica}),
     )
-
-
-def _leads(view: ControllerView, place: PartitionReplicas, leader: int) -> bool:
-    return is_preferred(place, leader, order=election_order(view), now_ms=view.now_ms)
 
 
 def _refusal(

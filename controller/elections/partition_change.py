@@ -86,7 +86,11 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the caller wants to change; None leaves a part as it is."""
+    """What the caller wants to change; None leaves a part as it is.
+
+    `begun_anew`: replicas whose log is another one than that which was in sync, if it was. They
+    leave ISR and ELR as after an unclean shutdown, and may lead.
+    """
 
     isr: tuple[int, ...] | None = None
     recovery_state: LeaderRecoveryState | None = None
@@ -94,6 +98,7 @@ class Target:
     directories: tuple[bytes, ...] | None = None
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
+    begun_anew: frozenset[int] = frozenset()
 
 
 class PartitionChange(NamedTuple):
@@ -112,6 +117,7 @@ class _Draft:
     __slots__ = (
         "adding",
         "directories",
+        "doubted",
         "elr",
         "isr",
         "last_known_elr",
@@ -127,8 +133,9 @@ class _Draft:
         self.adding = before.adding if target.adding is None else target.adding
         self.removing = before.removing if target.removing is None else target.removing
         isr = before.isr if target.isr is None else target.isr
-        if safety.unclean_shutdown:
-            isr = tuple(r for r in isr if r not in safety.unclean_shutdown)
+        self.doubted = safety.unclean_shutdown | target.begun_anew
+        if self.doubted:
+            isr = tuple(r for r in isr if r not in self.doubted)
         self.isr = isr
         self.elr = before.elr
         self.last_known_elr = before.last_known_elr
@@ -141,13 +148,6 @@ class _Draft:
 def replicas_of(topic_id: bytes, partition_id: int, partition: PartitionImage) -> PartitionReplicas:
     """The partition as elections see it."""
     return PartitionReplicas(topic_id, partition_id, partition.replicas, partition.directories)
-
-
-def is_preferred(
-    partition: PartitionReplicas, leader: int, *, order: ElectionOrder, now_ms: int
-) -> bool:
-    """Whether `leader` is the first candidate of the partition's election order."""
-    return order(partition, partition.replicas, now_ms)[:1] == (leader,)
 
 
 def change_partition(
@@ -224,7 +224,7 @@ def _candidates(
         draft.replicas,
         draft.isr,
         min_isr=safety.min_isr,
-        unclean_shutdown=safety.unclean_shutdown,
+        unclean_shutdown=draft.doubted,
     )
     return Candidates(ordered, before.leader, draft.isr, elr, _last_known(before, safety))
 
@@ -259,7 +259,7 @@ def _apply_election(
         before,
         Outcome(draft.replicas, draft.isr, draft.leader, elected.unclean),
         min_isr=safety.min_isr,
-        unclean_shutdown=safety.unclean_shutdown,
+        unclean_shutdown=draft.doubted,
         mode=safety.last_known_mode,
     )
 

@@ -10,25 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from controller.configs.topic_settings import unclean_election_enabled
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
+from controller.elections.context import ElectionContext
 from controller.elections.election import Wish
-from controller.elections.eligibility import EligibilityOf, is_eligible
-from controller.elections.partition_change import (
-    PartitionChange,
-    Target,
-    change_partition,
-    is_preferred,
-    replicas_of,
-)
-from controller.elections.triggers import (
-    NO_BROKER_CHANGE,
-    NONE,
-    election_order,
-    eligibility_in,
-    safety_of,
-)
+from controller.elections.eligibility import is_eligible
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.schema import MetadataRecord
 
@@ -55,51 +41,28 @@ def _bounded(elections: Iterator[MetadataRecord]) -> Decision[bool]:
 
 
 def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
-    order, now_ms = election_order(view), view.now_ms
-    eligibility_of = eligibility_in(view, NO_BROKER_CHANGE)
+    elections = ElectionContext(view)
     for topic, index, partition in _partitions(view):
-        place = replicas_of(topic.id, index, partition)
-        if is_preferred(place, partition.leader, order=order, now_ms=now_ms):
+        first = elections.candidates(topic, index, partition)[0]
+        if first == partition.leader or first not in partition.isr:
             continue
-        first = order(place, partition.replicas, now_ms)[0]
-        if first not in partition.isr or not is_eligible(eligibility_of(place, first)):
+        if not is_eligible(elections.eligibility_in(topic, index, partition)(first)):
             continue
-        election = (Wish.PREFERRED, Cause.PREFERRED_REBALANCE)
-        change = _elected(view, topic, index, *election, eligibility_of)
+        change = elections.change_partition(
+            topic, index, partition, Cause.PREFERRED_REBALANCE, election=Wish.PREFERRED
+        )
         if change is not None:
             yield change.record
 
 
 def _unclean_elections(view: ControllerView) -> Iterator[MetadataRecord]:
-    eligibility_of = eligibility_in(view, NO_BROKER_CHANGE)
+    elections = ElectionContext(view)
     for topic, index, partition in _partitions(view):
-        if partition.leader != NO_LEADER or not unclean_election_enabled(view, topic.name):
+        if partition.leader != NO_LEADER or elections.rules(topic).election is not Wish.UNCLEAN:
             continue
-        election = (Wish.UNCLEAN, Cause.UNCLEAN_CONFIG)
-        change = _elected(view, topic, index, *election, eligibility_of)
+        change = elections.change_partition(topic, index, partition, Cause.UNCLEAN_CONFIG)
         if change is not None and change.elected.leader != NO_LEADER:
             yield change.record
-
-
-def _elected(
-    view: ControllerView,
-    topic: TopicImage,
-    index: int,
-    election: Wish,
-    cause: Cause,
-    eligibility_of: EligibilityOf,
-) -> PartitionChange | None:
-    """What an election changes about a partition that stays as it is in all else."""
-    return change_partition(
-        topic.partitions[index],
-        topic_id=topic.id,
-        partition_id=index,
-        target=Target(),
-        election=election,
-        cause=cause,
-        safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=NONE),
-        touch=False,
-    )
 
 
 def _partitions(view: ControllerView) -> Iterator[tuple[TopicImage, int, PartitionImage]]:

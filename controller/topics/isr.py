@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias
 from controller.brokers.registration import check_broker_epoch
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
+from controller.elections.context import ElectionContext
 from controller.elections.eligibility import (
     Eligibility,
     Eligible,
@@ -28,14 +29,7 @@ from controller.elections.eligibility import (
     default_directory,
     is_online,
 )
-from controller.elections.partition_change import Target, change_partition
-from controller.elections.triggers import (
-    NO_BROKER_CHANGE,
-    NONE,
-    election_kind,
-    eligibility_in,
-    safety_of,
-)
+from controller.elections.partition_change import Target
 from controller.topics.reassignments import is_reassigning
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import LeaderRecoveryState, PartitionImage, TopicImage
@@ -74,6 +68,7 @@ def decide_alter_partition(
 ) -> Decision[tuple[TopicOutcome, ...]]:
     """Judge each proposal alone. Raises STALE_BROKER_EPOCH for the request as a whole."""
     check_broker_epoch(view, request.broker_id, request.broker_epoch)
+    elections = ElectionContext(view)
     records: list[MetadataRecord] = []
     outcomes = []
     # A request that names a partition twice must not judge both against the same state.
@@ -87,7 +82,7 @@ def decide_alter_partition(
                 partitions.append(_refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             current = changed.get(key, topic.partitions.get(proposal.partition_index))
-            outcome, record = _alter(view, topic, current, request.broker_id, proposal)
+            outcome, record = _alter(elections, topic, current, request.broker_id, proposal)
             if record is not None and current is not None:
                 records.append(record)
                 changed[key] = merge_partition_change(current, record)
@@ -108,7 +103,7 @@ def proposed_members(proposal: Proposal) -> tuple[Member, ...]:
 
 
 def _alter(
-    view: ControllerView,
+    elections: ElectionContext,
     topic: TopicImage,
     current: PartitionImage | None,
     broker_id: int,
@@ -116,7 +111,7 @@ def _alter(
 ) -> tuple[PartitionOutcome, PartitionChangeRecord | None]:
     if current is None:
         return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
-    members = proposed_members(proposal)
+    view, members = elections.view, proposed_members(proposal)
     error = _epoch_error(current, broker_id, proposal) or _isr_error(current, members, proposal)
     if error is None and any(
         isinstance(isr_eligibility(view, current, member), Ineligible) for member in members
@@ -124,22 +119,15 @@ def _alter(
         error = ErrorCode.INELIGIBLE_REPLICA
     if error is not None:
         return _refused(proposal, error), None
-    change = change_partition(
+    change = elections.change_partition(
+        topic,
+        proposal.partition_index,
         current,
-        topic_id=topic.id,
-        partition_id=proposal.partition_index,
+        Cause.REASSIGNMENT if is_reassigning(current) else Cause.ISR_CHANGE,
         target=Target(
             isr=tuple(m.broker_id for m in members),
             directories=_directories(view, current, members),
             recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
-        ),
-        election=election_kind(view, topic.name),
-        cause=Cause.REASSIGNMENT if is_reassigning(current) else Cause.ISR_CHANGE,
-        safety=safety_of(
-            view,
-            topic,
-            eligibility_of=eligibility_in(view, NO_BROKER_CHANGE),
-            unclean_shutdown=NONE,
         ),
         touch=True,
     )

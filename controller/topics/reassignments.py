@@ -21,20 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
 from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
-from controller.elections.election import Election
-from controller.elections.eligibility import EligibilityOf, default_directory
+from controller.elections.context import ElectionContext
+from controller.elections.election import Wish
+from controller.elections.eligibility import default_directory
 from controller.elections.elr import effective_min_isr
-from controller.elections.partition_change import Target, change_partition
-from controller.elections.triggers import (
-    NO_BROKER_CHANGE,
-    NONE,
-    election_kind,
-    eligibility_in,
-    safety_of,
-)
+from controller.elections.partition_change import Target
 from controller.topics.assignment import check_replica_list
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import PartitionImage, TopicImage
@@ -89,7 +82,7 @@ def decide_reassign(
 
     Raises POLICY_VIOLATION when the request as a whole would write too much.
     """
-    eligibility_of = eligibility_in(view, NO_BROKER_CHANGE)
+    elections = ElectionContext(view)
     # A request may name a partition twice: the second time it meets what the first one did.
     changed: dict[tuple[str, int], PartitionImage] = {}
     records: list[MetadataRecord] = []
@@ -102,11 +95,11 @@ def decide_reassign(
                 current = changed.get(key) or _existing(topic, wanted.partition_index)
                 assert topic is not None
                 if wanted.replicas is None:
-                    record = _cancel(view, topic, wanted, current, eligibility_of)
+                    record = _cancel(elections, topic, wanted, current)
                 else:
                     allowed = request.allow_replication_factor_change
                     _check_target(view, current, wanted.replicas, allowed)
-                    record = _change(view, topic, wanted, current, eligibility_of)
+                    record = _change(elections, topic, wanted, current)
             except ApiError as error:
                 outcomes.append(ReassignOutcome(*key, error))
                 continue
@@ -148,18 +141,17 @@ def _check_target(
 
 
 def _change(
-    view: ControllerView,
+    elections: ElectionContext,
     topic: TopicImage,
     wanted: Wanted,
     current: PartitionImage,
-    eligibility_of: EligibilityOf,
 ) -> PartitionChangeRecord | None:
     goal = tuple(wanted.replicas or ())
     original = original_replicas(current)
     unwanted = tuple(r for r in current.adding if r not in goal)
     isr = tuple(r for r in current.isr if r not in unwanted)
     needed: tuple[int, ...] = ()
-    if len(isr) < effective_min_isr(min_isr_of(view, topic.name), len(goal)):
+    if len(isr) < effective_min_isr(elections.rules(topic).safety.min_isr, len(goal)):
         needed = tuple(r for r in unwanted if r in current.isr)
         isr = current.isr
     removing = (*sorted(r for r in original if r not in goal), *needed)
@@ -167,21 +159,18 @@ def _change(
     target = Target(
         isr=isr if isr != current.isr else None,
         replicas=replicas,
-        directories=_directories(view, current, replicas),
+        directories=_directories(elections.view, current, replicas),
         adding=tuple(sorted(r for r in goal if r not in original)),
         removing=removing,
     )
-    return _record(
-        view, topic, wanted, current, target, election_kind(view, topic.name), eligibility_of
-    )
+    return _record(elections, topic, wanted, current, target)
 
 
 def _cancel(
-    view: ControllerView,
+    elections: ElectionContext,
     topic: TopicImage,
     wanted: Wanted,
     current: PartitionImage,
-    eligibility_of: EligibilityOf,
 ) -> PartitionChangeRecord | None:
     if not is_reassigning(current):
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
@@ -191,7 +180,7 @@ def _cancel(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every replica is being added: none would be left"
         )
     isr = tuple(r for r in current.isr if r not in current.adding)
-    if not isr and not unclean_election_enabled(view, topic.name):
+    if not isr and elections.rules(topic).election is not Wish.UNCLEAN:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"only replicas being added are in sync: going back to {list(original)} would take an "
@@ -200,13 +189,11 @@ def _cancel(
     target = Target(
         isr=isr,
         replicas=original,
-        directories=_directories(view, current, original),
+        directories=_directories(elections.view, current, original),
         adding=(),
         removing=(),
     )
-    return _record(
-        view, topic, wanted, current, target, election_kind(view, topic.name), eligibility_of
-    )
+    return _record(elections, topic, wanted, current, target)
 
 
 def _directories(
@@ -219,22 +206,13 @@ def _directories(
 
 
 def _record(
-    view: ControllerView,
+    elections: ElectionContext,
     topic: TopicImage,
     wanted: Wanted,
     current: PartitionImage,
     target: Target,
-    election: Election,
-    eligibility_of: EligibilityOf,
 ) -> PartitionChangeRecord | None:
-    change = change_partition(
-        current,
-        topic_id=topic.id,
-        partition_id=wanted.partition_index,
-        target=target,
-        election=election,
-        cause=Cause.REASSIGNMENT,
-        safety=safety_of(view, topic, eligibility_of=eligibility_of, unclean_shutdown=NONE),
-        touch=False,
+    change = elections.change_partition(
+        topic, wanted.partition_index, current, Cause.REASSIGNMENT, target=target
     )
     return None if change is None else change.record

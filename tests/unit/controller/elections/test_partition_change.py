@@ -24,7 +24,6 @@ from controller.elections.partition_change import (
     Safety,
     Target,
     change_partition,
-    is_preferred,
     replicas_of,
 )
 from metalog.image.replay import merge_partition_change
@@ -199,8 +198,6 @@ def test_the_election_has_an_order_of_its_own() -> None:
     place = replicas_of(TOPIC_ID, 0, before)
     assert place == PartitionReplicas(TOPIC_ID, 0, before.replicas, before.directories)
     assert asked == [(place, (1, 2, 3), 99)]
-    assert is_preferred(place, 3, order=reversed_order, now_ms=99)
-    assert not is_preferred(place, 1, order=reversed_order, now_ms=99)
 
 
 def test_elections_see_the_partition_as_it_will_be() -> None:

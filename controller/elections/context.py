@@ -1,0 +1,153 @@
+"""The context of a decision's elections: who may lead, in which order, by which rules.
+
+A decision makes one `ElectionContext` and hands it to whatever changes a partition. It is the view,
+what the decision itself changes about brokers (the view does not say that yet), and per topic what
+its configuration says: min ISR, strategy, election order. Resolved once per decision, at the time
+of the change and never earlier.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from controller.configs.topic_settings import RecoveryStrategy, min_isr_of, recovery_strategy
+from controller.decision import ControllerView
+from controller.elections.cause import Cause
+from controller.elections.election import Election, Wish
+from controller.elections.eligibility import (
+    ElectionOrder,
+    ReplicaEligibility,
+    assignment_order,
+    broker_eligibility,
+)
+from controller.elections.elr import LastKnownMode
+from controller.elections.partition_change import (
+    PartitionChange,
+    Safety,
+    Target,
+    change_partition,
+    replicas_of,
+)
+from metalog.image.values import PartitionImage, TopicImage
+
+NONE: frozenset[int] = frozenset()
+
+
+class BrokerChange(NamedTuple):
+    """Brokers that leave the ISRs, that join the electable, and that lost unflushed data.
+
+    `doomed` are fenced by the decisions that follow in the same turn, so they get no leadership
+    now. Nothing else may count a silent broker out: if it is heard of again before it is fenced,
+    nobody would come back to the partitions it was passed over for.
+
+    With `directories`, leaving brokers leave only the replicas that they have in one of those. What
+    else they have there gets a new partition epoch: a leader that has proposed such a replica for
+    the ISR meanwhile must not get it in.
+    """
+
+    leaving: frozenset[int] = NONE
+    joining: frozenset[int] = NONE
+    unclean: frozenset[int] = NONE
+    doomed: frozenset[int] = NONE
+    directories: frozenset[bytes] | None = None
+
+
+NO_BROKER_CHANGE = BrokerChange()
+AS_IT_IS = Target()
+
+
+class TopicRules(NamedTuple):
+    """What holds for elections of one topic. `election` is the one that nobody asked for: it may be
+    unclean only where the topic allows it."""
+
+    safety: Safety
+    election: Election
+
+
+class ElectionContext:
+    """One decision's elections. `eligibility_of` has the view as it is once `change` has happened.
+
+    A decision holds one view, so nothing in here grows old.
+    """
+
+    __slots__ = ("_rules", "change", "eligibility_of", "view")
+
+    def __init__(self, view: ControllerView, change: BrokerChange = NO_BROKER_CHANGE) -> None:
+        self.view = view
+        self.change = change
+        self.eligibility_of = broker_eligibility(
+            view.image.cluster.brokers,
+            leaving=change.leaving,
+            joining=change.joining,
+            expired=change.doomed,
+            unclean=change.unclean,
+        )
+        self._rules: dict[bytes, TopicRules] = {}
+
+    def rules(self, topic: TopicImage) -> TopicRules:
+        """What holds for `topic`."""
+        rules = self._rules.get(topic.id)
+        if rules is None:
+            rules = self._rules[topic.id] = self._resolve(topic)
+        return rules
+
+    def candidates(
+        self, topic: TopicImage, index: int, partition: PartitionImage
+    ) -> tuple[int, ...]:
+        """The replicas of a partition in election order; the first one is preferred."""
+        place = replicas_of(topic.id, index, partition)
+        return self.rules(topic).safety.order(place, partition.replicas, self.view.now_ms)
+
+    def eligibility_in(
+        self, topic: TopicImage, index: int, partition: PartitionImage
+    ) -> ReplicaEligibility:
+        """Which brokers may lead the partition."""
+        return partial(self.eligibility_of, replicas_of(topic.id, index, partition))
+
+    def change_partition(
+        self,
+        topic: TopicImage,
+        index: int,
+        partition: PartitionImage,
+        cause: Cause,
+        *,
+        target: Target = AS_IT_IS,
+        election: Election | None = None,
+        touch: bool = False,
+    ) -> PartitionChange | None:
+        """What takes the partition to `target`; without an `election` by the topic's own."""
+        rules = self.rules(topic)
+        return change_partition(
+            partition,
+            topic_id=topic.id,
+            partition_id=index,
+            target=target,
+            election=rules.election if election is None else election,
+            cause=cause,
+            safety=rules.safety,
+            touch=touch,
+        )
+
+    def _resolve(self, topic: TopicImage) -> TopicRules:
+        view = self.view
+        strategy = recovery_strategy(view, topic.name)
+        safety = Safety(
+            min_isr=min_isr_of(view, topic.name),
+            elr_enabled=view.elr_enabled,
+            last_known_mode=LastKnownMode.LAST_LEADER,
+            strategy=strategy,
+            last_known_electable=True,
+            unclean_shutdown=self.change.unclean,
+            eligibility_of=self.eligibility_of,
+            order=election_order(view, topic),
+            now_ms=view.now_ms,
+            metadata_version=view.metadata_version,
+        )
+        allowed = strategy is RecoveryStrategy.AGGRESSIVE
+        return TopicRules(safety, Wish.UNCLEAN if allowed else Wish.ONLINE)
+
+
+def election_order(view: ControllerView, topic: TopicImage) -> ElectionOrder:
+    """The order in which candidates of this topic are tried; the one place that chooses it."""
+    return assignment_order

@@ -1,0 +1,136 @@
+"""What one decision's elections see: rules per topic, candidates and eligibility per partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.brokers.directories import decide_assign_directories
+from controller.configs.topic_settings import RecoveryStrategy
+from controller.decision import ControllerView
+from controller.elections import context
+from controller.elections.cause import Cause
+from controller.elections.context import BrokerChange, ElectionContext
+from controller.elections.election import Wish
+from controller.elections.eligibility import (
+    ElectionOrder,
+    Ineligible,
+    PartitionReplicas,
+    Reason,
+    assignment_order,
+)
+from metalog.image.features import ELR_VERSION
+from metalog.image.values import ElectedAs, TopicImage
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest as Request
+from protocol.messages.broker_registration import BrokerRegistrationRequest
+from protocol.metadata.feature_level_record import FeatureLevelRecord
+from testkit.memory.controller import Cluster, directory, registration
+
+FIRST, SECOND = b"first directory.", b"second directory"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [1, 2, 3])
+    cluster.create_topic(
+        "u", [1, 2, 3], min_insync_replicas="2", unclean_leader_election_enable="true"
+    )
+    return cluster
+
+
+def topic(cluster: Cluster, name: str) -> TopicImage:
+    return cluster.image.topics.by_name[name]
+
+
+def test_rules_are_the_topics(cluster: Cluster) -> None:
+    elections = ElectionContext(cluster.view())
+    t, u = (elections.rules(topic(cluster, name)) for name in "tu")
+    assert (t.safety.min_isr, t.safety.strategy) == (1, RecoveryStrategy.BALANCED)
+    assert (u.safety.min_isr, u.safety.strategy) == (2, RecoveryStrategy.AGGRESSIVE)
+    assert (t.election, u.election) == (Wish.ONLINE, Wish.UNCLEAN)
+    assert elections.rules(topic(cluster, "u")) is u
+
+
+def test_each_topic_has_its_election_order(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reversed_order(
+        partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
+    ) -> tuple[int, ...]:
+        return tuple(reversed(replicas))
+
+    def order_of(view: ControllerView, topic: TopicImage) -> ElectionOrder:
+        return reversed_order if topic.name == "u" else assignment_order
+
+    monkeypatch.setattr(context, "election_order", order_of)
+    elections = ElectionContext(cluster.view(), BrokerChange(leaving=frozenset({1})))
+    led = {}
+    for name in "tu":
+        partition = topic(cluster, name).partitions[0]
+        change = elections.change_partition(
+            topic(cluster, name), 0, partition, Cause.BROKER_FENCED, election=Wish.PREFERRED
+        )
+        assert change is not None
+        led[name] = (
+            elections.candidates(topic(cluster, name), 0, partition)[0],
+            change.elected.leader,
+        )
+    assert led == {"t": (1, 2), "u": (3, 3)}
+
+
+def test_what_the_decision_changes_counts_already(cluster: Cluster) -> None:
+    elections = ElectionContext(cluster.view(), BrokerChange(leaving=frozenset({1})))
+    partition = topic(cluster, "t").partitions[0]
+    eligibility_of = elections.eligibility_in(topic(cluster, "t"), 0, partition)
+    assert eligibility_of(1) == Ineligible(Reason.LEAVING)
+
+
+def with_elr() -> Cluster:
+    """ELR on; broker 1 has two directories, and its replica of t is in the second."""
+    cluster = Cluster(min_insync_replicas="2")
+    elr = BrokerRegistrationRequest.Feature(name=ELR_VERSION, max_supported_version=1)
+    cluster.apply([FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
+    for broker in (1, 2, 3):
+        places = [FIRST, SECOND] if broker == 1 else [directory(broker)]
+        features = [*registration(broker).features, elr]
+        cluster.register(broker, log_dirs=places, features=features)
+        cluster.heartbeat(broker)
+    cluster.create_topic("t", [1, 2])
+    return cluster
+
+
+def test_with_elr_a_replica_in_a_directory_that_failed_is_not_elected_by_what_comes_next() -> None:
+    """P11: its broker is unfenced and it is in the ELR, but its log is not there."""
+    cluster = with_elr()
+    places = [
+        Request.DirectoryData(
+            id=SECOND,
+            topics=[
+                Request.TopicData(
+                    topic_id=topic(cluster, "t").id,
+                    partitions=[Request.PartitionData(partition_index=0)],
+                )
+            ],
+        )
+    ]
+    epoch = cluster.image.cluster.brokers[1].epoch
+    request = Request(broker_id=1, broker_epoch=epoch, directories=places)
+    cluster.run(lambda view: decide_assign_directories(view, request))
+    cluster.fence(2)
+    assert (cluster.partition("t").leader, cluster.partition("t").elr) == (1, (2,))
+    cluster.heartbeat(1, offline_log_dirs=[SECOND])
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (-1, (), (1, 2))
+    # anything else happens: another broker goes and comes, its replica's partition changes
+    cluster.fence(3)
+    cluster.heartbeat(3)
+    assert cluster.partition("t").leader == -1
+    change = ElectionContext(cluster.view()).change_partition(
+        topic(cluster, "t"), 0, cluster.partition("t"), Cause.MIN_ISR
+    )
+    assert change is None
+    cluster.heartbeat(2)
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), (1,))
+    assert ElectedAs.ELR.value == 3
