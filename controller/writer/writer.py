@@ -24,18 +24,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from controller.brokers.registration import decide_fence_expired, silence
 from controller.configs.topic_settings import UNCLEAN_ELECTION
 from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decision
 from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
 from controller.settings import ControllerSettings
+from controller.writer.activities import Activities, Activity, Fencing, Idling, Upkeep
 from controller.writer.stats import ControllerStats
 from metalog.image.features import METADATA_VERSION, MINIMUM_METADATA_VERSION, record_version
 from metalog.image.replay import GrowingImage, ReplayError
@@ -46,9 +46,7 @@ from metalog.quorum.node import NotLeader
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata import (
     AbortTransactionRecord,
-    ConfigRecord,
     FeatureLevelRecord,
-    NoOpRecord,
 )
 from protocol.schema import MetadataRecord
 from protocol.transport.dispatch import Connection
@@ -59,10 +57,6 @@ from runtime.tasks import Supervisor
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-LATE_MS = 50.0
-"""A timer that is later than this did not only wait its turn: the process was busy or stopped."""
-GRACE_MS = 500.0
 
 _log = get_logger("controller")
 
@@ -109,26 +103,9 @@ class _HeartbeatConnection:
         self.closed(self.broker_id, self.connection)
 
 
-class _Upkeep:
-    """A decision that is made again every interval, and at once while it says there is more."""
-
-    __slots__ = ("decide", "interval_ms", "timer")
-
-    def __init__(
-        self, decide: Callable[[ControllerView], Decision[bool]], interval_ms: float
-    ) -> None:
-        self.decide = decide
-        self.interval_ms = interval_ms
-        self.timer: asyncio.TimerHandle | None = None
-
-    def arm(self, wait_ms: float, fire: Callable[[_Upkeep], None]) -> None:
-        self.cancel()
-        self.timer = asyncio.get_running_loop().call_later(wait_ms / 1000.0, fire, self)
-
-    def cancel(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+class _Timer(NamedTuple):
+    due_ms: float
+    handle: asyncio.TimerHandle
 
 
 @dataclass(slots=True, eq=False)
@@ -170,14 +147,9 @@ class Controller:
         # What was seen between the election and the end of catching up.
         self._early_contacts: dict[int, Callable[[], None]] = {}
         self._gone: set[int] = set()
-        self._expiry_timer: asyncio.TimerHandle | None = None
-        self._gave_grace = False
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._unclean = _Upkeep(decide_unclean_elections, settings.unclean_election_interval_ms)
-        self._upkeep = [self._unclean]
-        if settings.rebalance:
-            self._upkeep.append(_Upkeep(decide_rebalance, settings.rebalance_interval_ms))
-        self._last_append_ms = 0.0
+        self._fencing = Fencing(self.heartbeats, settings.session_timeouts, self.stats)
+        self._activities = Activities(self._own_activities())
+        self._timers: dict[Activity, _Timer] = {}
         self._stopped = False
         self.mutation_quotas = MutationQuotas(
             window_count=settings.mutation_window_count,
@@ -185,6 +157,19 @@ class Controller:
         )
         loader.add_publisher(lambda _, image: self.mutation_quotas.publish(image))
         loader.register_writer(self)
+
+    def _own_activities(self) -> Iterator[Activity]:
+        settings = self.settings
+        yield self._fencing
+        if settings.max_idle_interval_ms > 0:
+            yield Idling(settings.max_idle_interval_ms, lambda: bool(self._pending))
+        yield Upkeep(
+            decide_unclean_elections,
+            settings.unclean_election_interval_ms,
+            wakes_on=UNCLEAN_ELECTION,
+        )
+        if settings.rebalance:
+            yield Upkeep(decide_rebalance, settings.rebalance_interval_ms)
 
     # --- state ---
 
@@ -346,14 +331,14 @@ class Controller:
             and connection.closed_by_peer
             and self.heartbeats.connection_lost(broker_id, connection, self._clock.monotonic_ms())
         ):
-            self._rearm_expiry()
+            self._look_again()
 
     def voter_gone(self, node_id: int) -> None:
         """Nobody listens on a voter's port any more: its process has ended, whatever it ran."""
         if not self.is_active:
             self._gone.add(node_id)
         elif self.heartbeats.process_gone(node_id, self._clock.monotonic_ms()):
-            self._rearm_expiry()
+            self._look_again()
 
     def begin_shutdown(self, broker_id: int) -> None:
         """The broker may leave once the others know everything that is in the log now."""
@@ -391,14 +376,13 @@ class Controller:
             )
         self._log_image.append(image, base_offset=base_offset, epoch=self._epoch)
         self.stats.count_elections(records)
-        self._last_append_ms = self._clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         append = _Append(last_offset, [])
         self._pending.append(append)
         if image.cluster.brokers is not before.cluster.brokers:
-            self.heartbeats.follow(image.cluster.brokers.values(), self._last_append_ms)
-            self._arm_expiry()
-        if any(type(r) is ConfigRecord and r.name == UNCLEAN_ELECTION for r in records):
-            self._unclean.arm(0.0, self._keep_up)
+            self.heartbeats.follow(image.cluster.brokers.values(), now_ms)
+        self._activities.appended(records, now_ms)
+        self._arm()
         # A quorum of one may have committed the batch while it was appended.
         self._settle_committed()
         return append
@@ -473,10 +457,9 @@ class Controller:
             self._try_append([AbortTransactionRecord(reason="a new controller took over")])
         if self._active and self._log_image.working.metadata_version is None:
             self._try_append(self._bootstrap)
-        self._arm_expiry()
-        self._arm_idle()
-        for upkeep in self._upkeep:
-            upkeep.arm(upkeep.interval_ms, self._keep_up)
+        if self._active:
+            self._activities.begin(self._clock.monotonic_ms())
+            self._arm()
         early, self._early = self._early, []
         for operation in early:
             _submit_early(operation)
@@ -506,12 +489,8 @@ class Controller:
         self._active = False
         self._log_image.drop_appended()
         pending, self._pending = self._pending, deque()
-        for timer in (self._expiry_timer, self._idle_timer):
-            if timer is not None:
-                timer.cancel()
-        self._expiry_timer = self._idle_timer = None
-        for upkeep in self._upkeep:
-            upkeep.cancel()
+        self._activities.end()
+        self._arm()
         _log.info("No longer the active controller", epoch=self._epoch, in_flight=len(pending))
         error = self._not_controller()
         for append in pending:
@@ -523,80 +502,36 @@ class Controller:
         self._stopped = True
         self._resign()
 
-    # --- timers ---
+    # --- what it does by itself ---
 
-    def _arm_expiry(self) -> None:
-        """One timer for the next session that may expire; it looks again when it fires."""
-        if self._expiry_timer is not None or not self.is_active:
-            return
-        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.session_timeouts)
-        if deadline_ms is None:
-            return
-        wait_ms = max(deadline_ms - self._clock.monotonic_ms(), 0.0)
-        loop = asyncio.get_running_loop()
-        self._expiry_timer = loop.call_at(loop.time() + wait_ms / 1000.0, self._expire)
+    def _arm(self) -> None:
+        """A timer for each activity, at the time at which it is due."""
+        for activity in self._activities:
+            timer = self._timers.get(activity)
+            if timer is not None:
+                if timer.due_ms == activity.due_ms:
+                    continue
+                timer.handle.cancel()
+                del self._timers[activity]
+            if activity.due_ms is not None:
+                wait_ms = max(activity.due_ms - self._clock.monotonic_ms(), 0.0)
+                loop = asyncio.get_running_loop()
+                handle = loop.call_at(loop.time() + wait_ms / 1000.0, self._act, activity)
+                self._timers[activity] = _Timer(activity.due_ms, handle)
 
-    def _rearm_expiry(self) -> None:
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
-            self._expiry_timer = None
-        self._arm_expiry()
+    def _look_again(self) -> None:
+        self._fencing.look_again()
+        self._arm()
 
-    def _expire(self) -> None:
-        """Fence who is overdue now; all of them by one look at the clock, however long that takes.
-
-        A timer that fires late says that this process stood still, and then heartbeats that came in
-        time may wait to be read. So they are given a moment before anybody is fenced.
-        """
-        self._expiry_timer = None
+    def _act(self, activity: Activity) -> None:
+        """An activity's turn."""
+        del self._timers[activity]
         now_ms = self._clock.monotonic_ms()
-        deadline_ms = self.heartbeats.next_expiry_ms(self.settings.session_timeouts)
-        late_ms = 0.0 if deadline_ms is None else now_ms - deadline_ms
-        self._gave_grace = late_ms > LATE_MS and not self._gave_grace
-        if self._gave_grace:
-            self._expiry_timer = asyncio.get_running_loop().call_later(
-                min(late_ms, GRACE_MS) / 1000.0, self._expire
-            )
-            return
-        while self.is_active:
-            view = replace(self.view(), monotonic_ms=now_ms)
-            decision = decide_fence_expired(view)
-            if decision.reply is None:
-                break
-            self.stats.timed_out_heartbeats += 1
-            cause = silence(view, decision.reply).value
-            _log.warning(
-                "Fencing a broker that was not heard of", broker=decision.reply, cause=cause
-            )
-            if not self._try_append(decision.records):
-                return
-        self._arm_expiry()
-
-    def _arm_idle(self) -> None:
-        interval_ms = self.settings.max_idle_interval_ms
-        if interval_ms <= 0 or not self.is_active:
-            return
-        now_ms = self._clock.monotonic_ms()
-        wait_ms = self._last_append_ms + interval_ms - now_ms
-        loop = asyncio.get_running_loop()
-        self._idle_timer = loop.call_later(
-            (wait_ms if wait_ms > 0 else interval_ms) / 1000.0, self._idle
-        )
-
-    def _idle(self) -> None:
-        """A record now and then shows brokers that they are up to date (KIP-835)."""
-        idle_ms = self._clock.monotonic_ms() - self._last_append_ms
-        # A batch that is still on its way shows it as well, once it is committed.
-        if idle_ms >= self.settings.max_idle_interval_ms and not self._pending:
-            self._try_append([NoOpRecord()])
-        self._arm_idle()
-
-    def _keep_up(self, upkeep: _Upkeep) -> None:
-        if not self.is_active:
-            return
-        decision = upkeep.decide(self.view())
-        if self._try_append(decision.records):
-            upkeep.arm(0.0 if decision.reply else upkeep.interval_ms, self._keep_up)
+        again = True
+        while again and self._active:
+            act = activity.act(now_ms, self.view)
+            again = self._try_append(act.records) and act.again
+        self._arm()
 
     def _try_append(self, records: Sequence[MetadataRecord]) -> bool:
         try:

@@ -1,0 +1,194 @@
+"""Activities of the active controller: what waits, and decides again when it is due.
+
+Each activity knows when it is due next, on the monotonic clock, None while it waits for nothing.
+That changes when a controller becomes active, with each append, and when it has acted. There is no
+timer in here: the writer keeps one for each, and appends what they decide.
+
+An activity that has more to do at once says so in one of two ways. With `again` it goes on in the
+same turn, before anybody else decides. Being due at once lets others have their turn between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol, TypeAlias
+
+from controller.brokers.registration import decide_fence_expired, silence
+from controller.decision import ControllerView, Decision
+from controller.heartbeats import Heartbeats, SessionTimeouts
+from controller.writer.stats import ControllerStats
+from protocol.metadata import ConfigRecord, NoOpRecord
+from protocol.schema import MetadataRecord
+from runtime.log import get_logger
+
+LATE_MS = 50.0
+"""A turn that is later than this did not only wait for others: the process was busy or stopped."""
+GRACE_MS = 500.0
+
+_log = get_logger("controller")
+
+MakeView: TypeAlias = Callable[[], ControllerView]
+
+
+class Act(NamedTuple):
+    """What an activity decided; `again`: it decides once more on what these records make."""
+
+    records: Sequence[MetadataRecord] = ()
+    again: bool = False
+
+
+class Activity(Protocol):
+    """One thing that the active controller does by itself."""
+
+    due_ms: float | None
+
+    def begin(self, now_ms: float) -> None:
+        """This controller has become active."""
+
+    def act(self, now_ms: float, view: MakeView) -> Act:
+        """Decide, and say when to do it next."""
+        ...
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
+        """Records were appended and replayed, whoever decided them."""
+
+
+class Activities:
+    """The registry."""
+
+    __slots__ = ("_activities",)
+
+    def __init__(self, activities: Iterable[Activity]) -> None:
+        self._activities = tuple(activities)
+
+    def __iter__(self) -> Iterator[Activity]:
+        return iter(self._activities)
+
+    def begin(self, now_ms: float) -> None:
+        """Start over, as a controller that has just become active."""
+        for activity in self._activities:
+            activity.begin(now_ms)
+
+    def end(self) -> None:
+        """Nothing is due any more."""
+        for activity in self._activities:
+            activity.due_ms = None
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
+        """Records were appended and replayed."""
+        for activity in self._activities:
+            activity.appended(records, now_ms)
+
+
+class Fencing:
+    """Fences who is overdue; all of them by one look at the clock, however long that takes.
+
+    It is due when the next session may expire, and looks again then: a heartbeat that has come in
+    meanwhile moves nothing here. A turn that comes late says that this process stood still, and
+    then heartbeats that came in time may wait to be read. So they are given a moment before anybody
+    is fenced.
+    """
+
+    def __init__(
+        self, heartbeats: Heartbeats, timeouts: SessionTimeouts, stats: ControllerStats
+    ) -> None:
+        self.due_ms: float | None = None
+        self._heartbeats = heartbeats
+        self._timeouts = timeouts
+        self._stats = stats
+        self._gave_grace = False
+        self._is_at_it = False
+
+    def begin(self, now_ms: float) -> None:
+        self._is_at_it = False
+        self.look_again()
+
+    def look_again(self) -> None:
+        """A session may end sooner than was known."""
+        self.due_ms = self._heartbeats.next_expiry_ms(self._timeouts)
+
+    def act(self, now_ms: float, view: MakeView) -> Act:
+        if not self._is_at_it and self._waits_for_heartbeats(now_ms):
+            return Act()
+        seen = replace(view(), monotonic_ms=now_ms)
+        decision = decide_fence_expired(seen)
+        broker_id = decision.reply
+        self._is_at_it = broker_id is not None
+        if broker_id is None:
+            self.look_again()
+            return Act()
+        self._stats.timed_out_heartbeats += 1
+        cause = silence(seen, broker_id).value
+        _log.warning("Fencing a broker that was not heard of", broker=broker_id, cause=cause)
+        return Act(decision.records, again=True)
+
+    def _waits_for_heartbeats(self, now_ms: float) -> bool:
+        expiry_ms = self._heartbeats.next_expiry_ms(self._timeouts)
+        late_ms = 0.0 if expiry_ms is None else now_ms - expiry_ms
+        self._gave_grace = late_ms > LATE_MS and not self._gave_grace
+        if self._gave_grace:
+            self.due_ms = now_ms + min(late_ms, GRACE_MS)
+        return self._gave_grace
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
+        if self.due_ms is None:
+            self.look_again()
+
+
+class Idling:
+    """A record now and then shows brokers that they are up to date (KIP-835).
+
+    `is_pending` tells whether a batch is on its way: once that is committed it shows it as well.
+    """
+
+    def __init__(self, interval_ms: float, is_pending: Callable[[], bool]) -> None:
+        self.due_ms: float | None = None
+        self._interval_ms = interval_ms
+        self._is_pending = is_pending
+        self._last_append_ms = 0.0
+
+    def begin(self, now_ms: float) -> None:
+        due_ms = self._last_append_ms + self._interval_ms
+        self.due_ms = due_ms if due_ms > now_ms else now_ms + self._interval_ms
+
+    def act(self, now_ms: float, view: MakeView) -> Act:
+        is_idle = now_ms - self._last_append_ms >= self._interval_ms and not self._is_pending()
+        if is_idle:
+            self._last_append_ms = now_ms
+        self.begin(now_ms)
+        return Act((NoOpRecord(),) if is_idle else ())
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
+        self._last_append_ms = now_ms
+
+
+class Upkeep:
+    """A decision that is made every interval, at once while it says that there is more, and when
+    the configuration `wakes_on` is written."""
+
+    def __init__(
+        self,
+        decide: Callable[[ControllerView], Decision[bool]],
+        interval_ms: float,
+        *,
+        wakes_on: str | None = None,
+    ) -> None:
+        self.due_ms: float | None = None
+        self._decide = decide
+        self._interval_ms = interval_ms
+        self._wakes_on = wakes_on
+
+    def begin(self, now_ms: float) -> None:
+        self.due_ms = now_ms + self._interval_ms
+
+    def act(self, now_ms: float, view: MakeView) -> Act:
+        decision = self._decide(view())
+        self.due_ms = now_ms if decision.reply else now_ms + self._interval_ms
+        return Act(decision.records)
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
+        if self._wakes_on is not None and any(
+            type(r) is ConfigRecord and r.name == self._wakes_on for r in records
+        ):
+            self.due_ms = now_ms
