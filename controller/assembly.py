@@ -19,7 +19,7 @@ from controller.writer.stats import ImageCounts, image_families, stats_families
 from controller.writer.writer import Controller
 from metalog.format import bootstrap_records
 from metalog.loader import MetadataLoader
-from metalog.quorum.core.voters import Endpoint
+from metalog.quorum.core.voters import VoterEndpoint
 from metalog.quorum.node import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.errors import ProtocolError
@@ -121,7 +121,7 @@ class ControllerServer:
                 listener, self.handlers, memory=memory, on_admit=self._refusal
             )
         self._quorum.advertise(
-            tuple((e.name, Endpoint(e.host, e.port)) for e in self.advertised_listeners)
+            tuple((e.name, VoterEndpoint(e.host, e.port)) for e in self.advertised_listeners)
         )
         registrar = ControllerRegistrar(
             self._loader,

@@ -29,7 +29,7 @@ from metalog.image.features import (
     metadata_version_of,
 )
 from metalog.image.values import VersionRange
-from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import Endpoints, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME
 from metalog.quorum.snapshots import (
     BOOTSTRAP_FILE,
@@ -89,7 +89,7 @@ class FormatRequest(NamedTuple):
             is_controller=config.is_controller,
             has_static_voters=bool(config.quorum_voters),
             endpoints=tuple(
-                (listener.name, Endpoint(listener.host, listener.port))
+                (listener.name, VoterEndpoint(listener.host, listener.port))
                 for listener in config.advertised_controller_listeners
             ),
             listener_name=config.controller_listener_names[0],
@@ -308,7 +308,7 @@ def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
         for other in voters:
             if key.id == other.id or directory_id == other.key.directory_id:
                 raise FormatRefused(f"{entry!r} repeats the id or directory id of {other.key}")
-        endpoint = Endpoint(match[2], int(match[3]))
+        endpoint = VoterEndpoint(match[2], int(match[3]))
         voters.append(Voter(key, ((listener_name, endpoint),), 0, KRAFT.max_level))
     return VoterSet(voters)
 

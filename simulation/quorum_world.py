@@ -20,7 +20,7 @@ from metalog.quorum.core import quorum
 from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
-from metalog.quorum.core.voters import NOBODY, Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import NOBODY, Endpoints, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from protocol.errors import ErrorCode
 
 LEADER_CHANGE = "leader change"
@@ -43,7 +43,7 @@ def with_part(bug: type[Any]) -> Callable[..., QuorumCore]:
 
 
 def endpoints_of(node_id: int) -> Endpoints:
-    return (("CONTROLLER", Endpoint(f"n{node_id}", 9093)),)
+    return (("CONTROLLER", VoterEndpoint(f"n{node_id}", 9093)),)
 
 
 class Entry(NamedTuple):
@@ -124,7 +124,7 @@ class ModelLog:
 class Node:
     """One replica: its core, its disk, and what carries out its effects."""
 
-    def __init__(self, world: World, key: ReplicaKey) -> None:
+    def __init__(self, world: QuorumWorld, key: ReplicaKey) -> None:
         self.world = world
         self.key = key
         self.log = ModelLog()
@@ -282,7 +282,7 @@ class Node:
 class Call:
     """One request on its way to another node, and its answer on the way back."""
 
-    def __init__(self, world: World, sender: Node, effect: Any, to: int) -> None:
+    def __init__(self, world: QuorumWorld, sender: Node, effect: Any, to: int) -> None:
         self.world = world
         self.sender = sender
         self.life = sender.life
@@ -363,7 +363,7 @@ def common_length(one: list[Entry], other: list[Entry]) -> int:
     return next(at for at in range(shorter) if one[at] != other[at])
 
 
-class World:
+class QuorumWorld:
     """`run` until a time; `invariants` hold after every event or `Broken` is raised."""
 
     def __init__(

@@ -102,7 +102,7 @@ def run(
         disguised: as if on another machine at another time.
     """
     import_nodes()
-    world = World(schedule, judges, keep)
+    world = SwarmWorld(schedule, judges, keep)
     logged: list[str] = []
     broken: Broken | None = None
     with ExitStack() as stack:
@@ -130,7 +130,7 @@ def _broken(error: BaseException, at_s: float) -> Broken:
     return Broken(code if len(code) < 24 else "F", words, at_s)
 
 
-class World:
+class SwarmWorld:
     """One run. Faults and judges are given it: what they may use has no underscore."""
 
     def __init__(self, schedule: Schedule, judges: Collection[str], keep: int | None) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from audit.decoding.batches import Batch
 from audit.findings.finding import Complaint, Severity
-from audit.state.cluster import Broker, ClusterState, Partition
+from audit.state.cluster import BrokerState, ClusterState, PartitionState
 from audit.state.elections import BrokerEvent, Election
 from audit.state.shapes import ShapeKey
 
@@ -47,7 +47,7 @@ class DamageContext(NamedTuple):
 class Replacement(NamedTuple):
     """A PartitionRecord for a partition that exists."""
 
-    partition: Partition
+    partition: PartitionState
     before: ShapeKey
     after: ShapeKey
     leader_epoch: int
@@ -59,8 +59,8 @@ class BrokerChange(NamedTuple):
 
     id: int
     event: BrokerEvent
-    before: Broker | None
-    after: Broker | None
+    before: BrokerState | None
+    after: BrokerState | None
     epoch: int
 
 
@@ -71,7 +71,7 @@ class BatchEnd(NamedTuple):
     """
 
     cluster: ClusterState
-    grown: Sequence[Partition]
+    grown: Sequence[PartitionState]
     fenced: frozenset[int]
 
 

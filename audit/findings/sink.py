@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from audit.decoding.records import dumps
 from audit.findings.finding import Finding
-from audit.state.cluster import Partition
+from audit.state.cluster import PartitionState
 from audit.state.elections import LOSSY, Election, ElectionKind
 
 FINDINGS_PER_CHECK_MAX = 1_000
@@ -82,7 +82,12 @@ class Sink:
         self.elections.append(election)
 
     def leadership(
-        self, offset: int, timestamp_ms: int, partition: Partition, before: int | None, why: str
+        self,
+        offset: int,
+        timestamp_ms: int,
+        partition: PartitionState,
+        before: int | None,
+        why: str,
     ) -> None:
         """A partition begins, ends, or loses its leader; elections are given to `election`."""
         if len(self.leadership_rows) >= LEADERSHIP_MAX:
@@ -110,7 +115,7 @@ class Sink:
         self,
         offset: int,
         timestamp_ms: int,
-        partition: Partition,
+        partition: PartitionState,
         record: str,
         kind: ElectionKind | None,
         cause: str | None,

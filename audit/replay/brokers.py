@@ -9,7 +9,7 @@ from audit.checks.base import BrokerChange
 from audit.decoding.batches import Row
 from audit.replay.reports import Reports
 from audit.replay.scope import Orphan, Scope
-from audit.state.cluster import Broker, ClusterState
+from audit.state.cluster import BrokerState, ClusterState
 from audit.state.elections import BrokerEvent
 from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
@@ -89,7 +89,7 @@ class Brokers:
 
     def register(self, record: RegisterBrokerRecord) -> None:
         fields = to_json(record, type(record).VERSIONS.last)
-        after = Broker(
+        after = BrokerState(
             id=record.broker_id,
             epoch=record.broker_epoch,
             incarnation=uuid_to_text(record.incarnation_id),
@@ -137,14 +137,16 @@ class Brokers:
         else:
             self._known[record.broker_id] = after
 
-    def _get(self, broker_id: int, event: BrokerEvent) -> Broker | None:
+    def _get(self, broker_id: int, event: BrokerEvent) -> BrokerState | None:
         """The broker, None after a hole in the log that may hide it. Raises Orphan."""
         broker = self._known.get(broker_id)
         if broker is None and not self._scope.in_doubt:
             raise Orphan(f"broker {broker_id} is {event}, but it is not registered")
         return broker
 
-    def _set(self, broker_id: int, after: Broker | None, event: BrokerEvent, epoch: int) -> None:
+    def _set(
+        self, broker_id: int, after: BrokerState | None, event: BrokerEvent, epoch: int
+    ) -> None:
         before = self._known.get(broker_id)
         if after is None:
             self._known.pop(broker_id, None)
@@ -170,7 +172,11 @@ class Brokers:
 
 
 def _broker_row(
-    broker_id: int, event: BrokerEvent, before: Broker | None, after: Broker | None, epoch: int
+    broker_id: int,
+    event: BrokerEvent,
+    before: BrokerState | None,
+    after: BrokerState | None,
+    epoch: int,
 ) -> dict[str, Any]:
     step: str = event
     if event is BrokerEvent.FENCED and before is not None:

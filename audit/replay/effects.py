@@ -18,7 +18,7 @@ from audit.state.cluster import (
     MIN_ISR,
     TOPIC_RESOURCE,
     ClusterState,
-    Topic,
+    TopicState,
 )
 from protocol.json_form import to_json
 from protocol.metadata import (
@@ -90,7 +90,7 @@ class Effects:
         cluster = self._cluster
         if record.topic_id in cluster.topics or record.name in cluster.names:
             raise Orphan(f"topic {record.name!r} exists already")
-        topic = Topic(record.topic_id, record.name, cluster.min_isr_of(record.name))
+        topic = TopicState(record.topic_id, record.name, cluster.min_isr_of(record.name))
         cluster.topics[record.topic_id] = cluster.names[record.name] = topic
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:

@@ -13,7 +13,7 @@ from audit.replay.reports import Reports
 from audit.replay.scope import Orphan, Scope
 from audit.replay.statistics import Statistics
 from audit.replay.transitions import Transition, Transitions
-from audit.state.cluster import ClusterState, Partition, Topic, partition_key
+from audit.state.cluster import ClusterState, PartitionState, TopicState, partition_key
 from audit.state.elections import Election, ElectionKind, election_cause
 from audit.state.shapes import NO_LEADER, Shape, ShapeKey, after_change, describe
 from protocol.errors import ProtocolError
@@ -36,7 +36,7 @@ class Partitions:
         reports: Reports,
         checks: Sequence[Check],
     ) -> None:
-        self.grown: list[Partition] = []
+        self.grown: list[PartitionState] = []
         self.batch_events = BatchEvents()
         self._cluster = cluster
         self._scope = scope
@@ -47,7 +47,7 @@ class Partitions:
 
     # --- changes of a partition that is known for certain --------------------------------------
 
-    def change(self, partition: Partition, value: bytes, offset: int) -> None:
+    def change(self, partition: PartitionState, value: bytes, offset: int) -> None:
         """A framed PartitionChangeRecord. Nearly every record of a long log comes this way."""
         try:
             change = self._change_cache.get(value)
@@ -81,7 +81,7 @@ class Partitions:
 
     def _report_transition(
         self,
-        partition: Partition,
+        partition: PartitionState,
         before: Shape,
         transition: Transition,
         change: PartitionChange,
@@ -121,7 +121,7 @@ class Partitions:
         if known is not None:
             self._replace(known, shape, record)
             return
-        partition = Partition(
+        partition = PartitionState(
             topic, record.partition_id, shape, record.leader_epoch, record.partition_epoch
         )
         cluster.partitions[key] = topic.partitions[record.partition_id] = partition
@@ -132,7 +132,7 @@ class Partitions:
             self._reports.leadership(partition, None, "created")
             self._reports.history(partition, "PartitionRecord", scope.offset)
 
-    def _replace(self, partition: Partition, shape: Shape, record: PartitionRecord) -> None:
+    def _replace(self, partition: PartitionState, shape: Shape, record: PartitionRecord) -> None:
         scope, statistics = self._scope, self._statistics
         before = partition.shape.key
         if partition.certain and not scope.loading:
@@ -152,7 +152,7 @@ class Partitions:
         if before.leader != shape.key.leader:
             self._reports.leadership(partition, before.leader, "replaced")
 
-    def _judge_whole(self, partition: Partition, before: ShapeKey | None) -> None:
+    def _judge_whole(self, partition: PartitionState, before: ShapeKey | None) -> None:
         stood = None if before is None else {"offset": partition.offset}
         for check, message in self._transitions.judge(before, partition.shape):
             self._complain(check, message, partition, stood, self._scope.offset)
@@ -181,7 +181,7 @@ class Partitions:
         statistics.changed(partition, scope.timestamp_ms)
         partition.offset = scope.offset
 
-    def clear_elr(self, partition: Partition) -> None:
+    def clear_elr(self, partition: PartitionState) -> None:
         key = partition.shape.key
         if key.elr or key.last_known:
             partition.partition_epoch += 1
@@ -190,12 +190,12 @@ class Partitions:
             self._reports.history(partition, "ClearElrRecord", self._scope.offset)
             partition.offset = self._scope.offset
 
-    def set_min_isr(self, topic: Topic, min_isr: int) -> None:
+    def set_min_isr(self, topic: TopicState, min_isr: int) -> None:
         topic.min_isr = min_isr
         for partition in topic.partitions.values():
             self._reshape(partition, partition.shape.key, min_isr)
 
-    def _reshape(self, partition: Partition, key: ShapeKey, min_isr: int) -> None:
+    def _reshape(self, partition: PartitionState, key: ShapeKey, min_isr: int) -> None:
         """The partition changed by something that is no partition record."""
         scope, statistics = self._scope, self._statistics
         before = partition.shape
@@ -204,7 +204,7 @@ class Partitions:
         statistics.series.add(key, 1)
         statistics.changed(partition, scope.timestamp_ms, counted=not scope.loading)
 
-    def remove(self, partition: Partition) -> None:
+    def remove(self, partition: PartitionState) -> None:
         del self._cluster.partitions[partition_key(partition.index, partition.topic.id)]
         self._statistics.leave(partition, self._scope.timestamp_ms)
         self._reports.leadership(partition, partition.shape.key.leader, "deleted")
@@ -213,7 +213,7 @@ class Partitions:
 
     def _leader_moved(
         self,
-        partition: Partition,
+        partition: PartitionState,
         old: ShapeKey | None,
         new: ShapeKey,
         kind: ElectionKind | None,
@@ -249,7 +249,7 @@ class Partitions:
         self,
         check: Check,
         message: str,
-        partition: Partition,
+        partition: PartitionState,
         before: dict[str, Any] | None,
         offset: int,
     ) -> None:
@@ -280,9 +280,9 @@ def _shape_of(record: PartitionRecord) -> ShapeKey:
     )
 
 
-def _topic_without_name(cluster: ClusterState, topic_id: bytes) -> Topic:
+def _topic_without_name(cluster: ClusterState, topic_id: bytes) -> TopicState:
     """Stands in for a topic whose record is missing from the log."""
     name = f"id:{uuid_to_text(topic_id)}"
-    topic = Topic(topic_id, name, cluster.min_isr_of(name))
+    topic = TopicState(topic_id, name, cluster.min_isr_of(name))
     cluster.topics[topic_id] = cluster.names[name] = topic
     return topic

@@ -10,7 +10,7 @@ from audit.decoding.records import PartitionChange
 from audit.findings.finding import Complaint
 from audit.findings.sink import Sink
 from audit.replay.scope import Scope
-from audit.state.cluster import Partition
+from audit.state.cluster import PartitionState
 from audit.state.elections import ElectionKind
 from audit.state.shapes import ShapeKey
 
@@ -71,12 +71,14 @@ class Reports:
         self.sink.event(kind, at, self._scope.timestamp_ms, body)
 
     def leadership(
-        self, partition: Partition, before: int | None, why: str, offset: int | None = None
+        self, partition: PartitionState, before: int | None, why: str, offset: int | None = None
     ) -> None:
         at = self._scope.offset if offset is None else offset
         self.sink.leadership(at, self._scope.timestamp_ms, partition, before, why)
 
-    def reassignment(self, partition: Partition, old: ShapeKey, new: ShapeKey, offset: int) -> None:
+    def reassignment(
+        self, partition: PartitionState, old: ShapeKey, new: ShapeKey, offset: int
+    ) -> None:
         busy_before, busy = old.adding or old.removing, new.adding or new.removing
         step = "changed" if busy and busy_before else "began" if busy else "ended"
         if step == "ended" and set(old.adding) and not set(old.adding) & set(new.replicas):
@@ -94,7 +96,7 @@ class Reports:
 
     def history(
         self,
-        partition: Partition,
+        partition: PartitionState,
         record: str,
         offset: int,
         kind: ElectionKind | None = None,

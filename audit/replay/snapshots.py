@@ -9,7 +9,7 @@ from audit.checks.base import Difference
 from audit.decoding.batches import Batch, Damage, split
 from audit.inputs.metadata_log import Snapshot
 from audit.replay.replay import Replay
-from audit.state.cluster import ClusterState, Partition
+from audit.state.cluster import ClusterState, PartitionState
 from audit.state.shapes import describe
 from protocol.batch.control import read_control_type
 from protocol.control import SnapshotFooterRecord, SnapshotHeaderRecord, decode_control_value
@@ -53,7 +53,7 @@ def load_snapshot(
     return None if footer else f"the snapshot {snapshot.path} has no footer"
 
 
-def _known_since(partition: Partition, timestamp_ms: int) -> None:
+def _known_since(partition: PartitionState, timestamp_ms: int) -> None:
     if partition.under_since_ms is not None:
         partition.under_since_ms = timestamp_ms
     if partition.leaderless_since_ms is not None:
@@ -103,7 +103,7 @@ def _partitions(
         )
 
 
-def _same(left: Partition | None, right: Partition | None) -> bool:
+def _same(left: PartitionState | None, right: PartitionState | None) -> bool:
     if left is None or right is None:
         return left is right
     if (left.leader_epoch, left.partition_epoch) != (right.leader_epoch, right.partition_epoch):
@@ -117,7 +117,7 @@ def _same(left: Partition | None, right: Partition | None) -> bool:
     return mine._replace(directories=()) == other._replace(directories=())
 
 
-def _described(partition: Partition | None) -> object:
+def _described(partition: PartitionState | None) -> object:
     if partition is None:
         return None
     return describe(partition.shape.key, partition.leader_epoch, partition.partition_epoch)

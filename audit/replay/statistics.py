@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.state.cluster import ClusterState, Partition
+from audit.state.cluster import ClusterState, PartitionState
 from audit.state.shapes import NO_LEADER, ShapeKey
 
 SERIES_POINTS_MAX = 400
@@ -21,12 +21,12 @@ class Episodes:
         self.total_ms: dict[tuple[str, int], int] = {}
         self.count: dict[tuple[str, int], int] = {}
 
-    def begin(self, partition: Partition) -> None:
+    def begin(self, partition: PartitionState) -> None:
         key = (partition.topic.name, partition.index)
         self.count[key] = self.count.get(key, 0) + 1
         self.total_ms.setdefault(key, 0)
 
-    def add(self, partition: Partition, lasted_ms: int) -> None:
+    def add(self, partition: PartitionState, lasted_ms: int) -> None:
         key = (partition.topic.name, partition.index)
         self.total_ms[key] = self.total_ms.get(key, 0) + max(0, lasted_ms)
 
@@ -91,18 +91,18 @@ class Statistics:
         self.elections[kind] = self.elections.get(kind, 0) + 1
         self.causes[cause] = self.causes.get(cause, 0) + 1
 
-    def enter(self, partition: Partition, now_ms: int, *, fresh: bool) -> None:
+    def enter(self, partition: PartitionState, now_ms: int, *, fresh: bool) -> None:
         """A partition that begins to exist, or is known from here on (`fresh` is false)."""
         self.series.add(partition.shape.key, 1)
         self.changed(partition, now_ms, counted=fresh)
 
-    def leave(self, partition: Partition, now_ms: int) -> None:
+    def leave(self, partition: PartitionState, now_ms: int) -> None:
         """A partition that is removed."""
         self.series.add(partition.shape.key, -1)
         self._end_under(partition, now_ms)
         self._end_leaderless(partition, now_ms)
 
-    def changed(self, partition: Partition, now_ms: int, *, counted: bool = True) -> None:
+    def changed(self, partition: PartitionState, now_ms: int, *, counted: bool = True) -> None:
         """Its shape is another now: episodes begin and end."""
         shape = partition.shape
         if not shape.under:
@@ -119,13 +119,13 @@ class Statistics:
             if counted:
                 self.leaderless.begin(partition)
 
-    def _end_under(self, partition: Partition, now_ms: int) -> None:
+    def _end_under(self, partition: PartitionState, now_ms: int) -> None:
         if partition.under_since_ms is not None:
             self.under.add(partition, now_ms - partition.under_since_ms)
             partition.under_since_ms = None
             self.series.under -= 1
 
-    def _end_leaderless(self, partition: Partition, now_ms: int) -> None:
+    def _end_leaderless(self, partition: PartitionState, now_ms: int) -> None:
         if partition.leaderless_since_ms is not None:
             self.leaderless.add(partition, now_ms - partition.leaderless_since_ms)
             partition.leaderless_since_ms = None

@@ -22,7 +22,7 @@ ELR_FEATURE = "eligible.leader.replicas.version"
 UNCLEAN = "unclean.leader.election.enable"
 
 
-class Topic:
+class TopicState:
     """`min_isr` is the configured value that is in force for the topic now."""
 
     __slots__ = ("id", "min_isr", "name", "partitions")
@@ -31,10 +31,10 @@ class Topic:
         self.id = topic_id
         self.name = name
         self.min_isr = min_isr
-        self.partitions: dict[int, Partition] = {}
+        self.partitions: dict[int, PartitionState] = {}
 
 
-class Partition:
+class PartitionState:
     """One partition now. `offset` is that of the last record about it, -1 if only a snapshot said
     it. `certain` is false after a hole in the log: changes may be missing.
 
@@ -54,7 +54,7 @@ class Partition:
     )
 
     def __init__(
-        self, topic: Topic, index: int, shape: Shape, leader_epoch: int, partition_epoch: int
+        self, topic: TopicState, index: int, shape: Shape, leader_epoch: int, partition_epoch: int
     ) -> None:
         self.topic = topic
         self.index = index
@@ -67,7 +67,7 @@ class Partition:
         self.leaderless_since_ms: int | None = None
 
 
-class Broker(NamedTuple):
+class BrokerState(NamedTuple):
     """A broker's registration. `epoch` is the offset of its registration record."""
 
     id: int
@@ -87,10 +87,10 @@ class ClusterState:
     def __init__(self, default_min_isr: int = 1) -> None:
         self.default_min_isr = default_min_isr
         self.shapes = Shapes()
-        self.topics: dict[bytes, Topic] = {}
-        self.names: dict[str, Topic] = {}
-        self.partitions: dict[bytes, Partition] = {}
-        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[bytes, TopicState] = {}
+        self.names: dict[str, TopicState] = {}
+        self.partitions: dict[bytes, PartitionState] = {}
+        self.brokers: dict[int, BrokerState] = {}
         self.features: dict[str, int] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.entities: dict[tuple[str, ...], Any] = {}
@@ -126,7 +126,7 @@ class ClusterState:
         brokers = [self.brokers.get(broker_id) for broker_id in last]
         return bool(last) and all(broker is not None and broker.shutting_down for broker in brokers)
 
-    def each_partition(self) -> Iterator[Partition]:
+    def each_partition(self) -> Iterator[PartitionState]:
         yield from self.partitions.values()
 
 

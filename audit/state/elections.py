@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from audit.decoding.records import LEADER_STAYS, PartitionChange
-from audit.state.cluster import UNCLEAN, Broker, ClusterState
+from audit.state.cluster import UNCLEAN, BrokerState, ClusterState
 from audit.state.shapes import NO_LEADER, RECOVERING, ShapeKey
 
 
@@ -164,7 +164,7 @@ def _why_out_of_nothing(
     return UNKNOWN
 
 
-def _by_state(broker: Broker | None) -> str:
+def _by_state(broker: BrokerState | None) -> str:
     if broker is None:
         return _CAUSE[BrokerEvent.UNREGISTERED]
     if broker.fenced:

@@ -40,7 +40,7 @@ CONNECT_TIMEOUT_MS: Final = 10_000.0
 _log = get_logger("broker.fetcher")
 
 R = TypeVar("R", bound=Response)
-Endpoint = tuple[str, int]
+Address = tuple[str, int]
 
 
 class LeaderLink(Protocol):
@@ -66,7 +66,7 @@ class FetcherContext:
         self,
         *,
         node_id: int,
-        endpoint: Callable[[int], Endpoint | None],
+        endpoint: Callable[[int], Address | None],
         broker_epoch: Callable[[], int],
         clock: Clock,
         supervisor: Supervisor,
@@ -113,7 +113,7 @@ class FetcherLink:
         self._client_id = f"broker-{context.node_id}-fetcher-{slot}-of-leader-{fetcher.leader_id}"
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._connected_to: Endpoint | None = None
+        self._connected_to: Address | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._queued = False

@@ -43,7 +43,7 @@ Proposal: TypeAlias = AlterPartitionRequest.PartitionData
 UNKNOWN_BROKER_EPOCH = -1
 
 
-class Member(NamedTuple):
+class ProposedMember(NamedTuple):
     """A proposed ISR member; `epoch` is -1 where the leader does not say (before version 3)."""
 
     broker_id: int
@@ -95,11 +95,13 @@ def _refused(proposal: Proposal, error: ErrorCode) -> PartitionOutcome:
     return PartitionOutcome(proposal.partition_index, error, None)
 
 
-def proposed_members(proposal: Proposal) -> tuple[Member, ...]:
+def proposed_members(proposal: Proposal) -> tuple[ProposedMember, ...]:
     """The proposed ISR, whichever field the version puts it in."""
     if proposal.new_isr_with_epochs:
-        return tuple(Member(m.broker_id, m.broker_epoch) for m in proposal.new_isr_with_epochs)
-    return tuple(Member(broker_id, UNKNOWN_BROKER_EPOCH) for broker_id in proposal.new_isr)
+        return tuple(
+            ProposedMember(m.broker_id, m.broker_epoch) for m in proposal.new_isr_with_epochs
+        )
+    return tuple(ProposedMember(broker_id, UNKNOWN_BROKER_EPOCH) for broker_id in proposal.new_isr)
 
 
 def _alter(
@@ -157,7 +159,7 @@ def _epoch_error(current: PartitionImage, broker_id: int, proposal: Proposal) ->
 
 
 def _isr_error(
-    current: PartitionImage, members: Sequence[Member], proposal: Proposal
+    current: PartitionImage, members: Sequence[ProposedMember], proposal: Proposal
 ) -> ErrorCode | None:
     isr = [member.broker_id for member in members]
     if len(set(isr)) != len(isr) or not set(isr) <= set(current.replicas):
@@ -174,7 +176,7 @@ def _isr_error(
 
 
 def _directories(
-    view: ControllerView, current: PartitionImage, members: Sequence[Member]
+    view: ControllerView, current: PartitionImage, members: Sequence[ProposedMember]
 ) -> tuple[bytes, ...]:
     """Where the replicas are, if these are in sync."""
     brokers, in_sync = view.image.cluster.brokers, {member.broker_id for member in members}
@@ -186,7 +188,9 @@ def _directories(
     )
 
 
-def isr_eligibility(view: ControllerView, current: PartitionImage, member: Member) -> Eligibility:
+def isr_eligibility(
+    view: ControllerView, current: PartitionImage, member: ProposedMember
+) -> Eligibility:
     """Whether the broker may be in the ISR: a stricter question than whether it may lead,
     because it also asks for the life in which the broker fetched."""
     broker = view.image.cluster.brokers.get(member.broker_id)

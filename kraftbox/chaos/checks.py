@@ -21,7 +21,7 @@ from kraftbox.chaos.history import (
     End,
     History,
     Outcome,
-    Partition,
+    PartitionNumber,
     Poll,
     Send,
 )
@@ -66,7 +66,7 @@ class _Evidence:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.logs: dict[Partition, _Log] = defaultdict(_Log)
+        self.logs: dict[PartitionNumber, _Log] = defaultdict(_Log)
         self.sends: dict[int, Send] = {}
         for send in history.sends:
             self.logs[send.topic, send.partition].sends.append(send)
@@ -93,7 +93,7 @@ class _Evidence:
         if poll.final and log.final_position is None:
             log.final_position = 0
 
-    def name(self, partition: Partition) -> str:
+    def name(self, partition: PartitionNumber) -> str:
         topic, number = partition
         return f"{self.history.topics[topic].name}-{number}"
 
@@ -291,7 +291,7 @@ def reordered(evidence: _Evidence) -> list[Finding]:
 
 def poll_order(evidence: _Evidence) -> list[Finding]:
     """H5-H7: a consumer goes forward, and passes over nothing that is there."""
-    places: dict[tuple[int, Partition], list[int]] = defaultdict(list)
+    places: dict[tuple[int, PartitionNumber], list[int]] = defaultdict(list)
     for assign in evidence.history.assigns:
         places[assign.process, (assign.topic, assign.partition)].append(assign.at_us)
     found: dict[str, list[str]] = defaultdict(list)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from client.addresses import Address
-from kraftbox.chaos.target import Ability, Member, TargetError
+from kraftbox.chaos.target import Ability, TargetError, TargetNode
 from kraftbox.launcher.links import LinkRule
 
 COMMAND_S_MAX = 60
@@ -53,11 +53,11 @@ class ComposeTarget:
         self._roles[node_id] = environment.get("KAFKA_PROCESS_ROLES", "broker,controller")
         self.bootstrap += _published(environment)
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[TargetNode]:
         found = json.loads(await self._docker("inspect", *self._containers.values()))
         states = {one["Id"]: one["State"] for one in found}
         return [
-            Member(
+            TargetNode(
                 node_id,
                 is_broker="broker" in self._roles[node_id],
                 is_controller="controller" in self._roles[node_id],

@@ -29,7 +29,7 @@ NO_OFFSET = -1
 NO_TRANSACTION = 0
 SEQUENCE_BITS = 32
 
-Partition: TypeAlias = tuple[int, int]
+PartitionNumber: TypeAlias = tuple[int, int]
 """Index of the topic in `History.topics`, number of the partition."""
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from client.addresses import Address
 from client.admin import QUORUM_REQUEST, Admin
 from client.cluster_client import ClusterClient
-from kraftbox.chaos.target import Member, Target, TargetError
+from kraftbox.chaos.target import Target, TargetError, TargetNode
 from protocol.errors import ApiError, ProtocolError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -45,7 +45,7 @@ class Scene:
         if self._client is not None:
             await self._client.close()
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[TargetNode]:
         return await self.target.members()
 
     async def act(self, action: str, node_id: int) -> None:

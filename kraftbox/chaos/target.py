@@ -42,7 +42,7 @@ class TargetError(Exception):
     """Something could not be done to the cluster; the message says what and why."""
 
 
-class Member(NamedTuple):
+class TargetNode(NamedTuple):
     """A node of the cluster under chaos."""
 
     node_id: int
@@ -65,7 +65,7 @@ class Target(Protocol):
     def directories(self) -> Mapping[int, Path]:
         """The brokers' log directories that can be read here, by node; none if they cannot."""
 
-    async def members(self) -> list[Member]: ...
+    async def members(self) -> list[TargetNode]: ...
 
     async def act(self, action: str, node_id: int) -> None:
         """kill, stop, start, pause or resume, until it is done."""
@@ -131,7 +131,7 @@ class LocalTarget:
         except (control.NotRunning, control.RequestFailed) as error:
             raise TargetError(str(error)) from None
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[TargetNode]:
         known = await asyncio.to_thread(self._status)
         return [_member(node) for node in known["nodes"]]
 
@@ -217,12 +217,12 @@ HOST = 0
 CUT = Link(loss=1.0)
 
 
-def _member(node: dict[str, object]) -> Member:
+def _member(node: dict[str, object]) -> TargetNode:
     roles = str(node["roles"])
     pid = node["pid"]
     number = node["id"]
     assert isinstance(number, int) and (pid is None or isinstance(pid, int))
-    return Member(
+    return TargetNode(
         number,
         is_broker="broker" in roles,
         is_controller="controller" in roles,

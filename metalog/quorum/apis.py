@@ -23,7 +23,7 @@ from metalog.quorum.core.messages import (
     ReplyVoterUpdate,
 )
 from metalog.quorum.core.roles import Progress
-from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter
+from metalog.quorum.core.voters import Endpoints, ReplicaKey, Voter, VoterEndpoint
 from metalog.quorum.log import METADATA_TOPIC
 from metalog.quorum.node import QuorumNode
 from protocol.api_keys import ApiKey
@@ -105,7 +105,7 @@ class QuorumApis:
         later = asyncio.get_running_loop().create_future()
         return later
 
-    def _leader_endpoint(self, version: int, since: int) -> Endpoint | None:
+    def _leader_endpoint(self, version: int, since: int) -> VoterEndpoint | None:
         """Where the leader listens, for a response that says so `since` that version."""
         return self._node.leader_endpoint() if version >= since else None
 

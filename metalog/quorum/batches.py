@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from metalog.image.snapshot import VersionedRecord
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from protocol.batch.control import ControlType, build_control_batch, read_control_type
 from protocol.batch.header import BatchHeader, Buffer, iter_checked
 from protocol.batch.records import Record, build_batch, read_batch
@@ -153,7 +153,7 @@ def voter_set(record: VotersRecord) -> VoterSet:
     return VoterSet(
         Voter(
             ReplicaKey(voter.voter_id, voter.voter_directory_id),
-            tuple((e.name, Endpoint(e.host, e.port)) for e in voter.endpoints),
+            tuple((e.name, VoterEndpoint(e.host, e.port)) for e in voter.endpoints),
             voter.kraft_version_feature.min_supported_version,
             voter.kraft_version_feature.max_supported_version,
         )

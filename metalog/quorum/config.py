@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.replica import Timing
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.log import MetadataLogConfig
 from runtime.config import NodeConfig, keys_quorum
 
@@ -36,17 +36,18 @@ class QuorumConfig(NamedTuple):
             cluster_id=cluster_id,
             log_dir=config.metadata_log_dir,
             voters=VoterSet(
-                Voter(ReplicaKey(v.node_id), ((listener, Endpoint(v.host, v.port)),))
+                Voter(ReplicaKey(v.node_id), ((listener, VoterEndpoint(v.host, v.port)),))
                 for v in config.quorum_voters
             ),
             addresses=Addresses(
                 endpoints=tuple(
-                    (listener.name, Endpoint(listener.host, listener.port))
+                    (listener.name, VoterEndpoint(listener.host, listener.port))
                     for listener in config.advertised_controller_listeners
                 ),
                 listener_names=config.controller_listener_names,
                 bootstrap_servers=tuple(
-                    Endpoint(server.host, server.port) for server in config.quorum_bootstrap_servers
+                    VoterEndpoint(server.host, server.port)
+                    for server in config.quorum_bootstrap_servers
                 ),
             ),
             timing=Timing(

@@ -68,7 +68,7 @@ from metalog.quorum.core.messages import (
     VoterUpdateAnswered,
 )
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.voters import NOBODY, Endpoint, Endpoints, ReplicaKey, VoterSet
+from metalog.quorum.core.voters import NOBODY, Endpoints, ReplicaKey, VoterEndpoint, VoterSet
 from metalog.quorum.delivery import Delivery, QuorumListener
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers import Peers
@@ -261,7 +261,7 @@ class QuorumNode:
         else:
             self._addresses = self._addresses._replace(endpoints=endpoints)
 
-    def leader_endpoint(self) -> Endpoint | None:
+    def leader_endpoint(self) -> VoterEndpoint | None:
         """Where the leader's controller listener is; None while nobody leads or it is unknown."""
         leader_id = self.core.active_leader_id
         return None if leader_id is None else self.core.endpoint_of(leader_id)
@@ -585,7 +585,7 @@ class QuorumNode:
             )
             self._step(failed._replace(refused=isinstance(error, ConnectionRefusedError)))
 
-    def _address(self, node_id: int) -> Endpoint:
+    def _address(self, node_id: int) -> VoterEndpoint:
         endpoint = self.core.endpoint_of(node_id)
         if endpoint is None:
             raise ConnectionError(f"no endpoint of node {node_id} is known")
@@ -632,7 +632,7 @@ class QuorumNode:
         self,
         effect: SendFetch | FindLeader,
         node_id: int,
-        to: Endpoint,
+        to: VoterEndpoint,
         *,
         wait_ms: int = 0,
         timeout_ms: float | None = None,

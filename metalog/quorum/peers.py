@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple, TypeVar
 
-from metalog.quorum.core.voters import Endpoint
+from metalog.quorum.core.voters import VoterEndpoint
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
 
@@ -39,8 +39,8 @@ class Peers:
     def __init__(self, client_id: str, timeout_ms: float) -> None:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
-        self._connections: dict[Endpoint, Connection] = {}
-        self._connecting: dict[Endpoint, asyncio.Lock] = {}
+        self._connections: dict[VoterEndpoint, Connection] = {}
+        self._connecting: dict[VoterEndpoint, asyncio.Lock] = {}
         self._past = Traffic()
 
     @property
@@ -52,7 +52,7 @@ class Peers:
 
     async def request(
         self,
-        to: Endpoint,
+        to: VoterEndpoint,
         message: Request[R],
         *,
         wait_ms: float = 0.0,
@@ -72,7 +72,7 @@ class Peers:
             connection.abort()
             raise
 
-    async def _connection(self, to: Endpoint, timeout_ms: float) -> Connection:
+    async def _connection(self, to: VoterEndpoint, timeout_ms: float) -> Connection:
         connection = self._connections.get(to)
         if connection is not None and not connection.is_closed:
             return connection

@@ -16,7 +16,7 @@ from metalog.image.values import MetadataImage
 from metalog.quorum import wire
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.messages import InstallSnapshot, OffsetAndEpoch
-from metalog.quorum.core.voters import Endpoint
+from metalog.quorum.core.voters import VoterEndpoint
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers import Peers
 from metalog.quorum.snapshots import SnapshotReader, snapshot_parts
@@ -147,7 +147,7 @@ class SnapshotFetcher:
         self._size_bytes: int | None = None
 
     async def fetch(
-        self, effect: InstallSnapshot, to: Endpoint, on_piece: Callable[[], None]
+        self, effect: InstallSnapshot, to: VoterEndpoint, on_piece: Callable[[], None]
     ) -> None:
         """The snapshot is whole, durable and under its name when this returns.
 
@@ -193,7 +193,7 @@ class SnapshotFetcher:
         self._partial, self._size_bytes = wanted, None
         return fresh_file(self._files, path)
 
-    async def _fetch_piece(self, effect: InstallSnapshot, to: Endpoint, file: File) -> int:
+    async def _fetch_piece(self, effect: InstallSnapshot, to: VoterEndpoint, file: File) -> int:
         position = file.size()
         request = wire.fetch_snapshot_request(
             effect.id,

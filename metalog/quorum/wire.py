@@ -25,7 +25,7 @@ from metalog.quorum.core.messages import (
     VoteAsked,
     VoterUpdateAsked,
 )
-from metalog.quorum.core.voters import NOBODY, Endpoint, Endpoints, ReplicaKey, Voter
+from metalog.quorum.core.voters import NOBODY, Endpoints, ReplicaKey, Voter, VoterEndpoint
 from metalog.quorum.log import METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.ids import METADATA_TOPIC_ID, ZERO_UUID
@@ -87,7 +87,7 @@ def vote_asked(token: int, request: VoteRequest, version: int) -> VoteAsked:
     )
 
 
-def vote_response(reply: ReplyVote, leader_endpoint: Endpoint | None) -> VoteResponse:
+def vote_response(reply: ReplyVote, leader_endpoint: VoterEndpoint | None) -> VoteResponse:
     partition = VoteResponse.PartitionData(
         error_code=reply.error,
         leader_id=_leader(reply.leader_id),
@@ -150,13 +150,13 @@ def begin_epoch_asked(
         token,
         partition.leader_id,
         partition.leader_epoch,
-        tuple((e.name, Endpoint(e.host, e.port)) for e in request.leader_endpoints),
+        tuple((e.name, VoterEndpoint(e.host, e.port)) for e in request.leader_endpoints),
         _voter(request.voter_id, partition.voter_directory_id) if version >= 1 else None,
     )
 
 
 def begin_epoch_response(
-    reply: ReplyEpoch, leader_endpoint: Endpoint | None
+    reply: ReplyEpoch, leader_endpoint: VoterEndpoint | None
 ) -> BeginQuorumEpochResponse:
     partition = BeginQuorumEpochResponse.PartitionData(
         error_code=reply.error, leader_id=_leader(reply.leader_id), leader_epoch=reply.epoch
@@ -212,7 +212,7 @@ def end_epoch_asked(token: int, request: EndQuorumEpochRequest, version: int) ->
 
 
 def end_epoch_response(
-    reply: ReplyEpoch, leader_endpoint: Endpoint | None
+    reply: ReplyEpoch, leader_endpoint: VoterEndpoint | None
 ) -> EndQuorumEpochResponse:
     partition = EndQuorumEpochResponse.PartitionData(
         error_code=reply.error, leader_id=_leader(reply.leader_id), leader_epoch=reply.epoch
@@ -301,7 +301,7 @@ def fetch_response(
     high_watermark: int | None,
     log_start_offset: int,
     records: Records,
-    leader_endpoint: Endpoint | None,
+    leader_endpoint: VoterEndpoint | None,
 ) -> FetchResponse:
     partition = FetchResponse.PartitionData(
         partition_index=0,
@@ -358,7 +358,9 @@ def fetch_answered(
         OffsetAndEpoch(diverging.end_offset, diverging.epoch) if diverging.epoch >= 0 else None,
         OffsetAndEpoch(snapshot.end_offset, snapshot.epoch) if snapshot.epoch >= 0 else None,
         size_bytes,
-        tuple((node.node_id, Endpoint(node.host, node.port)) for node in response.node_endpoints),
+        tuple(
+            (node.node_id, VoterEndpoint(node.host, node.port)) for node in response.node_endpoints
+        ),
     )
     return answered, records
 
@@ -386,7 +388,7 @@ def update_voter_request(voter: Voter, cluster_id: str, epoch: int) -> UpdateRaf
 def voter_update_asked(token: int, request: UpdateRaftVoterRequest) -> VoterUpdateAsked:
     voter = Voter(
         ReplicaKey(request.voter_id, request.voter_directory_id),
-        tuple((e.name, Endpoint(e.host, e.port)) for e in request.listeners),
+        tuple((e.name, VoterEndpoint(e.host, e.port)) for e in request.listeners),
         request.kraft_version_feature.min_supported_version,
         request.kraft_version_feature.max_supported_version,
     )
@@ -394,7 +396,7 @@ def voter_update_asked(token: int, request: UpdateRaftVoterRequest) -> VoterUpda
 
 
 def update_voter_response(
-    reply: ReplyVoterUpdate, leader_endpoint: Endpoint | None
+    reply: ReplyVoterUpdate, leader_endpoint: VoterEndpoint | None
 ) -> UpdateRaftVoterResponse:
     response = UpdateRaftVoterResponse(error_code=reply.error)
     leader = response.current_leader

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from metalog.image.values import PartitionImage
     from simulation.schedule import Event
     from simulation.shape import Shape
-    from simulation.swarm import World
+    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 
@@ -33,7 +33,7 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
     return draw_broker(rng, shape), {"off_ms": rng.randint(0, 3000)}
 
 
-async def _swap_disk(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _swap_disk(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     if machine in world.controllers or world.promises.lossy or world.swapped:
         return False
     off_s = min(event.args["off_ms"], event.for_ms) / 1000
@@ -52,7 +52,7 @@ async def _swap_disk(world: World, machine: Machine, event: Event, _rng: Random)
     return True
 
 
-async def _leave(world: World, machine: Machine) -> None:
+async def _leave(world: SwarmWorld, machine: Machine) -> None:
     """Off, and in no ISR with the disk it has now: that one goes for ever.
 
     Who else was in sync may be fenced before this broker is. Then it alone is in sync, and must
@@ -67,17 +67,17 @@ async def _leave(world: World, machine: Machine) -> None:
         await world.boot_again(machine)
 
 
-def is_relied_on(world: World, machine: Machine) -> bool:
+def is_relied_on(world: SwarmWorld, machine: Machine) -> bool:
     """Whether a partition has nobody else in sync than this broker on the disk it has now."""
     return any(one.isr == (machine.node_id,) for one in _in_sync(world, machine))
 
 
-def is_in_sync(world: World, machine: Machine) -> bool:
+def is_in_sync(world: SwarmWorld, machine: Machine) -> bool:
     """Whether an ISR has this broker on the disk it has now."""
     return any(_in_sync(world, machine))
 
 
-def _in_sync(world: World, machine: Machine) -> Iterator[PartitionImage]:
+def _in_sync(world: SwarmWorld, machine: Machine) -> Iterator[PartitionImage]:
     node_id = machine.node_id
     for topic in world.promises.metadata.image.topics.by_id.values():
         for one in topic.partitions.values():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from simulation.schedule import Event
     from simulation.shape import Shape
-    from simulation.swarm import World
+    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 Args = dict[str, Any]
@@ -38,5 +38,5 @@ class FaultKind:
     family: str
     text: str
     draw: Callable[[Random, Shape], tuple[str, Args]]
-    run: Callable[[World, Machine, Event, Random], Awaitable[bool]]
+    run: Callable[[SwarmWorld, Machine, Event, Random], Awaitable[bool]]
     possible: Callable[[Shape], bool] = anywhere

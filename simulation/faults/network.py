@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from simulation.schedule import Event
     from simulation.shape import Shape
-    from simulation.swarm import World
+    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 GROUPS = ("all", "controllers", "brokers")
@@ -28,7 +28,9 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
     return draw_node(rng, shape), {"from": rng.choice(GROUPS)}
 
 
-async def _cut_off(world: World, machine: Machine, event: Event, out: bool, back: bool) -> bool:
+async def _cut_off(
+    world: SwarmWorld, machine: Machine, event: Event, out: bool, back: bool
+) -> bool:
     if not may_be_hit(world, machine):
         return False
     network = world.loop.network
@@ -47,15 +49,15 @@ async def _cut_off(world: World, machine: Machine, event: Event, out: bool, back
     return sum(link.held for link in links) > held
 
 
-async def _both(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _both(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     return await _cut_off(world, machine, event, True, True)
 
 
-async def _out(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _out(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     return await _cut_off(world, machine, event, True, False)
 
 
-async def _back(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _back(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     return await _cut_off(world, machine, event, False, True)
 
 

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from simulation.schedule import Event
     from simulation.shape import Shape
-    from simulation.swarm import World
+    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 
-def may_be_hit(world: World, machine: Machine) -> bool:
+def may_be_hit(world: SwarmWorld, machine: Machine) -> bool:
     """Whether the promises survive that this machine is out of action for a while."""
     promises = world.promises
     return machine not in world.brokers or not promises.lossy or promises.spares(machine.node_id)
 
 
-def may_lose(world: World, machine: Machine) -> bool:
+def may_lose(world: SwarmWorld, machine: Machine) -> bool:
     """Whether the promises survive that this machine loses what it has not flushed."""
     if machine not in world.brokers:
         return True
@@ -47,7 +47,7 @@ def _draw_power_cut(rng: Random, shape: Shape) -> tuple[str, Args]:
     return draw_node(rng, shape), {"torn": rng.random() < 0.5}
 
 
-async def _power_cut(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _power_cut(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     if not may_lose(world, machine):
         return False
     world.crash(machine, End.POWER_CUT, torn=bool(event.args.get("torn")))
@@ -56,7 +56,7 @@ async def _power_cut(world: World, machine: Machine, event: Event, _rng: Random)
     return True
 
 
-async def _kill(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _kill(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     if not may_be_hit(world, machine):
         return False
     world.crash(machine, End.KILL, torn=False)
@@ -65,7 +65,7 @@ async def _kill(world: World, machine: Machine, event: Event, _rng: Random) -> b
     return True
 
 
-async def _pause(world: World, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _pause(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     life = machine.life
     if life is None or not may_be_hit(world, machine):
         return False

@@ -9,7 +9,7 @@ from simulation.judges.judge import Judge
 from simulation.world.invariants import require
 
 if TYPE_CHECKING:
-    from simulation.swarm import World
+    from simulation.swarm import SwarmWorld
 
 LEAST_ACKED = 3
 
@@ -17,7 +17,7 @@ LEAST_ACKED = 3
 class HistoryJudge(Judge):
     """The ledgers of the clients, in the end, against the records that were committed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SwarmWorld) -> None:
         self._world = world
 
     def unsettled(self) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from simulation.swarm import World
+    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import NodeLife
 
 
@@ -45,4 +45,4 @@ class JudgeKind:
     """One judge of the registry: `make` is called once in each run, before the first boot."""
 
     text: str
-    make: Callable[[World], Judge]
+    make: Callable[[SwarmWorld], Judge]

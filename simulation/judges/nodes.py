@@ -8,14 +8,14 @@ from simulation.judges.judge import Judge
 from simulation.world.invariants import require
 
 if TYPE_CHECKING:
-    from simulation.swarm import World
+    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import NodeLife
 
 
 class NodeJudge(Judge):
     """See the module."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SwarmWorld) -> None:
         self._world = world
 
     def after(self, life: NodeLife) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from simulation.judges.judge import Judge
 
 if TYPE_CHECKING:
-    from simulation.swarm import World
+    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import NodeLife
 
 
 class PartitionJudge(Judge):
     """Asks the world's promises, which clients and faults look at, too."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SwarmWorld) -> None:
         self._promises = world.promises
 
     def after(self, life: NodeLife) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftbox.chaos.target import Ability, Member, TargetError
+from kraftbox.chaos.target import Ability, TargetError, TargetNode
 from kraftbox.launcher.links import LinkRule
 
 
@@ -20,8 +20,8 @@ class Target:
         self.done: list[str] = []
         self.rules: Sequence[LinkRule] = ()
 
-    async def members(self) -> list[Member]:
-        return [Member(node_id, True, node_id == 1, True, None) for node_id in (1, 2, 3)]
+    async def members(self) -> list[TargetNode]:
+        return [TargetNode(node_id, True, node_id == 1, True, None) for node_id in (1, 2, 3)]
 
     async def act(self, action: str, node_id: int) -> None:
         self.done.append(f"{action} {node_id}")

@@ -21,7 +21,7 @@ from runtime.clock import SystemClock
 TOPIC_ID = bytes(range(16))
 
 
-class World:
+class ClusterWorld:
     """One partition `t-0`, its log, and what each broker believes about its leader."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class World:
 
 
 class Broker:
-    def __init__(self, world: World, node_id: int, produce_max: int | None) -> None:
+    def __init__(self, world: ClusterWorld, node_id: int, produce_max: int | None) -> None:
         self.world = world
         self.node_id = node_id
         self.table = HandlerTable()
@@ -149,8 +149,8 @@ class Broker:
 
 
 @asynccontextmanager
-async def cluster(brokers: int = 2, produce_max: int | None = None) -> AsyncIterator[World]:
-    world = World()
+async def cluster(brokers: int = 2, produce_max: int | None = None) -> AsyncIterator[ClusterWorld]:
+    world = ClusterWorld()
     for node in range(brokers):
         table = Broker(world, node, produce_max).table
         server = Server(table, clock=SystemClock(), listener="PLAINTEXT")
@@ -164,7 +164,7 @@ async def cluster(brokers: int = 2, produce_max: int | None = None) -> AsyncIter
 
 
 @asynccontextmanager
-async def connected(world: World, **options: float) -> AsyncIterator[ClusterClient]:
+async def connected(world: ClusterWorld, **options: float) -> AsyncIterator[ClusterClient]:
     bootstrap = [server.address for server in world.servers.values()]
     client = await ClusterClient.connect(bootstrap, **options)  # type: ignore[arg-type]
     try:

@@ -61,7 +61,7 @@ A_ID, B_ID = b"A" * 16, b"B" * 16
 TOPICS = SomeTopics({"a": (A_ID, 4), "b": (B_ID, 2)})
 
 
-class World:
+class ShardWorld:
     """Records are committed at once unless `hold_commits` is set; then `commit_next` does it."""
 
     def __init__(self, config: GroupConfig | None = None, log: Sequence[Record] = ()) -> None:
@@ -88,9 +88,9 @@ class World:
         self._uuids += 1
         return f"uuid-{self._uuids}"
 
-    def restarted(self) -> World:
+    def restarted(self) -> ShardWorld:
         """The coordinator moves: a new shard from the same log."""
-        world = World(self.config, self.log)
+        world = ShardWorld(self.config, self.log)
         world._uuids = self._uuids
         return world
 

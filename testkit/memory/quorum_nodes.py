@@ -12,7 +12,7 @@ from typing import Any
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.discovery import Addresses
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.log import MetadataLogConfig
 from metalog.quorum.node import QuorumNode
 from runtime.clock import Clock, SystemClock
@@ -21,7 +21,7 @@ from storage.files import Files
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 DIRECTORY_ID = b"D" * 16
-ENDPOINTS = (("CONTROLLER", Endpoint("localhost", 9093)),)
+ENDPOINTS = (("CONTROLLER", VoterEndpoint("localhost", 9093)),)
 
 
 def sole_voter(node_id: int = 1) -> VoterSet:

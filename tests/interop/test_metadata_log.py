@@ -27,7 +27,7 @@ from metalog.image.snapshot import image_from_records, image_to_records
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, VersionRange
 from metalog.quorum.batches import read_batches
 from metalog.quorum.config import QuorumConfig
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, VoterEndpoint, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
 from protocol.ids import DirectoryId
 from protocol.json_form import to_json
@@ -295,7 +295,7 @@ def format_with_ours(node: ApacheKafkaNode, **changes: Any) -> None:
         log_dirs=[data],
         metadata_dir=data,
         is_controller=True,
-        endpoints=(("CONTROLLER", Endpoint(host, int(port))),),
+        endpoints=(("CONTROLLER", VoterEndpoint(host, int(port))),),
         **changes,
     )
     format_directories(

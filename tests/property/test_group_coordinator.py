@@ -19,7 +19,7 @@ from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
-from testkit.memory.group_shard import World, subscription
+from testkit.memory.group_shard import ShardWorld, subscription
 
 GROUPS = st.sampled_from(["g", "h"])
 INSTANCES = [None, None, "i1", "i2"]
@@ -58,7 +58,7 @@ class Coordinator(RuleBasedStateMachine):
             new_member_join_timeout_ms=30_000,
             offsets_retention_ms=10**12,
         )
-        self.world = World(config)
+        self.world = ShardWorld(config)
         self.clients = {
             (group, who): Client(INSTANCES[who])
             for group in ("g", "h")

@@ -18,7 +18,7 @@ from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Replica
 from metalog.quorum.core.roles import LeaderState
 from metalog.quorum.core.voters import ReplicaKey
-from simulation.quorum_world import Broken, World, with_part
+from simulation.quorum_world import Broken, QuorumWorld, with_part
 
 pytestmark = pytest.mark.sim
 
@@ -28,9 +28,9 @@ STEPS = 8
 
 def run_seed(
     seed: int, size: tuple[int, int], make_core: Callable[..., QuorumCore] = QuorumCore
-) -> World:
+) -> QuorumWorld:
     """Faults of every kind in random order, then none: the quorum must go on."""
-    world = World(seed, voters=size[0], observers=size[1], make_core=make_core)
+    world = QuorumWorld(seed, voters=size[0], observers=size[1], make_core=make_core)
     world.start()
     assert world.run(10_000, lambda: len(world.log) > 5), "no first progress"
     for _ in range(STEPS):
@@ -40,7 +40,7 @@ def run_seed(
     return world
 
 
-def _fault(world: World) -> None:
+def _fault(world: QuorumWorld) -> None:
     rng = world.rng
     nodes = list(world.nodes.values())
     match rng.randrange(6):
@@ -68,9 +68,9 @@ def _fault(world: World) -> None:
             node.stop()
 
 
-def run_contended(seed: int, make_core: Callable[..., QuorumCore] = QuorumCore) -> World:
+def run_contended(seed: int, make_core: Callable[..., QuorumCore] = QuorumCore) -> QuorumWorld:
     """Timeouts as short as a message takes, and voters that die while they persist a vote."""
-    world = World(seed, voters=5, make_core=make_core)
+    world = QuorumWorld(seed, voters=5, make_core=make_core)
     world.timing = world.timing._replace(
         election_timeout_ms=20, fetch_timeout_ms=60, election_backoff_max_ms=10
     )
@@ -105,7 +105,7 @@ def test_equal_seeds_give_equal_runs() -> None:
 
 
 def test_a_cut_off_node_that_comes_back_does_not_disturb_the_leader() -> None:
-    world = World(5, voters=3)
+    world = QuorumWorld(5, voters=3)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)
     leader = world.leader()
@@ -122,7 +122,7 @@ def test_a_cut_off_node_that_comes_back_does_not_disturb_the_leader() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_dead_leader_is_missed_before_the_fetch_timeout(seed: int) -> None:
     """Its port is closed, and that is enough to ask the others whether they miss it, too."""
-    world = World(seed, voters=3, observers=1)
+    world = QuorumWorld(seed, voters=3, observers=1)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)
     old = world.leader()
@@ -137,7 +137,7 @@ def test_a_dead_leader_is_missed_before_the_fetch_timeout(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_port_that_is_closed_to_one_follower_does_not_disturb_the_leader(seed: int) -> None:
     """M17, M20: it asks the other now and then, and finds its way back."""
-    world = World(seed, voters=3)
+    world = QuorumWorld(seed, voters=3)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)
     leader = world.leader()
@@ -158,7 +158,7 @@ def test_a_port_that_is_closed_to_one_follower_does_not_disturb_the_leader(seed:
 
 
 def test_a_leader_cut_off_resigns_and_commits_nothing() -> None:
-    world = World(6, voters=3)
+    world = QuorumWorld(6, voters=3)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)
     leader = world.leader()
@@ -175,7 +175,7 @@ def test_a_leader_cut_off_resigns_and_commits_nothing() -> None:
 
 
 def test_a_wiped_voter_comes_back_as_somebody_else() -> None:
-    world = World(7, voters=3)
+    world = QuorumWorld(7, voters=3)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)
     wiped = world.nodes[2]
@@ -231,7 +231,7 @@ def test_a_planted_bug_is_found(bug: type[Any], within_seeds: int, promise: str)
 def test_a_leader_that_lacks_the_committed_tail_is_found(known: str) -> None:
     """M4: though what it still has agrees with what is committed; and though nobody has called
     committed yet what a majority has on its disks."""
-    world = World(8, voters=3)
+    world = QuorumWorld(8, voters=3)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)
     leader = world.leader()

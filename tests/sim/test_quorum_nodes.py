@@ -19,7 +19,7 @@ from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.replica import Timing
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.log import MetadataLogConfig
 from metalog.quorum.node import NotLeader, QuorumNode
 from metalog.quorum.snapshots import FIRST_SNAPSHOT, snapshot_parts, write_snapshot
@@ -52,8 +52,8 @@ def key(node_id: int) -> ReplicaKey:
     return ReplicaKey(node_id, bytes([node_id]) * 16)
 
 
-def endpoints(node_id: int) -> tuple[tuple[str, Endpoint], ...]:
-    return (("CONTROLLER", Endpoint(f"c{node_id}", PORT)),)
+def endpoints(node_id: int) -> tuple[tuple[str, VoterEndpoint], ...]:
+    return (("CONTROLLER", VoterEndpoint(f"c{node_id}", PORT)),)
 
 
 class Host:
@@ -79,7 +79,7 @@ class Host:
             voters=world.static_voters,
             addresses=Addresses(
                 endpoints(self.id),
-                bootstrap_servers=tuple(Endpoint(f"c{i}", PORT) for i in world.ids),
+                bootstrap_servers=tuple(VoterEndpoint(f"c{i}", PORT) for i in world.ids),
             ),
             timing=TIMING,
             log=LIMITS,
@@ -341,7 +341,7 @@ def test_three_voters_and_an_observer_under_crashes(seed: int) -> None:
 def test_a_voter_that_moved_tells_the_quorum(moved: int) -> None:
     """UpdateRaftVoter: its entry in the log names an address where nobody listens any more."""
     cluster = Cluster(moved, dynamic=True)
-    old = (("CONTROLLER", Endpoint("elsewhere", PORT)),)
+    old = (("CONTROLLER", VoterEndpoint("elsewhere", PORT)),)
     voters = VoterSet(Voter(key(i), old if i == moved else endpoints(i), 0, 1) for i in cluster.ids)
     for host in cluster.hosts.values():
         cluster.format(host, voters)

@@ -20,12 +20,12 @@ from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.roles import LeaderState
 from metalog.quorum.core.voters import ReplicaKey
-from simulation.quorum_world import Broken, Node, World, with_part
+from simulation.quorum_world import Broken, Node, QuorumWorld, with_part
 from simulation.run import SEEDS_FILE
 
 pytestmark = pytest.mark.sim
 
-Property = Callable[[World], None]
+Property = Callable[[QuorumWorld], None]
 SEEDS_IN_CORE = 60
 SEEDS_IN_CI = 200
 SEEDS_IN_SOAK = 2000
@@ -33,14 +33,14 @@ SEEDS_PER_TEST = 20
 TIMING = Timing(election_timeout_ms=300, fetch_timeout_ms=600, election_backoff_max_ms=150)
 
 
-def advance(world: World, records: int = 5, within_ms: float = 15_000) -> None:
+def advance(world: QuorumWorld, records: int = 5, within_ms: float = 15_000) -> None:
     """The quorum must commit that many more."""
     goal = len(world.log) + records
     if not world.run(within_ms, lambda: len(world.log) >= goal):
         raise Broken(f"M20: stuck at {len(world.log)} records, {goal} wanted")
 
 
-def leader_of(world: World) -> Node:
+def leader_of(world: QuorumWorld) -> Node:
     if not world.run(15_000, lambda: world.leader() is not None):
         raise Broken("M20: nobody is elected")
     leader = world.leader()
@@ -48,7 +48,7 @@ def leader_of(world: World) -> Node:
     return leader
 
 
-def elects_initial_leader(world: World) -> None:
+def elects_initial_leader(world: QuorumWorld) -> None:
     advance(world, 1)
     epoch = leader_of(world).saved.epoch
     world.run(2_000)
@@ -56,7 +56,7 @@ def elects_initial_leader(world: World) -> None:
         raise Broken("M17: an undisturbed leader was replaced")
 
 
-def elects_after_graceful_loss(world: World) -> None:
+def elects_after_graceful_loss(world: QuorumWorld) -> None:
     advance(world)
     old = leader_of(world)
     old.resign()
@@ -67,7 +67,7 @@ def elects_after_graceful_loss(world: World) -> None:
     world.settle()
 
 
-def elects_after_hard_loss(world: World) -> None:
+def elects_after_hard_loss(world: QuorumWorld) -> None:
     advance(world)
     old = leader_of(world)
     old.stop()
@@ -77,7 +77,7 @@ def elects_after_hard_loss(world: World) -> None:
     world.settle()
 
 
-def recovers_after_all_die(world: World) -> None:
+def recovers_after_all_die(world: QuorumWorld) -> None:
     advance(world, world.rng.randint(1, 10))
     for node in world.live:
         node.stop()
@@ -90,7 +90,7 @@ def recovers_after_all_die(world: World) -> None:
     world.settle()
 
 
-def replaces_leader_cut_off(world: World) -> None:
+def replaces_leader_cut_off(world: QuorumWorld) -> None:
     advance(world)
     old = leader_of(world).key.id
     world.cut = {frozenset((old, other)) for other in world.nodes if other != old}
@@ -106,7 +106,7 @@ def replaces_leader_cut_off(world: World) -> None:
     world.settle()
 
 
-def goes_on_with_a_majority(world: World) -> None:
+def goes_on_with_a_majority(world: QuorumWorld) -> None:
     """Nobody reaches a minority of the voters; which one, changes."""
     for _ in range(3):
         lost = world.rng.sample(world.voters.ids, len(world.voters) - world.voters.majority)
@@ -115,7 +115,7 @@ def goes_on_with_a_majority(world: World) -> None:
     world.settle()
 
 
-def survives_back_to_back_failures(world: World) -> None:
+def survives_back_to_back_failures(world: QuorumWorld) -> None:
     world.crash_while_persisting = 0.1
     for _ in range(4):
         leader = world.leader()
@@ -126,7 +126,7 @@ def survives_back_to_back_failures(world: World) -> None:
     world.settle()
 
 
-def survives_one_wiped_node(world: World) -> None:
+def survives_one_wiped_node(world: QuorumWorld) -> None:
     """One disk is lost while the others hold all that is committed: more, nothing survives."""
     advance(world, 5)
 
@@ -163,8 +163,8 @@ PROPERTIES: list[tuple[Property, int]] = [
 
 def tell(
     story: Property, voters: int, seed: int, make_core: Callable[..., QuorumCore] = QuorumCore
-) -> World:
-    world = World(seed, voters=voters, observers=seed % 2, make_core=make_core, timing=TIMING)
+) -> QuorumWorld:
+    world = QuorumWorld(seed, voters=voters, observers=seed % 2, make_core=make_core, timing=TIMING)
     world.disk_ms_max = (1, 5, 40)[seed % 3]
     world.loss = (0.0, 0.0, 0.02)[seed % 3]
     world.start()

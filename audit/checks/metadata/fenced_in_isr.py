@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from audit.checks.base import BatchEnd, Check
 from audit.findings.finding import Complaint
-from audit.state.cluster import ClusterState, Partition
+from audit.state.cluster import ClusterState, PartitionState
 from audit.state.shapes import NO_LEADER, describe
 
 
@@ -31,7 +31,7 @@ class FencedInIsr(Check):
                         yield from self._judge(cluster, partition, fenced)
 
     def _judge(
-        self, cluster: ClusterState, partition: Partition, fenced: set[int]
+        self, cluster: ClusterState, partition: PartitionState, fenced: set[int]
     ) -> Iterable[Complaint]:
         shape = partition.shape.key
         if not partition.certain:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from metalog.quorum.core.replica import Replica
-from metalog.quorum.core.voters import Endpoint, Endpoints
+from metalog.quorum.core.voters import Endpoints, VoterEndpoint
 
 FIRST_WAIT_MS = 250.0
 """How long a replica that looks for the leader waits for the first ones it asks."""
@@ -18,7 +18,7 @@ class Addresses(NamedTuple):
 
     endpoints: Endpoints = ()
     listener_names: tuple[str, ...] = ("CONTROLLER",)
-    bootstrap_servers: tuple[Endpoint, ...] = ()
+    bootstrap_servers: tuple[VoterEndpoint, ...] = ()
 
 
 class Discovery:
@@ -28,16 +28,16 @@ class Discovery:
         self._replica = replica
         self._listener_names = addresses.listener_names
         self._bootstrap_servers = addresses.bootstrap_servers
-        self._learned: dict[int, Endpoint] = {}
+        self._learned: dict[int, VoterEndpoint] = {}
         self._asked_last = 0
         self._unanswered = 0
 
-    def learn(self, endpoints: Iterable[tuple[int, Endpoint]]) -> None:
+    def learn(self, endpoints: Iterable[tuple[int, VoterEndpoint]]) -> None:
         """Where nodes listen as an answer has it; voters and leader say so themselves, too, and
         count for more."""
         self._learned.update(endpoints)
 
-    def endpoint_of(self, node_id: int) -> Endpoint | None:
+    def endpoint_of(self, node_id: int) -> VoterEndpoint | None:
         """A controller's endpoint on our controller listener, as far as this node knows it."""
         replica = self._replica
         endpoints: Endpoints = ()
@@ -54,7 +54,7 @@ class Discovery:
                 return by_name[name]
         return self._learned.get(node_id)
 
-    def next_to_ask(self) -> tuple[Endpoint, float] | None:
+    def next_to_ask(self) -> tuple[VoterEndpoint, float] | None:
         """Whom to ask for the leader now, and how long to wait for the answer; None while nobody
         is known.
 
@@ -73,7 +73,7 @@ class Discovery:
     def answered(self) -> None:
         self._unanswered = 0
 
-    def _known(self) -> list[Endpoint]:
+    def _known(self) -> list[VoterEndpoint]:
         """Those who may know the leader: bootstrap servers and voters."""
         known = list(self._bootstrap_servers)
         for voter in self._replica.voters.others(self._replica.node):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import Endpoints, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from protocol.errors import ErrorCode
 
 
@@ -175,7 +175,7 @@ class FetchAnswered(NamedTuple):
     diverging: OffsetAndEpoch | None = None
     snapshot: OffsetAndEpoch | None = None
     size_bytes: int = 0
-    endpoints: tuple[tuple[int, Endpoint], ...] = ()
+    endpoints: tuple[tuple[int, VoterEndpoint], ...] = ()
 
 
 class VoterUpdateAsked(NamedTuple):
@@ -373,7 +373,7 @@ class FindLeader(NamedTuple):
     """Send a fetch to a node that may know the leader, and wait so long for the answer."""
 
     fetch_id: int
-    endpoint: Endpoint
+    endpoint: VoterEndpoint
     timeout_ms: float
     epoch: int
     fetch_offset: int

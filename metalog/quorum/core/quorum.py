@@ -66,7 +66,7 @@ from metalog.quorum.core.roles import (
     UnattachedState,
 )
 from metalog.quorum.core.voter_updates import VoterUpdates
-from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, VoterSet
+from metalog.quorum.core.voters import Endpoints, ReplicaKey, VoterEndpoint, VoterSet
 from runtime.errors import invariant
 
 
@@ -192,7 +192,7 @@ class QuorumCore:
         """This node's controller listeners; empty for a broker."""
         return self._replica.endpoints
 
-    def endpoint_of(self, node_id: int) -> Endpoint | None:
+    def endpoint_of(self, node_id: int) -> VoterEndpoint | None:
         """A controller's endpoint on our controller listener, as far as this node knows it."""
         return self._discovery.endpoint_of(node_id)
 

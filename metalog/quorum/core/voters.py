@@ -34,14 +34,14 @@ class ReplicaKey(NamedTuple):
         )
 
 
-class Endpoint(NamedTuple):
+class VoterEndpoint(NamedTuple):
     """Where a controller listens."""
 
     host: str
     port: int
 
 
-Endpoints = tuple[tuple[str, Endpoint], ...]
+Endpoints = tuple[tuple[str, VoterEndpoint], ...]
 """A controller's listeners by name."""
 
 
@@ -58,7 +58,7 @@ class Voter(NamedTuple):
     def id(self) -> int:
         return self.key.id
 
-    def endpoint(self, listener_name: str | None = None) -> Endpoint | None:
+    def endpoint(self, listener_name: str | None = None) -> VoterEndpoint | None:
         """The endpoint on that listener; without a name the first one."""
         for name, endpoint in self.endpoints:
             if listener_name is None or name == listener_name:

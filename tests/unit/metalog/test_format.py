@@ -16,7 +16,7 @@ from metalog.format import (
 )
 from metalog.image.features import FEATURES, METADATA_VERSION
 from metalog.image.values import VersionRange
-from metalog.quorum.core.voters import Endpoint, ReplicaKey
+from metalog.quorum.core.voters import ReplicaKey, VoterEndpoint
 from metalog.quorum.snapshots import FIRST_SNAPSHOT, SnapshotReader
 from protocol.ids import uuid_from_text
 from protocol.metadata import FeatureLevelRecord
@@ -39,7 +39,7 @@ def request(**changes: Any) -> FormatRequest:
         log_dirs=["/data"],
         metadata_dir="/data",
         is_controller=True,
-        endpoints=(("CONTROLLER", Endpoint("localhost", 9093)),),
+        endpoints=(("CONTROLLER", VoterEndpoint("localhost", 9093)),),
     )
     return base._replace(**changes)
 
@@ -60,7 +60,7 @@ def test_standalone_is_a_quorum_of_one() -> None:
     assert reader.kraft_version == 1 and reader.voters == result.voters
     (voter,) = result.voters
     assert voter.key == ReplicaKey(1, result.formatted["/data"])
-    assert voter.endpoint("CONTROLLER") == Endpoint("localhost", 9093)
+    assert voter.endpoint("CONTROLLER") == VoterEndpoint("localhost", 9093)
     assert (voter.kraft_version_min, voter.kraft_version_max) == (0, 1)
     assert list(reader.records()) == []
 
@@ -78,7 +78,7 @@ def test_initial_controllers_give_this_node_its_directory_id() -> None:
     assert result.formatted["/data"] == uuid_from_text(DIRECTORY)
     assert SnapshotReader.open(files, FIRST, FIRST_SNAPSHOT).voters == result.voters
     second = result.voters.get(2)
-    assert second is not None and second.endpoint() == Endpoint("::1", 9094)
+    assert second is not None and second.endpoint() == VoterEndpoint("::1", 9094)
 
 
 def test_no_initial_controllers_leaves_the_voters_to_be_found() -> None:
@@ -203,4 +203,4 @@ def test_the_metadata_directory_may_be_another() -> None:
 def test_listener_names_of_initial_controllers() -> None:
     voters = parse_initial_controllers(f"7@h:1:{DIRECTORY}", "CTRL")
     assert voters.ids == (7,)
-    assert next(iter(voters)).endpoint("CTRL") == Endpoint("h", 1)
+    assert next(iter(voters)).endpoint("CTRL") == VoterEndpoint("h", 1)

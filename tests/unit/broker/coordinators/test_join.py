@@ -9,7 +9,7 @@ from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
 from testkit.memory.group_shard import (
     SESSION_MS,
-    World,
+    ShardWorld,
     subscription,
 )
 
@@ -17,7 +17,7 @@ NONE = ErrorCode.NONE
 
 
 def test_three_members_join_and_one_leaves() -> None:
-    world = World(GroupConfig(initial_rebalance_delay_ms=3_000))
+    world = ShardWorld(GroupConfig(initial_rebalance_delay_ms=3_000))
     ids = [world.new_id(client=f"c{i}") for i in range(3)]
     joins = [world.join(member_id) for member_id in ids]
     world.advance(2_999)
@@ -51,7 +51,7 @@ def test_three_members_join_and_one_leaves() -> None:
 
 
 def test_initial_delay_is_bounded_by_the_rebalance_timeout() -> None:
-    world = World(GroupConfig(initial_rebalance_delay_ms=3_000))
+    world = ShardWorld(GroupConfig(initial_rebalance_delay_ms=3_000))
     first = world.join(version=3, rebalance_ms=7_000)
     for _ in range(3):
         world.advance(2_000)
@@ -63,7 +63,7 @@ def test_initial_delay_is_bounded_by_the_rebalance_timeout() -> None:
 
 
 def test_a_member_id_fits_into_the_record() -> None:
-    world = World()
+    world = ShardWorld()
     for client in ("c" * 32_767, "\u20ac" * 10_922):
         member_id = world.new_id(client=client)
         assert 32_760 < len(member_id.encode()) <= 32_767
@@ -71,14 +71,14 @@ def test_a_member_id_fits_into_the_record() -> None:
 
 
 def test_versions_below_four_need_no_member_id() -> None:
-    world = World()
+    world = ShardWorld()
     ticket = world.join(version=3, client="c")
     world.advance(0)
     assert world.joined(ticket).member_id == "c-uuid-1"
 
 
 def test_a_member_id_that_is_not_used_is_forgotten() -> None:
-    world = World()
+    world = ShardWorld()
     member_id = world.new_id()
     world.advance(SESSION_MS - 1)
     assert world.group().pending == {member_id}
@@ -88,7 +88,7 @@ def test_a_member_id_that_is_not_used_is_forgotten() -> None:
 
 
 def test_the_join_phase_waits_for_given_out_member_ids() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group()
     pending = world.new_id()
     rejoin = world.join(ids[0])
@@ -98,7 +98,7 @@ def test_the_join_phase_waits_for_given_out_member_ids() -> None:
 
 
 def test_a_pending_id_that_expires_ends_the_wait() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group()
     world.new_id()
     rejoin = world.join(ids[0])
@@ -107,7 +107,7 @@ def test_a_pending_id_that_expires_ends_the_wait() -> None:
 
 
 def test_a_join_in_the_sync_phase_starts_over() -> None:
-    world = World()
+    world = ShardWorld()
     first = world.new_id()
     world.join(first)
     world.advance(0)
@@ -121,7 +121,7 @@ def test_a_join_in_the_sync_phase_starts_over() -> None:
 
 
 def test_a_join_in_the_sync_phase_fails_those_that_wait_for_the_assignment() -> None:
-    world = World()
+    world = ShardWorld()
     ids = [world.new_id(), world.new_id()]
     for member_id in ids:
         world.join(member_id)
@@ -132,7 +132,7 @@ def test_a_join_in_the_sync_phase_fails_those_that_wait_for_the_assignment() -> 
 
 
 def test_a_lost_join_answer_is_repeated_without_a_rebalance() -> None:
-    world = World()
+    world = ShardWorld()
     ids = [world.new_id(), world.new_id()]
     for member_id in ids:
         world.join(member_id)
@@ -144,7 +144,7 @@ def test_a_lost_join_answer_is_repeated_without_a_rebalance() -> None:
 
 
 def test_a_follower_may_join_a_stable_group_again_and_the_leader_starts_a_rebalance() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group(2)
     assert world.joined(world.join(ids[1])).generation_id == 1
     assert world.state() is GroupState.STABLE
@@ -153,14 +153,14 @@ def test_a_follower_may_join_a_stable_group_again_and_the_leader_starts_a_rebala
 
 
 def test_a_changed_subscription_starts_a_rebalance() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group(2)
     world.join(ids[1], protocols=(("range", subscription("a", "b")),))
     assert world.state() is GroupState.PREPARING_REBALANCE
 
 
 def test_a_second_join_of_one_member_takes_the_place_of_the_first() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group(2)
     first = world.join(ids[0])
     second = world.join(ids[0])
@@ -171,7 +171,7 @@ def test_a_second_join_of_one_member_takes_the_place_of_the_first() -> None:
 
 class TestProtocols:
     def test_the_majority_chooses(self) -> None:
-        world = World()
+        world = ShardWorld()
         wishes = (("x", "y"), ("y", "x"), ("y", "x"))
         tickets = [
             world.join(version=3, protocols=[(name, name.encode()) for name in wish])
@@ -183,7 +183,7 @@ class TestProtocols:
         assert [member.metadata for member in answers[0].members] == [b"y"] * 3
 
     def test_only_what_all_support_is_a_candidate(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.join(version=3, protocols=[("x", b""), ("z", b"")])
         ticket = world.join(version=3, protocols=[("y", b""), ("z", b"")])
         world.advance(0)
@@ -201,7 +201,7 @@ class TestProtocols:
     def test_nothing_in_common_is_refused(
         self, protocol_type: str, protocols: list[tuple[str, bytes]]
     ) -> None:
-        world = World()
+        world = ShardWorld()
         world.stable_group()
         ticket = world.join(protocol_type=protocol_type, protocols=protocols)
         assert world.code(ticket) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -209,14 +209,14 @@ class TestProtocols:
 
     @pytest.mark.parametrize(("protocol_type", "count"), [("", 1), ("consumer", 0)])
     def test_a_first_member_needs_type_and_protocols(self, protocol_type: str, count: int) -> None:
-        world = World()
+        world = ShardWorld()
         protocols = [("range", b"")] * count
         ticket = world.join(protocol_type=protocol_type, protocols=protocols)
         assert world.code(ticket) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert not world.shard.core.groups
 
     def test_a_member_cannot_change_to_something_foreign(self) -> None:
-        world = World()
+        world = ShardWorld()
         ids = world.stable_group(2)
         ticket = world.join(ids[0], protocols=[("other", b"")])
         assert world.code(ticket) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -225,18 +225,18 @@ class TestProtocols:
 class TestLimits:
     @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001])
     def test_session_timeout_out_of_range(self, session_ms: int) -> None:
-        world = World()
+        world = ShardWorld()
         assert world.code(world.join(session_ms=session_ms)) is ErrorCode.INVALID_SESSION_TIMEOUT
 
     def test_empty_group_id(self) -> None:
-        world = World()
+        world = ShardWorld()
         assert world.code(world.join(group="")) is ErrorCode.INVALID_GROUP_ID
         assert world.heartbeat("m", 1, group="") is ErrorCode.INVALID_GROUP_ID
         assert world.code(world.sync("m", 1, group="")) is ErrorCode.INVALID_GROUP_ID
         assert world.code(world.leave(("m", None), group="")) is ErrorCode.INVALID_GROUP_ID
 
     def test_group_max_size_in_a_stable_group(self) -> None:
-        world = World(GroupConfig(initial_rebalance_delay_ms=0, max_size=2))
+        world = ShardWorld(GroupConfig(initial_rebalance_delay_ms=0, max_size=2))
         world.stable_group(2)
         ticket = world.join()
         assert world.code(ticket) is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -245,7 +245,7 @@ class TestLimits:
 
     def test_group_max_size_while_preparing_counts_those_that_wait(self) -> None:
         """KAFKA-9844: late members are sent away, not those that were first."""
-        world = World(GroupConfig(initial_rebalance_delay_ms=3_000, max_size=2))
+        world = ShardWorld(GroupConfig(initial_rebalance_delay_ms=3_000, max_size=2))
         ids = [world.new_id() for _ in range(3)]
         tickets = [world.join(member_id) for member_id in ids]
         assert world.code(tickets[2]) is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -254,7 +254,7 @@ class TestLimits:
         assert set(world.group().members) == set(ids[:2])
 
     def test_group_max_size_lowered(self) -> None:
-        world = World()
+        world = ShardWorld()
         ids = world.stable_group(3)
         world.shard.core.config = GroupConfig(initial_rebalance_delay_ms=0, max_size=1)
         stay = world.join(ids[1], protocols=(("range", subscription("b")),))
@@ -265,7 +265,7 @@ class TestLimits:
         assert set(world.group().members) == {ids[1]}
 
     def test_version_0_uses_the_session_timeout_for_rebalances(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.join(version=0, rebalance_ms=-1)
         (member,) = world.group().members.values()
         assert member.rebalance_timeout_ms == SESSION_MS

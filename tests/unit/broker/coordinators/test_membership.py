@@ -6,14 +6,14 @@ from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
 from testkit.memory.group_shard import (
     SESSION_MS,
-    World,
+    ShardWorld,
 )
 
 NONE = ErrorCode.NONE
 
 
 def test_a_pending_id_may_leave() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group()
     pending = world.new_id()
     rejoin = world.join(ids[0])
@@ -23,7 +23,7 @@ def test_a_pending_id_may_leave() -> None:
 
 
 def test_a_delayed_heartbeat_still_counts() -> None:
-    world = World()
+    world = ShardWorld()
     (member,) = world.stable_group()
     for _ in range(5):
         world.advance(SESSION_MS - 1)
@@ -34,7 +34,7 @@ def test_a_delayed_heartbeat_still_counts() -> None:
 
 
 def test_a_second_sync_of_one_member_takes_the_place_of_the_first() -> None:
-    world = World()
+    world = ShardWorld()
     ids = [world.new_id(), world.new_id()]
     for member_id in ids:
         world.join(member_id)
@@ -47,7 +47,7 @@ def test_a_second_sync_of_one_member_takes_the_place_of_the_first() -> None:
 
 class TestRefusals:
     def test_unknown_member(self) -> None:
-        world = World()
+        world = ShardWorld()
         assert world.code(world.join("nobody")) is ErrorCode.UNKNOWN_MEMBER_ID
         assert world.heartbeat("nobody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
         assert world.code(world.sync("nobody", 1)) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -57,14 +57,14 @@ class TestRefusals:
         assert world.code(world.sync("nobody", 1)) is ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_stale_generation(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         assert world.heartbeat(member, 0) is ErrorCode.ILLEGAL_GENERATION
         assert world.heartbeat(member, 2) is ErrorCode.ILLEGAL_GENERATION
         assert world.code(world.sync(member, 2)) is ErrorCode.ILLEGAL_GENERATION
 
     def test_sync_with_another_protocol(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         wrong_type = world.sync(member, 1, protocol_type="connect")
         wrong_name = world.sync(member, 1, protocol="roundrobin")
@@ -76,7 +76,7 @@ class TestRefusals:
         assert world.synced(older).assignment == member.encode()
 
     def test_leave_of_nobody(self) -> None:
-        world = World()
+        world = ShardWorld()
         answer = world.answers[world.leave(("x", None), ("", "i"))]
         assert [(each.member_id, each.error_code) for each in answer.members] == [
             ("x", ErrorCode.UNKNOWN_MEMBER_ID),
@@ -86,7 +86,7 @@ class TestRefusals:
         assert world.code(old) is ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_leave_in_batch_judges_each_member(self) -> None:
-        world = World()
+        world = ShardWorld()
         ids = world.stable_group(3)
         answer = world.answers[world.leave((ids[0], None), ("x", None), (ids[1], None))]
         codes = [each.error_code for each in answer.members]
@@ -95,7 +95,7 @@ class TestRefusals:
         assert set(world.group().members) == {ids[2]}
 
     def test_a_member_that_is_removed_while_it_waits_is_told(self) -> None:
-        world = World()
+        world = ShardWorld()
         ids = world.stable_group(3)
         waiting = world.join(ids[0])
         world.leave((ids[0], None))

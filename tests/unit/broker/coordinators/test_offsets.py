@@ -21,7 +21,7 @@ from testkit.memory.group_shard import (
     A_ID,
     GROUP,
     WALL_EPOCH_MS,
-    World,
+    ShardWorld,
     subscription,
 )
 
@@ -32,7 +32,7 @@ NONE = ErrorCode.NONE
 
 class TestCommit:
     def test_a_fetch_shows_only_what_is_committed(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1})
         world.hold_commits = True
         second = world.commit({("a", 0): 2})
@@ -43,7 +43,7 @@ class TestCommit:
         assert world.commit_codes(second) == {NONE}
 
     def test_commits_survive_a_move_of_the_coordinator(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1, ("b", 1): 7}, metadata="mine")
         world.commit({("a", 0): 3})
         moved = world.restarted()
@@ -52,7 +52,7 @@ class TestCommit:
         assert topic.partitions[0].metadata == "mine"
 
     def test_a_refused_append_changes_nothing(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.refuse_appends = ErrorCode.NOT_COORDINATOR
         ticket = world.commit({("a", 0): 1, ("zzz", 0): 1})
         codes = {
@@ -65,7 +65,7 @@ class TestCommit:
         assert world.fetch("a", 0) == -1
 
     def test_topics_and_partitions_that_do_not_exist(self) -> None:
-        world = World()
+        world = ShardWorld()
         ticket = world.commit({("a", 9): 1, ("zzz", 0): 1, ("a", 1): 4, ("a", -1): 1})
         codes = [
             (partition.partition_index, partition.error_code)
@@ -77,20 +77,20 @@ class TestCommit:
         assert world.fetch("a", 1) == 4
 
     def test_topic_ids(self) -> None:
-        world = World()
+        world = ShardWorld()
         ticket = world.commit({("a", 0): 5, ("zzz", 0): 1}, version=10)
         assert world.commit_codes(ticket) == {NONE, ErrorCode.UNKNOWN_TOPIC_ID}
         stored = world.shard.committed_offset(GROUP, "a", 0)
         assert stored is not None and stored.topic_id == A_ID
 
     def test_an_offset_of_another_topic_of_the_same_name_is_not_shown(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 5}, version=10)
         shown = world.shard.fetch_offsets(GROUP, [("a", A_ID, [0]), ("a", b"N" * 16, [0])])
         assert [topic.partitions[0].offset for topic in shown] == [5, -1]
 
     def test_metadata_too_large_is_refused_for_that_partition(self) -> None:
-        world = World()
+        world = ShardWorld()
         assert world.commit_codes(world.commit({("a", 0): 1}, metadata="x" * 4096)) == {NONE}
         ticket = world.commit({("a", 0): 2}, metadata="x" * 4097)
         assert world.commit_codes(ticket) == {ErrorCode.OFFSET_METADATA_TOO_LARGE}
@@ -113,7 +113,7 @@ class TestCommit:
         assert is_longer_than(text, limit) is longer
 
     def test_null_metadata_becomes_empty(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1}, metadata=None)
         stored = world.shard.committed_offset(GROUP, "a", 0)
         assert stored is not None and stored.metadata == ""
@@ -125,18 +125,18 @@ class TestCommit:
     def test_a_generation_of_a_group_that_does_not_exist(
         self, version: int, code: ErrorCode
     ) -> None:
-        world = World()
+        world = ShardWorld()
         ticket = world.commit({("a", 0): 1}, generation=3, member_id="m", version=version)
         assert world.commit_codes(ticket) == {code}
 
     def test_a_member_of_a_simple_group_is_unknown(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1})
         ticket = world.commit({("a", 0): 1}, generation=0, member_id="m")
         assert world.commit_codes(ticket) == {ErrorCode.UNKNOWN_MEMBER_ID}
 
     def test_members_commit_under_their_generation(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         assert world.commit_codes(world.commit({("a", 0): 1}, member_id=member, generation=1)) == {
             NONE
@@ -150,7 +150,7 @@ class TestCommit:
         assert world.commit_codes(world.commit({("a", 0): 1})) == {ErrorCode.UNKNOWN_MEMBER_ID}
 
     def test_a_commit_is_a_sign_of_life(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         for _ in range(3):
             world.advance(9_999)
@@ -158,20 +158,20 @@ class TestCommit:
         assert world.state() is GroupState.STABLE
 
     def test_the_empty_group_id_is_a_group(self) -> None:
-        world = World()
+        world = ShardWorld()
         assert world.commit_codes(world.commit({("a", 0): 1}, group="")) == {NONE}
         assert world.fetch("a", 0, group="") == 1
 
 
 class TestFetch:
     def test_what_was_never_committed(self) -> None:
-        world = World()
+        world = ShardWorld()
         (topic,) = world.shard.fetch_offsets("nobody", [("a", bytes(16), [0])])
         (partition,) = topic.partitions
         assert partition == (0, -1, -1, "", NONE)
 
     def test_everything(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("b", 0): 1, ("a", 2): 2, ("a", 0): 3})
         shown = world.shard.fetch_offsets(GROUP, None)
         assert [
@@ -182,7 +182,7 @@ class TestFetch:
 
 class TestDelete:
     def test_offsets_of_an_empty_group(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1, ("b", 0): 2})
         response = world.answers[world.delete_offsets([("a", 0), ("a", 1), ("zzz", 0)])]
         codes = [topic.partitions[0].error_code for topic in _topics(response)]
@@ -190,7 +190,7 @@ class TestDelete:
         assert (world.fetch("a", 0), world.fetch("b", 0)) == (-1, 2)
 
     def test_offsets_of_topics_that_are_read(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         world.commit({("a", 0): 1, ("b", 0): 2}, member_id=member, generation=1)
         response = world.answers[world.delete_offsets([("a", 0), ("b", 0)])]
@@ -199,7 +199,7 @@ class TestDelete:
         assert (world.fetch("a", 0), world.fetch("b", 0)) == (1, -1)
 
     def test_members_whose_subscriptions_cannot_be_read(self) -> None:
-        world = World()
+        world = ShardWorld()
         how: dict[str, Any] = {"protocol_type": "connect"}
         ids = [world.new_id(**how)]
         world.join(ids[0], **how)
@@ -207,11 +207,11 @@ class TestDelete:
         assert world.code(world.delete_offsets([("a", 0)])) is ErrorCode.NON_EMPTY_GROUP
 
     def test_no_such_group(self) -> None:
-        world = World()
+        world = ShardWorld()
         assert world.code(world.delete_offsets([("a", 0)])) is ErrorCode.GROUP_ID_NOT_FOUND
 
     def test_a_group_with_all_its_offsets(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         world.commit({("a", 0): 1}, member_id=member, generation=1)
         assert world.delete_group() is ErrorCode.NON_EMPTY_GROUP
@@ -222,14 +222,14 @@ class TestDelete:
         assert world.delete_group() is ErrorCode.GROUP_ID_NOT_FOUND
 
     def test_a_deletion_covers_commits_that_are_under_way(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.hold_commits = True
         world.commit({("a", 0): 1})
         decision = world.shard.decide_delete_group(GROUP)
         assert [record.value for record in decision.records] == [None]
 
     def test_offsets_of_deleted_topics(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1, ("b", 0): 2})
         for decision in world.shard.decide_topics_deleted({"a": A_ID, "b": b"O" * 16}):
             world.run(decision)
@@ -238,7 +238,7 @@ class TestDelete:
 
 class TestExpiry:
     def test_a_group_without_members_ever(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1})
         world.advance(DAY_MS)
         world.commit({("a", 1): 1})
@@ -252,7 +252,7 @@ class TestExpiry:
     @pytest.mark.slow
     def test_offsets_live_as_long_as_the_group_and_then_their_time(self) -> None:
         """KAFKA-8069, KAFKA-13636."""
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         world.commit({("a", 0): 1}, member_id=member, generation=1)
         for _ in range(RETENTION_MS // 3_600_000 + 1):
@@ -273,7 +273,7 @@ class TestExpiry:
         assert not moved.shard.appended.has_group(GROUP)
 
     def test_topics_that_nobody_reads_any_more_expire_in_a_stable_group(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         world.commit({("a", 0): 1, ("b", 0): 2}, member_id=member, generation=1)
         world.now_ms += RETENTION_MS
@@ -282,7 +282,7 @@ class TestExpiry:
         assert (world.fetch("a", 0), world.fetch("b", 0)) == (1, -1)
 
     def test_nothing_expires_in_a_rebalance(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         world.commit({("b", 0): 2}, member_id=member, generation=1)
         world.now_ms += RETENTION_MS
@@ -293,7 +293,7 @@ class TestExpiry:
         assert world.fetch("b", 0) == 2
 
     def test_nothing_expires_when_subscriptions_cannot_be_read(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group(protocols=(("range", b"\x00\x00garbage"),))
         world.commit({("b", 0): 2}, member_id=member, generation=1)
         world.now_ms += RETENTION_MS
@@ -302,7 +302,7 @@ class TestExpiry:
         assert world.fetch("b", 0) == 2
 
     def test_an_end_of_the_clients_own_choice(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1}, version=4, retention_ms=60_000)
         stored = world.shard.committed_offset(GROUP, "a", 0)
         assert stored is not None
@@ -316,7 +316,7 @@ class TestExpiry:
 
     @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 1 - WALL_EPOCH_MS])
     def test_an_end_beyond_the_end_of_time(self, retention_ms: int) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1}, version=4, retention_ms=retention_ms)
         stored = world.shard.committed_offset(GROUP, "a", 0)
         assert stored is not None
@@ -324,13 +324,13 @@ class TestExpiry:
 
     @pytest.mark.parametrize("retention_ms", [0, -2, -(2**63)])
     def test_an_end_in_the_past(self, retention_ms: int) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1}, version=4, retention_ms=retention_ms)
         world.expire()
         assert world.fetch("a", 0) == -1
 
     def test_a_commit_under_way_is_not_expired_with_the_old_one(self) -> None:
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1})
         world.advance(RETENTION_MS)
         world.hold_commits = True
@@ -340,7 +340,7 @@ class TestExpiry:
         assert world.fetch("a", 0) == 2
 
     def test_a_group_about_to_be_joined_is_left_alone(self) -> None:
-        world = World()
+        world = ShardWorld()
         (member,) = world.stable_group()
         world.leave((member, None))
         world.advance(RETENTION_MS)
@@ -351,12 +351,12 @@ class TestExpiry:
         assert world.group().generation == 3
 
     def test_tombstones_come_in_batches(self) -> None:
-        world = World()
+        world = ShardWorld()
         at = [TopicPartition("a", index) for index in range(2_500)]
         log = [
             encode_record(OffsetRecord(GROUP, each, CommittedOffset(1, -1, "", 0))) for each in at
         ]
-        world = World(log=log)
+        world = ShardWorld(log=log)
         decisions = world.shard.decide_expired([GROUP], world.now)
         assert [len(decision.records) for decision in decisions] == [500] * 5 + [0]
 
@@ -364,10 +364,10 @@ class TestExpiry:
 class TestForeignGroups:
     """Groups that another coordinator left in the log with a protocol we do not run."""
 
-    def world(self) -> World:
+    def world(self) -> ShardWorld:
         key = b"\x00\x03" + encode(ConsumerGroupMetadataKey(group_id=GROUP), 0)
         offset = OffsetRecord(GROUP, TopicPartition("a", 0), CommittedOffset(9, -1, "", 0))
-        return World(log=[(key, b"\x00\x00\x00\x00\x00\x01\x00"), encode_record(offset)])
+        return ShardWorld(log=[(key, b"\x00\x00\x00\x00\x00\x01\x00"), encode_record(offset)])
 
     def test_they_cannot_be_joined(self) -> None:
         world = self.world()
@@ -396,7 +396,7 @@ def _topics(response: Any) -> list[Any]:
 
 
 def test_the_subscription_may_be_of_any_version() -> None:
-    world = World()
+    world = ShardWorld()
     newer = b"\x00\x09" + subscription("a", "q")[2:] + b"\x00" * 40
     world.stable_group(protocols=(("range", newer),))
     assert world.group().is_subscribed("q")
@@ -405,7 +405,7 @@ def test_the_subscription_may_be_of_any_version() -> None:
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 2, -(2**63)])
 def test_a_retention_of_ages_is_written_as_the_last_moment_there_is(retention_ms: int) -> None:
-    world = World()
+    world = ShardWorld()
     codes = world.commit_codes(world.commit({("a", 0): 5}, version=4, retention_ms=retention_ms))
     assert codes == {ErrorCode.NONE}
     world.check()

@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode
 from testkit.memory.group_shard import (
     REBALANCE_MS,
     SESSION_MS,
-    World,
+    ShardWorld,
     subscription,
 )
 
@@ -16,7 +16,7 @@ NONE = ErrorCode.NONE
 
 
 def test_members_that_do_not_rejoin_are_out() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group(3)
     changed = (("range", subscription("b")),)
     joins = [world.join(ids[1], protocols=changed), world.join(ids[2])]
@@ -31,7 +31,7 @@ def test_members_that_do_not_rejoin_are_out() -> None:
 
 
 def test_a_leader_that_times_out_is_replaced() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group(2)
     world.advance(SESSION_MS - 1)
     assert world.heartbeat(ids[1], 1) is NONE
@@ -44,7 +44,7 @@ def test_a_leader_that_times_out_is_replaced() -> None:
 
 
 def test_a_member_that_waits_is_not_expired() -> None:
-    world = World()
+    world = ShardWorld()
     ids = world.stable_group(2)
     waiting = world.join(ids[0])
     for _ in range(5):
@@ -61,7 +61,7 @@ def test_a_member_that_waits_is_not_expired() -> None:
 def test_a_new_member_that_waits_too_long_is_dropped() -> None:
     """KAFKA-9752: it cannot heartbeat, so that only this deadline finds it gone."""
     config = GroupConfig(initial_rebalance_delay_ms=0, new_member_join_timeout_ms=20_000)
-    world = World(config)
+    world = ShardWorld(config)
     old = world.stable_group()
     new = world.join(version=3)
     for _ in range(4):
@@ -73,7 +73,7 @@ def test_a_new_member_that_waits_too_long_is_dropped() -> None:
 
 def test_a_member_that_never_syncs_is_out() -> None:
     """KAFKA-12890: the group must not stand still in CompletingRebalance."""
-    world = World()
+    world = ShardWorld()
     ids = [world.new_id(), world.new_id()]
     joins = [world.join(member_id) for member_id in ids]
     world.advance(0)
@@ -91,7 +91,7 @@ def test_a_member_that_never_syncs_is_out() -> None:
 
 
 def test_a_follower_that_never_syncs_is_out_of_a_stable_group() -> None:
-    world = World()
+    world = ShardWorld()
     ids = [world.new_id(), world.new_id()]
     for member_id in ids:
         world.join(member_id)
@@ -107,7 +107,7 @@ def test_a_follower_that_never_syncs_is_out_of_a_stable_group() -> None:
 
 
 def test_the_group_becomes_empty_and_lives_again() -> None:
-    world = World()
+    world = ShardWorld()
     (member,) = world.stable_group()
     world.leave((member, None))
     assert world.state() is GroupState.EMPTY

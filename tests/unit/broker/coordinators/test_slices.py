@@ -22,7 +22,7 @@ from broker.coordinators.group.records import (
 from broker.coordinators.group_coordinator import BYTES_PER_RECORD, WORK_PER_SLICE
 from protocol.errors import ApiError, ErrorCode
 from testkit.memory.group_coordinator import GROUP, HOME, Driver, settle
-from testkit.memory.group_shard import A_ID, WALL_EPOCH_MS, World
+from testkit.memory.group_shard import A_ID, WALL_EPOCH_MS, ShardWorld
 
 GROUPS, EACH = 100, 50
 
@@ -46,7 +46,7 @@ def group_record(members: int) -> Record:
     )
 
 
-def carry_out(world: World, decision: Decision) -> None:
+def carry_out(world: ShardWorld, decision: Decision) -> None:
     """Without the world's check, which replays the whole log."""
     state = world.shard.apply(decision.records, world.now)
     world.shard.committed(state, decision, world.now)
@@ -71,13 +71,13 @@ class Turns:
 
 class TestDeletedTopics:
     def test_a_delta_looks_at_so_many_offsets_at_a_time(self) -> None:
-        world = World(log=list(offsets()))
+        world = ShardWorld(log=list(offsets()))
         decisions = list(world.shard.decide_topics_deleted({"other": A_ID}))
         assert len(decisions) == GROUPS * EACH // LOOKED_AT_PER_SLICE
         assert not any(decision.records for decision in decisions)
 
     def test_the_offsets_of_the_topics_go(self) -> None:
-        world = World(log=list(offsets()))
+        world = ShardWorld(log=list(offsets()))
         sizes = []
         for decision in world.shard.decide_topics_deleted({"topic-7": A_ID, "topic-8": A_ID}):
             sizes.append(len(decision.records))
@@ -87,7 +87,7 @@ class TestDeletedTopics:
         assert world.shard.core.counters.offset_deletions == 2 * GROUPS // 50 * EACH
 
     def test_topics_deleted_one_by_one_are_looked_for_together(self) -> None:
-        world = World(log=list(offsets()))
+        world = ShardWorld(log=list(offsets()))
         walks = [world.shard.decide_topics_deleted({f"topic-{n}": A_ID}) for n in range(5)]
         for decision in walks[2]:
             carry_out(world, decision)
@@ -96,7 +96,7 @@ class TestDeletedTopics:
 
     def test_what_is_committed_between_two_slices_stays(self) -> None:
         """A client of an old version commits for a new topic of the same name, without its id."""
-        world = World()
+        world = ShardWorld()
         world.commit({("a", 0): 1, ("a", 1): 1, ("a", 2): 1}, version=4, retention_ms=10**9)
         walk = world.shard.decide_topics_deleted({"a": A_ID})
         world.commit({("a", 1): 1}, version=4, retention_ms=10**9)
@@ -107,7 +107,7 @@ class TestDeletedTopics:
     def test_what_is_committed_while_the_walk_is_under_way_stays(self) -> None:
         value = CommittedOffset(1, -1, "", WALL_EPOCH_MS)
         at = [TopicPartition("a", index) for index in range(2 * LOOKED_AT_PER_SLICE)]
-        world = World(log=[encode_record(OffsetRecord(GROUP, each, value)) for each in at])
+        world = ShardWorld(log=[encode_record(OffsetRecord(GROUP, each, value)) for each in at])
         walk = world.shard.decide_topics_deleted({"a": A_ID})
         carry_out(world, next(walk))
         kept = min(world.shard.appended.offsets_of(GROUP))
@@ -154,7 +154,7 @@ class TestDeletedTopics:
 
 class TestExpiry:
     def test_so_many_offsets_at_a_time(self) -> None:
-        world = World(log=list(offsets()))
+        world = ShardWorld(log=list(offsets()))
         decisions = list(world.shard.decide_expired(world.shard.expirable_groups(), world.now))
         assert len(decisions) >= GROUPS * EACH // LOOKED_AT_PER_SLICE
         assert max(len(decision.records) for decision in decisions) == 0
@@ -167,7 +167,7 @@ class TestExpiry:
         value = CommittedOffset(1, -1, "", WALL_EPOCH_MS)
         at = [TopicPartition("a", index) for index in range(3 * LOOKED_AT_PER_SLICE)]
         records = [encode_record(OffsetRecord(GROUP, each, value)) for each in at]
-        world = World(log=[group_record(0), *records])
+        world = ShardWorld(log=[group_record(0), *records])
         world.now_ms += world.config.offsets_retention_ms
         decisions = world.shard.decide_expired(world.shard.expirable_groups(), world.now)
         first = next(decisions)

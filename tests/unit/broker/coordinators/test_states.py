@@ -15,7 +15,7 @@ from broker.coordinators.group.states import (
     next_state,
 )
 from protocol.errors import ErrorCode
-from testkit.memory.group_shard import World
+from testkit.memory.group_shard import ShardWorld
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 
@@ -50,9 +50,9 @@ def test_tables_cover_every_state(table: dict[GroupState, ErrorCode | None]) -> 
     assert set(table) == set(GroupState)
 
 
-def group_in(state: GroupState) -> tuple[World, str, int]:
+def group_in(state: GroupState) -> tuple[ShardWorld, str, int]:
     """A world whose group is in `state`, its member and generation."""
-    world = World()
+    world = ShardWorld()
     (member,) = world.stable_group()
     if state is STABLE:
         return world, member, 1

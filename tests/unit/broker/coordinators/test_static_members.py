@@ -11,12 +11,12 @@ from protocol.errors import ErrorCode
 from testkit.memory.group_shard import (
     REBALANCE_MS,
     SESSION_MS,
-    World,
+    ShardWorld,
     subscription,
 )
 
 
-def static_group(world: World, *instances: str) -> list[str]:
+def static_group(world: ShardWorld, *instances: str) -> list[str]:
     """A stable group of static members; the first leads."""
     tickets = [world.join(instance=instance) for instance in instances]
     world.advance(0)
@@ -27,12 +27,12 @@ def static_group(world: World, *instances: str) -> list[str]:
 
 
 def test_the_member_id_begins_with_the_instance_id() -> None:
-    world = World()
+    world = ShardWorld()
     assert static_group(world, "i1") == ["i1-uuid-1"]
 
 
 def test_a_restart_keeps_generation_and_assignment() -> None:
-    world = World()
+    world = ShardWorld()
     leader, follower = static_group(world, "i1", "i2")
     answer = world.joined(world.join(instance="i2"))
     assert (answer.generation_id, answer.leader) == (1, leader)
@@ -46,7 +46,7 @@ def test_a_restart_keeps_generation_and_assignment() -> None:
 
 
 def test_the_former_self_is_fenced() -> None:
-    world = World()
+    world = ShardWorld()
     _, follower = static_group(world, "i1", "i2")
     world.join(instance="i2")
     assert world.heartbeat(follower, 1, "i2") is ErrorCode.FENCED_INSTANCE_ID
@@ -60,7 +60,7 @@ def test_the_former_self_is_fenced() -> None:
 
 
 def test_a_returning_leader_skips_the_assignment_from_version_9() -> None:
-    world = World()
+    world = ShardWorld()
     leader, _ = static_group(world, "i1", "i2")
     answer = world.joined(world.join(instance="i1", version=9))
     assert answer.leader == answer.member_id != leader
@@ -69,7 +69,7 @@ def test_a_returning_leader_skips_the_assignment_from_version_9() -> None:
 
 
 def test_a_returning_leader_before_version_9_takes_itself_for_a_follower() -> None:
-    world = World()
+    world = ShardWorld()
     leader, _ = static_group(world, "i1", "i2")
     answer = world.joined(world.join(instance="i1", version=8))
     assert answer.leader == leader != answer.member_id
@@ -78,7 +78,7 @@ def test_a_returning_leader_before_version_9_takes_itself_for_a_follower() -> No
 
 
 def test_a_restart_with_another_protocol_starts_a_rebalance() -> None:
-    world = World()
+    world = ShardWorld()
     both = (("range", subscription("a")), ("rr", subscription("a")))
     tickets = [world.join(instance=name, protocols=both) for name in ("i1", "i2")]
     world.advance(0)
@@ -90,7 +90,7 @@ def test_a_restart_with_another_protocol_starts_a_rebalance() -> None:
 
 
 def test_a_restart_in_the_sync_phase_starts_over() -> None:
-    world = World()
+    world = ShardWorld()
     tickets = [world.join(instance=name) for name in ("i1", "i2")]
     world.advance(0)
     first, second = (world.joined(ticket).member_id for ticket in tickets)
@@ -103,7 +103,7 @@ def test_a_restart_in_the_sync_phase_starts_over() -> None:
 
 
 def test_a_restart_in_the_join_phase_takes_over_the_place() -> None:
-    world = World()
+    world = ShardWorld()
     leader, follower = static_group(world, "i1", "i2")
     world.join(leader, instance="i1")
     old = world.join(follower, instance="i2")
@@ -116,7 +116,7 @@ def test_a_restart_in_the_join_phase_takes_over_the_place() -> None:
 
 
 def test_a_static_member_that_is_away_stays_until_its_session_ends() -> None:
-    world = World()
+    world = ShardWorld()
     leader, follower = static_group(world, "i1", "i2")
     world.advance(SESSION_MS - 1)
     world.heartbeat(leader, 1, "i1")
@@ -126,7 +126,7 @@ def test_a_static_member_that_is_away_stays_until_its_session_ends() -> None:
 
 
 def test_static_members_that_do_not_rejoin_are_kept_by_the_join_phase() -> None:
-    world = World()
+    world = ShardWorld()
     leader, follower = static_group(world, "i1", "i2")
     waiting = world.join(leader, instance="i1")
     for _ in range(REBALANCE_MS // 5_000):
@@ -137,7 +137,7 @@ def test_static_members_that_do_not_rejoin_are_kept_by_the_join_phase() -> None:
 
 
 def test_nobody_back_means_waiting_until_sessions_end() -> None:
-    world = World()
+    world = ShardWorld()
     ids = static_group(world, "i1", "i2")
     world.leave(("", "i2"))
     assert world.state() is GroupState.PREPARING_REBALANCE
@@ -152,7 +152,7 @@ def test_nobody_back_means_waiting_until_sessions_end() -> None:
 
 def test_a_rebalance_timeout_of_zero_does_not_keep_the_timers_busy() -> None:
     """G8. A join phase of static members alone, none of which is back, looks again later."""
-    world = World()
+    world = ShardWorld()
     static_group(world, "i1", "i2")
     for instance in ("i1", "i2"):
         assert world.code(world.join(instance=instance, rebalance_ms=0)) is ErrorCode.NONE
@@ -176,7 +176,7 @@ def test_groups_with_extreme_timeouts_come_to_rest(
         max_session_timeout_ms=2**31 - 1,
         initial_rebalance_delay_ms=delay_ms,
     )
-    world = World(config)
+    world = ShardWorld(config)
     how = {"rebalance_ms": rebalance_ms, "session_ms": session_ms}
     for instance in ("i1", "i2", None, "i1"):
         world.join(instance=instance, **how)
@@ -192,7 +192,7 @@ def test_groups_with_extreme_timeouts_come_to_rest(
 
 
 def test_an_administrator_removes_by_instance_id() -> None:
-    world = World()
+    world = ShardWorld()
     leader, follower = static_group(world, "i1", "i2")
     answer = world.answers[world.leave(("", "i2"))]
     assert [(each.member_id, each.group_instance_id) for each in answer.members] == [("", "i2")]
@@ -201,7 +201,7 @@ def test_an_administrator_removes_by_instance_id() -> None:
 
 
 def test_an_instance_id_nobody_has() -> None:
-    world = World()
+    world = ShardWorld()
     (member,) = static_group(world, "i1")
     assert world.heartbeat(member, 1, "other") is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.code(world.join(member, instance="other")) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -209,7 +209,7 @@ def test_an_instance_id_nobody_has() -> None:
 
 def test_static_and_dynamic_members_together() -> None:
     """KAFKA-14422."""
-    world = World()
+    world = ShardWorld()
     static = world.join(instance="i1")
     dynamic_id = world.new_id()
     dynamic = world.join(dynamic_id)
@@ -225,7 +225,7 @@ def test_static_and_dynamic_members_together() -> None:
 
 
 def test_a_new_id_that_cannot_be_stored_is_taken_back() -> None:
-    world = World()
+    world = ShardWorld()
     leader, follower = static_group(world, "i1", "i2")
     world.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
     ticket = world.join(instance="i2")
@@ -235,7 +235,7 @@ def test_a_new_id_that_cannot_be_stored_is_taken_back() -> None:
 
 
 def test_the_answer_waits_until_the_new_id_is_committed() -> None:
-    world = World()
+    world = ShardWorld()
     static_group(world, "i1", "i2")
     world.hold_commits = True
     ticket = world.join(instance="i2")

@@ -18,7 +18,7 @@ from broker.coordinators.group.records import (
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.transactions import NO_TRANSACTIONS
 from protocol.errors import ErrorCode
-from testkit.memory.group_shard import A_ID, GROUP, WALL_EPOCH_MS, World
+from testkit.memory.group_shard import A_ID, GROUP, WALL_EPOCH_MS, ShardWorld
 
 AT = TopicPartition("a", 0)
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -34,7 +34,7 @@ DELETED = OffsetRecord(GROUP, AT, None)
 EMPTY_GROUP = GroupRecord(GROUP, GroupMetadata("consumer", 1, None, None, WALL_EPOCH_MS))
 
 
-class LoadedWorld(World):
+class LoadedWorld(ShardWorld):
     """Steps: a record; (producer, record of its transaction); (producer, whether it commits)."""
 
     def __init__(self, *steps: ParsedRecord | tuple[int, ParsedRecord | bool]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kraftbox.chaos.faults import KINDS, kill_leader, lone_leader, slow_network
 from kraftbox.chaos.scene import PartitionView, Scene
-from kraftbox.chaos.target import HOST, Member, TargetError
+from kraftbox.chaos.target import HOST, TargetError, TargetNode
 from testkit.memory.chaos_target import Target
 
 
@@ -50,8 +50,8 @@ async def test_every_link_is_slow_both_ways_and_whole_afterwards() -> None:
 async def test_what_does_not_run_is_revived() -> None:
     scene, target = stage("resume 2")
 
-    async def members() -> list[Member]:
-        return [Member(1, True, True, True, None), Member(2, True, False, False, None)]
+    async def members() -> list[TargetNode]:
+        return [TargetNode(1, True, True, True, None), TargetNode(2, True, False, False, None)]
 
     target.members = members  # type: ignore[method-assign]
     await scene.revive()

@@ -15,7 +15,7 @@ from metalog.quorum.batches import read_batches
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.replica import Timing
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME, METADATA_TOPIC
 from metalog.quorum.snapshots import (
     FIRST_SNAPSHOT,
@@ -56,7 +56,7 @@ async def serving(q: RunningQuorum) -> AsyncIterator[tuple[str, int]]:
     register_quorum_apis(table, q.node)
     server = Server(table, clock=SystemClock(), listener="CONTROLLER")
     host, port = await server.start("127.0.0.1", 0)
-    q.node.advertise((("CONTROLLER", Endpoint(host, port)),))
+    q.node.advertise((("CONTROLLER", VoterEndpoint(host, port)),))
     try:
         yield host, port
     finally:
@@ -390,7 +390,7 @@ async def test_an_update_of_a_voter_is_answered_when_it_is_committed() -> None:
         assert response.current_leader.leader_id == 1 and response.current_leader.leader_epoch == 1
         assert response.current_leader.host == "127.0.0.1"
         entry = q.node.voters.get(1)
-        assert entry is not None and entry.endpoints == (("CONTROLLER", Endpoint("moved", 1)),)
+        assert entry is not None and entry.endpoints == (("CONTROLLER", VoterEndpoint("moved", 1)),)
         assert q.node.high_watermark == q.node.log.voters_offset + 1
 
 
@@ -427,7 +427,7 @@ def observer_config(host: str, port: int) -> QuorumConfig:
         "/observer",
         node=ReplicaKey(9, b"o" * 16),
         voters=VoterSet(),
-        addresses=Addresses(bootstrap_servers=(Endpoint(host, port),)),
+        addresses=Addresses(bootstrap_servers=(VoterEndpoint(host, port),)),
         timing=Timing(fetch_timeout_ms=2000, retry_backoff_ms=1),
         fetch_wait_ms_max=50,
     )

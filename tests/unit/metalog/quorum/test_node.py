@@ -22,7 +22,7 @@ from metalog.quorum.core.messages import (
     RequestKind,
     VoteAsked,
 )
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.delivery import CommittedBatch
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLogConfig
 from metalog.quorum.node import NotLeader
@@ -244,7 +244,7 @@ class HeldFiles(MemoryFiles):
 def one_of_three() -> QuorumConfig:
     """Node 1 of three static voters; nobody listens where the others are."""
     others = VoterSet(
-        Voter(ReplicaKey(node_id), (("CONTROLLER", Endpoint("127.0.0.1", 1)),))
+        Voter(ReplicaKey(node_id), (("CONTROLLER", VoterEndpoint("127.0.0.1", 1)),))
         for node_id in (1, 2, 3)
     )
     return make_config("/data", voters=others)

@@ -9,7 +9,7 @@ import pytest
 
 from metalog.image.values import EMPTY_IMAGE, Provenance
 from metalog.quorum.core.messages import InstallSnapshot, OffsetAndEpoch
-from metalog.quorum.core.voters import Endpoint
+from metalog.quorum.core.voters import VoterEndpoint
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
 from metalog.quorum.snapshot_transfer import NotStored, SnapshotFetcher, SnapshotWriter
 from metalog.quorum.snapshots import SnapshotReader, snapshot_parts
@@ -22,7 +22,7 @@ from storage.files import MemoryFiles
 from testkit.memory.quorum_nodes import make_config, sole_voter
 
 ID = OffsetAndEpoch(40, 3)
-HERE = Endpoint("localhost", 9093)
+HERE = VoterEndpoint("localhost", 9093)
 PIECE = 100
 
 
@@ -41,7 +41,7 @@ class Leader:
         self.pieces = pieces
         self.positions: list[int] = []
 
-    async def request(self, _to: Endpoint, message: FetchSnapshotRequest, **_: Any) -> Any:
+    async def request(self, _to: VoterEndpoint, message: FetchSnapshotRequest, **_: Any) -> Any:
         position = message.topics[0].partitions[0].position
         self.positions.append(position)
         if self.pieces == 0:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from metalog.quorum.core.messages import OffsetAndEpoch
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.snapshots import (
     CorruptSnapshot,
     SnapshotReader,
@@ -21,7 +21,7 @@ from storage.files import MemoryFiles
 
 ID = OffsetAndEpoch(1234, 7)
 VOTERS = VoterSet(
-    [Voter(ReplicaKey(1, b"d" * 16), (("CONTROLLER", Endpoint("localhost", 9093)),), 0, 1)]
+    [Voter(ReplicaKey(1, b"d" * 16), (("CONTROLLER", VoterEndpoint("localhost", 9093)),), 0, 1)]
 )
 
 

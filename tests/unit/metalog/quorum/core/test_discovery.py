@@ -11,7 +11,7 @@ from metalog.quorum.core.messages import QuorumState
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.roles import Role
-from metalog.quorum.core.voters import NOBODY, Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import NOBODY, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from protocol.errors import ErrorCode
 from simulation.quorum_world import ModelLog, endpoints_of
 
@@ -19,7 +19,7 @@ TIMING = Timing(retry_backoff_ms=20, request_timeout_ms=1500)
 BROKER = ReplicaKey(9, b"b" * 16)
 
 
-def at(node_id: int) -> Endpoint:
+def at(node_id: int) -> VoterEndpoint:
     return endpoints_of(node_id)[0][1]
 
 
@@ -109,9 +109,9 @@ def test_a_leader_is_found_where_the_answer_says() -> None:
 
 
 def test_the_listener_that_is_named_first_counts() -> None:
-    listeners = (("INTERNAL", Endpoint("i", 1)), ("CONTROLLER", Endpoint("c", 1)))
+    listeners = (("INTERNAL", VoterEndpoint("i", 1)), ("CONTROLLER", VoterEndpoint("c", 1)))
     core = broker([Voter(ReplicaKey(1), listeners), Voter(ReplicaKey(2), listeners[:1])])
-    assert core.endpoint_of(1) == Endpoint("c", 1)
+    assert core.endpoint_of(1) == VoterEndpoint("c", 1)
     assert core.endpoint_of(2) is None
     core.step(m.EndpointsBound(listeners), 0)
-    assert core.endpoint_of(BROKER.id) == Endpoint("c", 1)
+    assert core.endpoint_of(BROKER.id) == VoterEndpoint("c", 1)

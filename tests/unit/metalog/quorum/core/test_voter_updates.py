@@ -11,12 +11,12 @@ from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.messages import QuorumState
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
-from metalog.quorum.core.voters import Endpoint, Endpoints, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import Endpoints, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from protocol.errors import ErrorCode
 from simulation.quorum_world import Entry, ModelLog, endpoints_of
 
 TIMING = Timing(election_timeout_ms=1000, fetch_timeout_ms=2000)
-ELSEWHERE: Endpoints = (("CONTROLLER", Endpoint("elsewhere", 9093)),)
+ELSEWHERE: Endpoints = (("CONTROLLER", VoterEndpoint("elsewhere", 9093)),)
 KEYS = [ReplicaKey(i, bytes([i]) * 16) for i in range(4)]
 
 
@@ -172,7 +172,7 @@ def test_an_update_is_appended_before_it_is_answered() -> None:
     [
         (entry(2), ErrorCode.VOTER_NOT_FOUND),
         (Voter(ReplicaKey(1, b"?" * 16), ELSEWHERE, 0, 1), ErrorCode.VOTER_NOT_FOUND),
-        (Voter(KEYS[1], (("OTHER", Endpoint("h", 1)),), 0, 1), ErrorCode.INVALID_REQUEST),
+        (Voter(KEYS[1], (("OTHER", VoterEndpoint("h", 1)),), 0, 1), ErrorCode.INVALID_REQUEST),
         (Voter(KEYS[1], (), 0, 1), ErrorCode.INVALID_REQUEST),
         (Voter(KEYS[1], ELSEWHERE, 0, 0), ErrorCode.INVALID_REQUEST),
         (Voter(KEYS[1], ELSEWHERE, 2, 3), ErrorCode.INVALID_REQUEST),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
-from metalog.quorum.core.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 A, B, OTHER_A = ReplicaKey(1, b"a" * 16), ReplicaKey(2, b"b" * 16), ReplicaKey(1, b"x" * 16)
-VOTERS = VoterSet([Voter(B), Voter(A, (("C", Endpoint("h", 1)), ("D", Endpoint("h", 2))))])
+VOTERS = VoterSet(
+    [Voter(B), Voter(A, (("C", VoterEndpoint("h", 1)), ("D", VoterEndpoint("h", 2))))]
+)
 
 
 def test_an_id_with_another_directory_is_not_that_voter() -> None:
@@ -31,5 +33,7 @@ def test_majorities() -> None:
 def test_endpoints_by_listener() -> None:
     voter = VOTERS.get(1)
     assert voter is not None
-    assert voter.endpoint("D") == Endpoint("h", 2) and voter.endpoint() == Endpoint("h", 1)
+    assert voter.endpoint("D") == VoterEndpoint("h", 2) and voter.endpoint() == VoterEndpoint(
+        "h", 1
+    )
     assert voter.endpoint("E") is None
