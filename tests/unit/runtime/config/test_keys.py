@@ -41,13 +41,16 @@ def constants() -> Iterator[tuple[str, ConfigKey[Any]]]:
 
 def read_by(path: Path) -> Iterator[ConfigKey[Any]]:
     """The keys whose constants a module names."""
-    tree = ast.parse(path.read_text())
+    text = path.read_text()
+    if "runtime.config" not in text:
+        return
+    nodes = list(ast.walk(ast.parse(text)))
     names: dict[str, Any] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runtime.config"):
             module = importlib.import_module(str(node.module))
             names |= {each.asname or each.name: getattr(module, each.name) for each in node.names}
-    for node in ast.walk(tree):
+    for node in nodes:
         found: object = None
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found = getattr(names.get(node.value.id), node.attr, None)
