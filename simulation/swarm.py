@@ -267,7 +267,7 @@ class SwarmWorld:
         await asyncio.sleep(REQUEST_MS / 1000)  # what was asked before has been answered
         load.strict = True
         await asyncio.sleep(STRICT_S)
-        await load.stop()
+        await load.stop_within(WHOLE_S)
         await self._until_whole(lambda: self._first(lambda judge: judge.missing()))
         for name in self.judges:
             self._ask(name, self.judges[name].at_end)

@@ -123,6 +123,16 @@ class Load:
         self._stopping = True
         await asyncio.gather(*self._tasks)
 
+    async def stop_within(self, seconds: float) -> None:
+        """As `stop`, for clients that may never get what they wait for (P26)."""
+        self._stopping = True
+        _, late = await asyncio.wait(self._tasks, timeout=seconds)
+        for task in late:
+            task.cancel()
+        if late and self.judging:
+            names = sorted(task.get_name() for task in late)
+            raise Violation(f"P26: {names} still wait after {seconds:g} s without trouble")
+
     async def _run(self, name: str, step: Step, pause_ms: float) -> None:
         rng = random.Random(f"{self._seed}/{name}")
         try:
