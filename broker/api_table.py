@@ -33,7 +33,7 @@ from broker.controller_link.channel import producer_id_blocks
 from broker.controller_link.producer_id_blocks import ProducerIds
 from broker.coordinators.coordinator_log import CoordinatorLog
 from broker.coordinators.group_coordinator import GroupCoordinator
-from protocol.transport.dispatch import HandlerTable, own_brokers
+from protocol.transport.dispatch import HandlerTable, own_peers
 from serving import no_authorizer
 from serving.features import features_of
 
@@ -49,7 +49,7 @@ def build_table(
     """The table of a broker's listeners."""
     table = HandlerTable(
         unstable=broker.static.unstable_versions,
-        is_own=own_brokers(broker.config.inter_broker_listener_name),
+        own_kind=own_peers(broker.config.inter_broker_listener_name),
     )
     for api in (
         produce,

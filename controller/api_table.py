@@ -33,7 +33,7 @@ from controller.apis import (
 from controller.writer.writer import Controller
 from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.node import QuorumNode
-from protocol.transport.dispatch import Features, HandlerTable
+from protocol.transport.dispatch import Features, HandlerTable, own_peers
 from serving import no_authorizer
 
 DECIDING_APIS = (
@@ -70,7 +70,7 @@ def build_table(
     features: Callable[[], Features],
 ) -> HandlerTable:
     """The table of a controller's listeners."""
-    table = HandlerTable(unstable=unstable)
+    table = HandlerTable(unstable=unstable, own_kind=own_peers())
     for api in DECIDING_APIS:
         api.register(table, controller)
     no_authorizer.register(table)

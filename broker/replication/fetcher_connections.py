@@ -28,7 +28,7 @@ from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.fetch import FetchResponse
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
-from protocol.transport.dispatch import BROKER_SOFTWARE_NAME
+from protocol.transport.own_names import BROKER_SOFTWARE_NAME
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import RateLimited, get_logger

@@ -60,7 +60,7 @@ async def _answer(table: HandlerTable, frame: bytes, inner: RequestContext) -> b
     if api_key not in FORWARDABLE:
         raise _Refused(ErrorCode.INVALID_REQUEST)
     try:
-        table.find(api_key, api_version)
+        table.find_embedded(api_key, api_version, inner.connection)
     except CloseConnection as error:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from error
     try:

@@ -27,9 +27,10 @@ from kraftbox.chaos.ledger import Ledger
 from protocol.batch.records import Record
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import ZERO_UUID
-from protocol.transport.client import SOFTWARE_NAME, SOFTWARE_VERSION
+from protocol.transport.client import SOFTWARE_VERSION
+from protocol.transport.own_names import TOOL_SOFTWARE_NAME
 
-CLIENT = f"{SOFTWARE_NAME} {SOFTWARE_VERSION}"
+CLIENT = f"{TOOL_SOFTWARE_NAME} {SOFTWARE_VERSION}"
 TROUBLE = (ApiError, OSError, ProtocolError)
 PAUSE_S = 0.05
 BATCH_RECORDS_MAX = 8

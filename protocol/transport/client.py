@@ -22,11 +22,11 @@ from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange
+from protocol.transport.own_names import TOOL_SOFTWARE_NAME
 
 R = TypeVar("R", bound=Response)
 
 RESPONSE_BYTES_MAX = 1 << 30
-SOFTWARE_NAME = "kraftbox"
 SOFTWARE_VERSION = "0.1.0"
 DEFAULT_TIMEOUT_MS = 30_000.0
 
@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         *,
         negotiate: bool = True,
-        software_name: str = SOFTWARE_NAME,
+        software_name: str = TOOL_SOFTWARE_NAME,
     ) -> Connection:
         """Connect and ask, under this name, for the node's API versions.
 

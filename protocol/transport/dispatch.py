@@ -17,9 +17,11 @@ exception is ApiVersions, which answers any version it does not know in version 
 does (KIP-511), since that is how clients find out. An `ApiError` from a handler becomes a response
 where the response has an error code of its own, else a close.
 
-Versions may be offered to brokers of our own cluster alone: `own_max_version` of `register`, and
-the table's `is_own` says who they are. To everybody else they do not exist, neither in ApiVersions
-nor in requests. This is about compatibility, not safety: anybody may claim to be such a broker.
+Versions and whole APIs may be there for our own nodes and tools alone: `own_max_version`, `own` and
+`own_only` of `register`; the table's `own_kind` says who they are, by the names that they give
+themselves in ApiVersions. To everybody else they do not exist, neither in ApiVersions nor in
+requests. This is about compatibility, not safety: anybody may claim such a name. What one of our
+brokers sends on in an Envelope it has let pass itself, so there it has the same right here.
 
 The API key and version are looked at first (`peek`, `HandlerTable.find`): only a served version
 says how the rest of the header is laid out.
@@ -42,6 +44,7 @@ from protocol.messages import request_class, response_class
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange, parse_versions
 from protocol.transport.error_codes import CountErrors, count_errors
+from protocol.transport.own_names import EVERY_KIND, OWN_BY_NAME, Own
 from protocol.transport.stats import ApiStats
 
 if TYPE_CHECKING:
@@ -54,9 +57,6 @@ _int32 = struct.Struct(">i")
 _PLAIN_PREFIX = bytes(8)
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-
-BROKER_SOFTWARE_NAME = "kraftbox-broker"
-"""What our brokers call themselves in ApiVersions when they fetch from each other."""
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -180,7 +180,7 @@ class Entry:
     """One served API: the handler, its versions, and the classes to read and write."""
 
     __slots__ = (
-        "advertised",
+        "advertised_from",
         "api",
         "count_errors",
         "first_flexible",
@@ -188,6 +188,7 @@ class Entry:
         "is_async",
         "kind_of",
         "kinds",
+        "own",
         "own_version_max",
         "prefixes",
         "request",
@@ -202,9 +203,11 @@ class Entry:
         api: ApiKey,
         handler: Handler,
         served: VersionRange,
-        advertised: VersionRange,
+        advertised_from: int,
         own_version_max: int,
+        own: Own,
     ) -> None:
+        """`served` is what everybody may ask for: without versions where none is for everybody."""
         self.api = api
         self.handler = handler
         self.is_async = iscoroutinefunction(handler) or iscoroutinefunction(
@@ -212,8 +215,9 @@ class Entry:
         )
         self.version_min, self.version_max = served
         self.own_version_max = own_version_max
+        self.own = own
         self.first_flexible = FIRST_FLEXIBLE_VERSION.get(api, 0)
-        self.advertised = advertised
+        self.advertised_from = advertised_from
         self.request: type[Request[Any]] = request_class(api)
         self.response: type[Response] = response_class(api)
         # Length and correlation id, filled in per reply, and the header's empty tags, if any.
@@ -233,6 +237,10 @@ class Entry:
         self.count_errors = count_errors(self.response)
         self.count_errors(message, add)
 
+    def last_for(self, own: Own) -> int:
+        """The last version that this peer may ask for; below `version_min` if there is none."""
+        return self.own_version_max if own & self.own else self.version_max
+
     def count_apart(self, names: Sequence[str], kind_of: Callable[[Any], int]) -> None:
         """Count kinds of requests apart, each under a name of its own as well as under the API's;
         `kind_of` gives the index of a request's kind."""
@@ -240,31 +248,35 @@ class Entry:
         self.kind_of = kind_of
 
 
-def nobody(_: Connection) -> bool:
-    """No peer is a broker of our own."""
-    return False
+def nobody(_: Connection) -> Own:
+    """No peer is one of our own."""
+    return Own.NOBODY
 
 
-def own_brokers(listener: str) -> Callable[[Connection], bool]:
-    """The peers at this listener that say in ApiVersions that they are our brokers."""
+def own_peers(nodes_listener: str | None = None) -> Callable[[Connection], Own]:
+    """Who peers are by the name that they gave in ApiVersions; brokers and controllers at this
+    listener only (None: at every one of the table's), tools at all of them."""
 
-    def is_own(connection: Connection) -> bool:
-        return connection.listener == listener and connection.software_name == BROKER_SOFTWARE_NAME
+    def own_kind(connection: Connection) -> Own:
+        own = OWN_BY_NAME.get(connection.software_name, Own.NOBODY)
+        if own is Own.TOOL or nodes_listener is None or connection.listener == nodes_listener:
+            return own
+        return Own.NOBODY
 
-    return is_own
+    return own_kind
 
 
 class HandlerTable:
-    """The APIs of a listener. `unstable` offers versions that Kafka has not released; to whom
-    `is_own` applies, versions are offered that others do not see."""
+    """The APIs of a listener. `unstable` offers versions that Kafka has not released; `own_kind`
+    tells our own nodes and tools, who see what others do not."""
 
     def __init__(
-        self, *, unstable: bool = False, is_own: Callable[[Connection], bool] = nobody
+        self, *, unstable: bool = False, own_kind: Callable[[Connection], Own] = nobody
     ) -> None:
         self.entries: dict[int, Entry] = {}
         self.stages: tuple[Stage, ...] = ()
         self.unstable = unstable
-        self.is_own = is_own
+        self.own_kind = own_kind
 
     def register(
         self,
@@ -274,6 +286,8 @@ class HandlerTable:
         min_version: int | None = None,
         max_version: int | None = None,
         own_max_version: int | None = None,
+        own: Own = Own.BROKER,
+        own_only: bool = False,
         unstable: bool = False,
         advertise_from: int | None = None,
     ) -> None:
@@ -282,8 +296,9 @@ class HandlerTable:
         Unstable versions of the message, and with `unstable` the whole API, exist only in a table
         that was made with `unstable`. `advertise_from` advertises versions below `min_version` too;
         they still close the connection. Versions above `max_version` up to `own_max_version`, also
-        unstable ones, are there for our own brokers only. Raises ValueError for a second handler,
-        for no versions, or for own ones that the message does not have or everybody has.
+        unstable ones, are there for `own` only; with `own_only` the whole API is. Raises ValueError
+        for a second handler, for no versions, or for own ones that the message does not have or
+        everybody has.
         """
         if api in self.entries:
             raise ValueError(f"{api.name} has a handler already")
@@ -295,15 +310,18 @@ class HandlerTable:
         high = last if max_version is None else min(max_version, last)
         if low > high:
             raise ValueError(f"{api.name} has no version from {low} to {high}")
-        own = high if own_max_version is None else own_max_version
-        if not high <= own <= request.VERSIONS.last:
+        own_high = high if own_max_version is None else own_max_version
+        if not high <= own_high <= request.VERSIONS.last:
             raise ValueError(
-                f"{api.name}: own version {own} is not in {high}-{request.VERSIONS.last}"
+                f"{api.name}: own version {own_high} is not in {high}-{request.VERSIONS.last}"
             )
         if unstable and not self.unstable:
             return
-        shown = VersionRange(low if advertise_from is None else advertise_from, high)
-        self.entries[api] = Entry(api, handler, VersionRange(low, high), shown, own)
+        if own_only:
+            high = low - 1
+        shown_from = low if advertise_from is None else advertise_from
+        served = VersionRange(low, high)
+        self.entries[api] = Entry(api, handler, served, shown_from, own_high, own)
 
     def wrap(self, api: ApiKey, around: Callable[[Handler], Handler]) -> None:
         """Serve `api` with `around(handler)` in place of the handler that is registered."""
@@ -327,25 +345,26 @@ class HandlerTable:
                     return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
                 context.connection.software_name = name
                 context.connection.software_version = version
-            is_own = self.is_own(context.connection)
-            return self.api_versions_response(context.api_version, features(), is_own=is_own)
+            own = self.own_kind(context.connection)
+            return self.api_versions_response(context.api_version, features(), own=own)
 
         self.register(ApiKey.API_VERSIONS, handle)
 
     def api_versions_response(
-        self, api_version: int, features: Features | None = None, *, is_own: bool = False
+        self, api_version: int, features: Features | None = None, *, own: Own = Own.NOBODY
     ) -> ApiVersionsResponse:
-        """What this table serves to our own brokers or to others, in the form that `api_version`
+        """What this table serves to one of our `own` or to others, in the form that `api_version`
         of ApiVersions can say."""
         facts = features or Features()
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersionsResponse.ApiVersion(
                     api_key=key,
-                    min_version=entry.advertised.first,
-                    max_version=entry.own_version_max if is_own else entry.advertised.last,
+                    min_version=entry.advertised_from,
+                    max_version=entry.last_for(own),
                 )
                 for key, entry in sorted(self.entries.items())
+                if entry.version_min <= entry.last_for(own)
             ],
             supported_features=[
                 ApiVersionsResponse.SupportedFeatureKey(
@@ -378,21 +397,28 @@ class HandlerTable:
         Raises CloseConnection for everything else that is not served.
         """
         entry = self.entries.get(api_key)
-        if entry is None:
-            raise CloseConnection(f"API {api_key} version {api_version} is not served here")
-        if entry.version_min <= api_version <= entry.version_max:
+        if entry is not None and entry.version_min <= api_version <= entry.version_max:
             return entry
-        if (
-            entry.version_max < api_version <= entry.own_version_max
-            and connection is not None
-            and self.is_own(connection)
-        ):
+        own = Own.NOBODY if connection is None else self.own_kind(connection)
+        return self._find_own(api_key, api_version, own)
+
+    def find_embedded(self, api_key: int, api_version: int, connection: Connection) -> Entry | None:
+        """As `find`, for a request that the peer sends on for somebody else. One of our brokers has
+        looked at who that is; to others only what everybody sees is served."""
+        is_broker = Own.BROKER in self.own_kind(connection)
+        return self._find_own(api_key, api_version, EVERY_KIND if is_broker else Own.NOBODY)
+
+    def _find_own(self, api_key: int, api_version: int, own: Own) -> Entry | None:
+        entry = self.entries.get(api_key)
+        if entry is None or entry.last_for(own) < entry.version_min:
+            raise CloseConnection(f"API {api_key} version {api_version} is not served here")
+        if entry.version_min <= api_version <= entry.last_for(own):
             return entry
         if api_key == ApiKey.API_VERSIONS:
             return None
         raise CloseConnection(
             f"{entry.api.name} version {api_version} is not in "
-            f"{entry.version_min}-{entry.version_max}"
+            f"{entry.version_min}-{entry.last_for(own)}"
         )
 
     def unknown_api_versions(self) -> ApiVersionsResponse:

@@ -29,7 +29,7 @@ async def answer_embedded(
     and CloseConnection as a connection would be closed.
     """
     api_key, api_version, correlation_id = peek(frame)
-    entry = table.find(api_key, api_version)
+    entry = table.find_embedded(api_key, api_version, base.connection)
     if entry is None:
         return _without_length(reply_parts(table.unknown_api_versions(), None, 0, correlation_id))
     header, offset = decode_request_header(frame)

@@ -17,11 +17,11 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
 from protocol.transport.client import Connection, ConnectionLost
 from protocol.transport.dispatch import (
-    BROKER_SOFTWARE_NAME,
     HandlerTable,
     RequestContext,
-    own_brokers,
+    own_peers,
 )
+from protocol.transport.own_names import BROKER_SOFTWARE_NAME
 from protocol.transport.server import Server
 from testkit.memory.sockets import Echo, framed, on_both_loops, serving, until
 
@@ -84,7 +84,7 @@ async def test_negotiation() -> None:
 
 @on_both_loops
 async def test_a_broker_is_offered_what_clients_are_not() -> None:
-    table = HandlerTable(is_own=own_brokers("PLAINTEXT"))
+    table = HandlerTable(own_kind=own_peers("PLAINTEXT"))
     table.serve_api_versions()
     table.register(ApiKey.METADATA, Echo().metadata, max_version=9, own_max_version=10)
     async with serving(table) as server, connected(server) as client:

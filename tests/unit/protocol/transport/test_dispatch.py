@@ -20,16 +20,21 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import ApiMessage
 from protocol.transport.dispatch import (
-    BROKER_SOFTWARE_NAME,
     CloseConnection,
     EncodedReply,
     Features,
     Handler,
     HandlerTable,
     RequestContext,
-    own_brokers,
+    own_peers,
 )
 from protocol.transport.embedded import answer_embedded
+from protocol.transport.own_names import (
+    BROKER_SOFTWARE_NAME,
+    CONTROLLER_SOFTWARE_NAME,
+    TOOL_SOFTWARE_NAME,
+    Own,
+)
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from runtime.errors import InvariantViolated
@@ -96,7 +101,7 @@ def test_unstable_versions_are_hidden() -> None:
 
 def table_with_own_versions(handler: Handler) -> HandlerTable:
     """Heartbeat 0-3 for everybody, 4 for our brokers at the listener of `serving`."""
-    table = HandlerTable(is_own=own_brokers("PLAINTEXT"))
+    table = HandlerTable(own_kind=own_peers("PLAINTEXT"))
     table.register(ApiKey.HEARTBEAT, handler, max_version=3, own_max_version=4)
     table.serve_api_versions()
     return table
@@ -111,15 +116,52 @@ def test_own_versions_may_be_unstable_and_end_where_the_message_does() -> None:
             table.register(ApiKey.HEARTBEAT, nothing, max_version=3, own_max_version=own)
 
 
-def test_own_brokers_are_told_by_listener_and_name() -> None:
+def test_our_own_are_told_by_name_and_nodes_by_listener_too() -> None:
     peer = NoConnection()
-    is_own = own_brokers("CONTROLLER")
-    assert not is_own(peer)
-    peer.software_name = "kraftbox"
-    assert not is_own(peer), "a client of ours is no broker"
-    peer.software_name = BROKER_SOFTWARE_NAME
-    assert is_own(peer)
-    assert not own_brokers("PLAINTEXT")(peer)
+    for name, own in (
+        ("apache-kafka-java", Own.NOBODY),
+        (TOOL_SOFTWARE_NAME, Own.TOOL),
+        (BROKER_SOFTWARE_NAME, Own.BROKER),
+        (CONTROLLER_SOFTWARE_NAME, Own.CONTROLLER),
+    ):
+        peer.software_name = name
+        assert own_peers("CONTROLLER")(peer) is own
+        assert own_peers()(peer) is own
+        elsewhere = own if own is Own.TOOL else Own.NOBODY
+        assert own_peers("PLAINTEXT")(peer) is elsewhere
+        assert HandlerTable().own_kind(peer) is Own.NOBODY
+
+
+def test_an_api_may_be_there_for_our_own_only() -> None:
+    table = HandlerTable(own_kind=own_peers())
+    table.register(ApiKey.HEARTBEAT, nothing, own=Own.CONTROLLER, own_only=True)
+    table.register(ApiKey.METADATA, nothing, max_version=9, own_max_version=10, own=Own.TOOL)
+    peer = NoConnection()
+    for name, sees_heartbeat, last_metadata in (
+        ("apache-kafka-java", False, 9),
+        (TOOL_SOFTWARE_NAME, False, 10),
+        (BROKER_SOFTWARE_NAME, False, 9),
+        (CONTROLLER_SOFTWARE_NAME, True, 9),
+    ):
+        peer.software_name = name
+        answer = table.api_versions_response(4, own=table.own_kind(peer))
+        found = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        assert (ApiKey.HEARTBEAT in found) is sees_heartbeat
+        assert found[ApiKey.METADATA] == (0, last_metadata)
+        if sees_heartbeat:
+            last = HeartbeatRequest.VERSIONS.last
+            assert found[ApiKey.HEARTBEAT] == (0, last)
+            assert table.find(ApiKey.HEARTBEAT, last, peer) is table.entries[ApiKey.HEARTBEAT]
+        else:
+            with pytest.raises(CloseConnection, match="API 12 version 4 is not served here"):
+                table.find(ApiKey.HEARTBEAT, 4, peer)
+        if last_metadata == 10:
+            assert table.find(ApiKey.METADATA, 10, peer) is not None
+        else:
+            with pytest.raises(CloseConnection, match="version 10 is not in 0-9"):
+                table.find(ApiKey.METADATA, 10, peer)
+    with pytest.raises(CloseConnection):
+        table.find(ApiKey.HEARTBEAT, 4)
 
 
 @on_both_loops
@@ -141,12 +183,17 @@ async def test_own_versions_exist_for_our_brokers_only(name: str, offered: int) 
                 await client.response()
 
 
-async def test_requests_inside_requests_are_not_our_brokers() -> None:
+async def test_requests_inside_requests_of_our_brokers_keep_their_right() -> None:
+    """The broker that sends it on has looked at who asks; who is not ours has not."""
     table = table_with_own_versions(done)
-    base = replace(BASE, connection=OwnConnection())
-    assert table.is_own(base.connection)
-    with pytest.raises(CloseConnection, match="version 4 is not in 0-3"):
-        await answer_embedded(table, embedded(HeartbeatRequest(group_id="abc"), 4), base=base)
+    request = embedded(HeartbeatRequest(group_id="abc"), 4)
+    for connection in (NoConnection(), OwnConnection()):
+        base = replace(BASE, connection=connection)
+        if table.own_kind(connection) is Own.BROKER:
+            assert await answer_embedded(table, request, base=base) is not None
+        else:
+            with pytest.raises(CloseConnection, match="version 4 is not in 0-3"):
+                await answer_embedded(table, request, base=base)
 
 
 def test_wrong_registrations() -> None:
