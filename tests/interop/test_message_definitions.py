@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,6 +20,7 @@ from protocol.schema import (
     MetadataRecord,
     Request,
     Struct,
+    VersionRange,
     parse_versions,
 )
 from testkit.kafka.jars import kafka_libs
@@ -35,11 +37,28 @@ CONTROL_TYPES = {
     "KRaftVersionRecord": 5,
     "VotersRecord": 6,
 }
-OUR_OWN_FIELDS = {
-    "PartitionRecord": {"election_kind": 10000, "election_cause": 10001},
-    "PartitionChangeRecord": {"election_kind": 10000, "election_cause": 10001},
+
+
+class Beyond(NamedTuple):
+    """What a message of ours has that Kafka's has not.
+
+    tagged: fields with private tags. versions_from: its first version that Kafka does not have.
+    fields: those that only such versions have, by name of the struct. whole: Kafka has no such
+    message.
+    """
+
+    tagged: Mapping[str, int] = {}
+    versions_from: int | None = None
+    fields: Mapping[str, frozenset[str]] = {}
+    whole: bool = False
+
+
+ELECTION = Beyond(tagged={"election_kind": 10000, "election_cause": 10001})
+BEYOND_KAFKA: Mapping[str, Beyond] = {
+    "PartitionRecord": ELECTION,
+    "PartitionChangeRecord": ELECTION,
 }
-"""Tagged fields beside Kafka's, with private tags, by message: every one that there is."""
+"""Everything that we have beyond Kafka's definitions, by message."""
 PRIVATE_TAG_MIN = 10000
 ZEROS: dict[str, Any] = {"bool": False, "string": "", "bytes": b"", "records": b"", "float64": 0.0}
 
@@ -61,13 +80,15 @@ def ours() -> dict[str, type[Message]]:
 def test_every_message_is_there(
     kafka: dict[str, dict[str, Any]], ours: dict[str, type[Message]]
 ) -> None:
-    assert ours.keys() == kafka.keys()
+    whole = {name for name, beyond in BEYOND_KAFKA.items() if beyond.whole}
+    assert ours.keys() == kafka.keys() | whole
+    assert not kafka.keys() & whole
 
 
 def test_messages(kafka: dict[str, dict[str, Any]], ours: dict[str, type[Message]]) -> None:
     for name, definition in kafka.items():
         cls = ours[name]
-        assert str(cls.VERSIONS) == definition["validVersions"], name
+        assert str(kafka_versions(cls)) == definition["validVersions"], name
         assert str(cls.FLEXIBLE) == definition["flexibleVersions"], name
         check_kind_of_message(cls, definition)
         check_fields(cls, cls, definition["fields"])
@@ -75,6 +96,13 @@ def test_messages(kafka: dict[str, dict[str, Any]], ours: dict[str, type[Message
         assert cls.structs().keys() == structs.keys(), name
         for struct_name, fields in structs.items():
             check_fields(cls, cls.structs()[struct_name], fields)
+
+
+def kafka_versions(cls: type[Message]) -> VersionRange:
+    """Those of our versions that Kafka has."""
+    beyond_from = BEYOND_KAFKA.get(cls.__name__, Beyond()).versions_from
+    first, last = cls.VERSIONS
+    return VersionRange(first, last if beyond_from is None else beyond_from - 1)
 
 
 def check_kind_of_message(cls: type[Message], definition: dict[str, Any]) -> None:
@@ -85,7 +113,10 @@ def check_kind_of_message(cls: type[Message], definition: dict[str, Any]) -> Non
     if kind == "request":
         assert issubclass(cls, Request)
         assert list(cls.LISTENERS) == definition.get("listeners", [])
-        unstable = [cls.VERSIONS.last] if definition.get("latestVersionUnstable") else []
+        last = kafka_versions(cls).last
+        unstable = [last] if definition.get("latestVersionUnstable") else []
+        # What Kafka has not released is offered to others only with unstable versions.
+        unstable += range(last + 1, cls.VERSIONS.last + 1)
         assert list(cls.UNSTABLE.each()) == unstable
         assert cls.response_class().API_KEY == cls.API_KEY
     elif kind == "metadata" or kind.startswith("coordinator"):
@@ -110,9 +141,16 @@ def all_structs(definition: dict[str, Any]) -> list[tuple[str, list[dict[str, An
 def check_fields(message: type[Message], struct: type[Struct], specs: list[dict[str, Any]]) -> None:
     where = struct.__qualname__
     names = [spec["name"][0].lower() + spec["name"][1:] for spec in specs]
-    fields = [f for f in struct.FIELDS if f.tag is None or f.tag < PRIVATE_TAG_MIN]
-    own = {f.name: f.tag for f in struct.FIELDS if f not in fields}
-    assert own == OUR_OWN_FIELDS.get(where, {}), where
+    beyond = BEYOND_KAFKA.get(message.__name__, Beyond())
+    private = {f.name: f.tag for f in struct.FIELDS if (f.tag or 0) >= PRIVATE_TAG_MIN}
+    assert private == (beyond.tagged if struct is message else {}), where
+    newer = beyond.fields.get(struct.__name__, frozenset())
+    fields = [f for f in struct.FIELDS if f.name not in private and f.name not in newer]
+    assert len(fields) + len(private) + len(newer) == len(struct.FIELDS), where
+    for f in struct.FIELDS:
+        if f.name in newer:
+            assert beyond.versions_from is not None, where
+            assert parse_versions(f.versions).first >= beyond.versions_from, where
     assert [camel(f.name) for f in fields] == names, where
     for f, spec in zip(fields, specs, strict=True):
         check_field(message, f, spec, f"{where}.{f.name}")
