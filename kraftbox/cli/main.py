@@ -25,7 +25,7 @@ from kraftbox.cli.output import DONE, FAILED, CommandFailed, say_error
 
 app = typer.Typer(
     name="kraftbox",
-    help="A Kafka cluster in Python. `kraftbox up` starts a node, or a nodes.",
+    help="A Kafka cluster in Python. `kraftbox up` starts a node, or a cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -62,7 +62,7 @@ def _elsewhere() -> None:
 
 
 # Listed here for the help text; `kraftbox.cli.up` parses and runs them.
-app.command("up", help="Start a ready node, or a nodes.", add_help_option=False)(_elsewhere)
+app.command("up", help="Start a ready node, or a cluster.", add_help_option=False)(_elsewhere)
 app.command("server", help="Run a node from a server.properties.", add_help_option=False)(
     _elsewhere
 )
