@@ -12,8 +12,8 @@ ends at once. Nobody is ever put into an ISR here (P23).
 - Replacing starts from the original replicas too. Those that the first reassignment was adding and
   the second does not want leave at once, unless the ISR needs them to stay at min ISR: then they
   leave when the second one ends.
-- Cancelling takes the added replicas out of the ISR. When nobody else is in it, someone outside
-  must lead: allowed only where unclean election is.
+- Cancelling takes the added replicas out of the ISR. It is refused where that would leave fewer
+  than min ISR (KIP-966): what those replicas alone hold besides is safer with them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import NamedTuple, TypeAlias
 from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
 from controller.elections.context import ElectionContext
-from controller.elections.election import Wish
 from controller.elections.eligibility import default_directory
 from controller.elections.elr import effective_min_isr
 from controller.elections.partition_change import Target
@@ -180,11 +179,13 @@ def _cancel(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every replica is being added: none would be left"
         )
     isr = tuple(r for r in current.isr if r not in current.adding)
-    if not isr and elections.rules(topic).election is not Wish.UNCLEAN:
+    needed = effective_min_isr(elections.rules(topic).safety.min_isr, len(original))
+    if len(isr) < needed and isr != current.isr:
+        missing = [r for r in original if r not in isr]
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"only replicas being added are in sync: going back to {list(original)} would take an "
-            "unclean election, which the topic does not allow",
+            f"going back to {list(original)} would leave {list(isr)} in sync, fewer than the "
+            f"{needed} that min.insync.replicas asks for; not in sync: {missing}",
         )
     target = Target(
         isr=isr,

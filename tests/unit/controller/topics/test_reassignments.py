@@ -9,8 +9,7 @@ import pytest
 
 from controller.topics.change import TopicKey, decide_create_partitions, decide_delete_topics
 from controller.topics.isr import decide_alter_partition
-from controller.topics.reassignments import decide_reassign, list_reassignments
-from metalog.image.values import NO_LEADER, LeaderRecoveryState
+from controller.topics.reassignments import ReassignOutcome, decide_reassign, list_reassignments
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -220,6 +219,11 @@ def test_cancelling_moves_leadership_off_an_added_replica() -> None:
     assert shape(cluster) == ((1, 2, 3), (2, 3), (), ()), "in the order of before"
 
 
+def cancel(cluster: Cluster) -> ReassignOutcome:
+    (outcome,) = cluster.run(lambda view: decide_reassign(view, request(("t", 0, None))))
+    return outcome
+
+
 def only_added_in_sync(**configs: str) -> Cluster:
     cluster = cluster_of(1, 2, **configs)
     reassign(cluster, [4, 5])
@@ -230,26 +234,50 @@ def only_added_in_sync(**configs: str) -> Cluster:
     return cluster
 
 
-def test_cancelling_never_takes_an_unclean_election_by_itself() -> None:
-    cluster = only_added_in_sync()
+@pytest.mark.parametrize("unclean", ["false", "true"])
+def test_p23_cancelling_never_leaves_fewer_than_min_isr(unclean: str) -> None:
+    cluster = only_added_in_sync(unclean_leader_election_enable=unclean)
     before = cluster.partition("t")
-    assert reassign(cluster, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    outcome = cancel(cluster)
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert outcome.error.text == (
+        "going back to [1, 2] would leave [] in sync, fewer than the 1 that min.insync.replicas "
+        "asks for; not in sync: [1, 2]"
+    )
     assert cluster.partition("t") == before
 
 
-def test_cancelling_may_elect_uncleanly_where_the_topic_allows_it() -> None:
-    cluster = only_added_in_sync(unclean_leader_election_enable="true")
+def test_cancelling_says_who_is_missing() -> None:
+    cluster = cluster_of(1, 2, 3, min_insync_replicas="2")
+    reassign(cluster, [4, 5, 6])
+    propose(cluster, [1, 2, 3, 4])
+    cluster.fence(2)
+    cluster.fence(3)
+    assert cluster.partition("t").isr == (1, 4)
+    outcome = cancel(cluster)
+    assert outcome.error is not None and "not in sync: [2, 3]" in outcome.error.text
     cluster.heartbeat(2)
+    propose(cluster, [1, 2, 4])
     assert reassign(cluster, None) is ErrorCode.NONE
-    p = cluster.partition("t")
-    assert (p.leader, p.isr, p.recovery_state) == (2, (2,), LeaderRecoveryState.RECOVERING)
+    assert shape(cluster) == ((1, 2, 3), (1, 2), (), ())
 
 
-def test_cancelling_uncleanly_with_nobody_alive_keeps_an_original_replica() -> None:
-    cluster = only_added_in_sync(unclean_leader_election_enable="true")
+def test_cancelling_that_takes_nobody_out_is_allowed_below_min_isr() -> None:
+    cluster = cluster_of(1, 2, 3, min_insync_replicas="2")
+    reassign(cluster, [4, 5, 6])
+    cluster.fence(2)
+    cluster.fence(3)
     assert reassign(cluster, None) is ErrorCode.NONE
-    p = cluster.partition("t")
-    assert (p.leader, p.replicas, p.isr) == (NO_LEADER, (1, 2), (1,))
+    assert shape(cluster) == ((1, 2, 3), (1,), (), ())
+
+
+def test_min_isr_counts_at_most_the_replicas_that_are_gone_back_to() -> None:
+    cluster = cluster_of(1, min_insync_replicas="2")
+    reassign(cluster, [1, 4])
+    propose(cluster, [1])
+    assert reassign(cluster, None) is ErrorCode.NONE
+    assert shape(cluster) == ((1,), (1,), (), ())
 
 
 def test_replacing_starts_from_the_original_replicas() -> None:
