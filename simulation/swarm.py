@@ -130,6 +130,10 @@ def _broken(error: BaseException, at_s: float) -> Broken:
     return Broken(code if len(code) < 24 else "F", words, at_s)
 
 
+def _watches(judge: Judge) -> bool:
+    return type(judge).after is not Judge.after
+
+
 class SwarmWorld:
     """One run. Faults and judges are given it: what they may use has no underscore."""
 
@@ -169,6 +173,8 @@ class SwarmWorld:
         self.broken: Broken | None = None
         self.asked = frozenset(judges)
         self.judges = {name: kind.make(self) for name, kind in JUDGES.items()}
+        watching = [(name, one) for name, one in self.judges.items() if _watches(one)]
+        self._watching = [(name, one.after) for name, one in watching]
 
     def _settings(self, node: NodeShape) -> dict[str, str]:
         controllers = [f"{n.node_id}@node-{n.node_id}" for n in self.shape.controllers]
@@ -316,16 +322,22 @@ class SwarmWorld:
     def _after(self, life: NodeLife) -> None:
         if self.broken is not None:
             return  # what is seen while the world is taken down means nothing
-        for name, judge in self.judges.items():
-            self._ask(name, partial(judge.after, life))
+        for name, after in self._watching:
+            try:
+                after(life)
+            except Exception as error:  # noqa: BLE001 - a node's own check raises what it likes
+                self._found(name, error)
 
     def _ask(self, name: str, ask: Callable[[], None]) -> None:
         try:
             ask()
-        except AssertionError as error:
-            if name in self.asked:
-                self.broken = self.broken or _broken(error, self.loop.time())
-                raise
+        except Exception as error:  # noqa: BLE001 - as above
+            self._found(name, error)
+
+    def _found(self, name: str, error: Exception) -> None:
+        if name in self.asked:
+            self.broken = self.broken or _broken(error, self.loop.time())
+            raise error
 
     def outcome(self, broken: Broken | None, logged: list[str]) -> Outcome:
         """What became of it."""

@@ -21,7 +21,7 @@ class QuorumJudge(Judge):
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
         self._epochs: dict[tuple[int, bytes | None], int] = {}
-        self._marks: dict[NodeLife, int] = {}
+        self._seen: dict[NodeLife, tuple[int, bool, int | None]] = {}
 
     def after(self, life: NodeLife) -> None:
         """M1, M2, M7."""
@@ -29,8 +29,12 @@ class QuorumJudge(Judge):
         quorum = None if node is None else node.quorum
         if quorum is None or not quorum.is_started:
             return
+        epoch, mark = quorum.leader()[1], quorum.high_watermark
+        seen, old = (epoch, quorum.is_leader, mark), self._seen.get(life)
+        if seen == old:
+            return
+        self._seen[life] = seen
         node_id = life.machine.node_id
-        epoch = quorum.leader()[1]
         place = (node_id, life.machine.directory_id)
         before = self._epochs.get(place, -1)
         require(epoch >= before, f"M2: {life}: epoch {epoch} after {before}")
@@ -38,13 +42,11 @@ class QuorumJudge(Judge):
         if quorum.is_leader:
             first = self._leaders.setdefault(epoch, node_id)
             require(first == node_id, f"M1: {first} and {node_id} lead epoch {epoch}")
-        mark = quorum.high_watermark
         if mark is not None:
-            known = self._marks.get(life, 0)
+            known = (0 if old is None else old[2]) or 0
             require(mark >= known, f"M7: {life}: high watermark {mark} after {known}")
             end = quorum.log_end_offset
             require(mark <= end, f"M7: {life}: high watermark {mark} above the log end {end}")
-            self._marks[life] = mark
 
     def leader_of(self, epoch: int) -> int | None:
         """Who led an epoch, as seen."""
