@@ -520,7 +520,8 @@ async def test_an_answer_that_waits_for_the_disk_and_fails_is_its_own_affair(
         monkeypatch.setattr(wire, "vote_response", fail)
         assert (await connection.request(vote(5))).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         monkeypatch.undo()
-        assert (await connection.request(vote(6))).topics[0].partitions[0].vote_granted
+        # Far ahead: on a slow machine the node may have elected itself meanwhile.
+        assert (await connection.request(vote(60))).topics[0].partitions[0].vote_granted
 
 
 async def test_a_waiting_fetch_that_fails_is_its_own_affair(
