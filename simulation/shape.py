@@ -214,7 +214,8 @@ RACKS = ("a", "b", "c")
 SETTINGS: dict[str, tuple[str, ...]] = {
     "broker.session.timeout.ms": ("1500", "3000", "6000"),
     "broker.heartbeat.interval.ms": ("200", "500"),
-    "replica.lag.time.max.ms": ("1000", "2000", "6000"),
+    # More than two rounds of a fetch that waits 500 ms on links whose messages may be late.
+    "replica.lag.time.max.ms": ("1500", "2000", "6000"),
     "replica.fetch.wait.max.ms": ("50", "200", "500"),
     "replica.high.watermark.checkpoint.interval.ms": ("500", "1000", "5000"),
     "controller.quorum.fetch.timeout.ms": ("1000", "2000", "4000"),
