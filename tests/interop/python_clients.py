@@ -15,7 +15,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-TIMEOUT_S = 30
+# A lost join is found out by a session or rebalance timeout first, and the machine may be busy.
+TIMEOUT_S = 60
 
 
 @dataclass
