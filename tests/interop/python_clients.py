@@ -70,7 +70,8 @@ class ThreadedMember:
         self._owned = 0
         self._stop = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
+        # A test that failed leaves members behind, which must not keep the process.
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def begin(self) -> ThreadedMember:
         self._thread.start()
