@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.apis.leader_hints import LeaderHints
 from broker.apis.produce_reply import Acknowledgements
 from broker.context import BrokerContext
-from broker.replication.flusher import flush_due
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ALL_REPLICAS
 from broker.replication.waits import ProduceWait
@@ -151,7 +150,7 @@ class ProduceApi:
         done = (
             log.high_watermark > info.last_offset
             if acks == ALL_REPLICAS
-            else not flush_due(partition)
+            else not partition.flush_due
         )
         if done:
             return self.acknowledgements.reply(
@@ -271,7 +270,7 @@ class _Produce:
         all_replicas = self._request.acks == ALL_REPLICAS
         uncommitted = all_replicas and log.high_watermark < end_offset
         # What is committed has been flushed, where the topic asks for that.
-        unflushed = not all_replicas and flush_due(partition)
+        unflushed = not all_replicas and partition.flush_due
         if uncommitted or unflushed:
             self._unfinished.append(_Unfinished(partition, result, end_offset, unflushed))
 

@@ -73,9 +73,3 @@ class Flusher:
             for waiter, slot in waiting:
                 waiter.resolved(slot, error)
         del self._waiting[partition]
-
-
-def flush_due(partition: Partition) -> bool:
-    """Whether the append just made has reached `flush.messages`."""
-    log = partition.log
-    return log.log_end_offset - log.recovery_point >= log.config.flush_messages
