@@ -20,6 +20,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from runtime.clock import ManualClock
 from runtime.tasks import Supervisor
+from testkit.memory.broker import settle
 from testkit.memory.group_shard import TOPICS
 
 GROUP = "g"
@@ -173,8 +174,3 @@ class Driver:
         synced = self.sync(member_id, 1)
         assert (await synced).assignment == b"x"
         return member_id
-
-
-async def settle() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)

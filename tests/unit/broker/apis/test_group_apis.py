@@ -34,12 +34,12 @@ from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.dispatch import HandlerTable
+from testkit.memory.broker import settle
 from testkit.memory.group_coordinator import (
     GROUP,
     HOME,
     PARTITIONS,
     Driver,
-    settle,
 )
 from testkit.memory.group_shard import A_ID, B_ID, TOPICS
 

@@ -19,7 +19,8 @@ from broker.coordinators.group.records import (
 )
 from broker.coordinators.group_coordinator import DUE_PER_WAKE
 from protocol.errors import ApiError, ErrorCode
-from testkit.memory.group_coordinator import GROUP, HOME, PARTITIONS, Driver, settle
+from testkit.memory.broker import settle
+from testkit.memory.group_coordinator import GROUP, HOME, PARTITIONS, Driver
 from testkit.memory.group_shard import A_ID
 
 

@@ -21,7 +21,8 @@ from broker.coordinators.group.records import (
 )
 from broker.coordinators.group_coordinator import BYTES_PER_RECORD, WORK_PER_SLICE
 from protocol.errors import ApiError, ErrorCode
-from testkit.memory.group_coordinator import GROUP, HOME, Driver, settle
+from testkit.memory.broker import settle
+from testkit.memory.group_coordinator import GROUP, HOME, Driver
 from testkit.memory.group_shard import A_ID, WALL_EPOCH_MS, ShardWorld
 
 GROUPS, EACH = 100, 50
