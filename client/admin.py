@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeVar
 from client.cluster_client import ClusterClient
 from client.errors import check
 from client.leaders import TopicPartition
-from protocol.errors import ErrorCode, ProtocolError
+from client.topic_pages import DescribedTopic, TopicPages, from_metadata
+from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.internal import decode_versioned
 from protocol.internal.consumer_protocol_assignment import ConsumerProtocolAssignment
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -26,10 +27,6 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from protocol.messages.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-)
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -202,27 +199,24 @@ class Admin:
         result = (await self._ask(request)).results[0]
         check(result.error_code, topic, result.error_message)
 
-    async def describe_topics(
-        self,
-    ) -> list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]:
-        """All topics with all their partitions, eligible leader replicas too (KIP-966)."""
-        found: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
-        request = DescribeTopicPartitionsRequest()
-        while True:
-            reply = await self._ask(request)
-            for topic in reply.topics:
-                if found and found[-1].name == topic.name:
-                    found[-1].partitions += topic.partitions
-                else:
-                    found.append(topic)
-            if reply.next_cursor is None:
-                return found
-            request = DescribeTopicPartitionsRequest(
-                cursor=DescribeTopicPartitionsRequest.Cursor(
-                    topic_name=reply.next_cursor.topic_name,
-                    partition_index=reply.next_cursor.partition_index,
-                )
-            )
+    async def describe_topics(self, names: Sequence[str] | None = None) -> list[DescribedTopic]:
+        """Topics with all their partitions, by name: these, or all of them.
+
+        Eligible leader replicas (KIP-966) are None where the brokers cannot tell of them: older
+        ones of Kafka have no DescribeTopicPartitions, and Metadata is asked in its place.
+        """
+        pages = TopicPages(names)
+        try:
+            while (request := pages.request) is not None:
+                pages.take(await self._ask(request))
+            found = pages.found
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            found = from_metadata(await self._client.metadata(names, self._timeout_ms))
+        for topic in found:
+            check(topic.error_code, topic.name or "")
+        return found
 
     # --- configurations ------------------------------------------------------------------------
 

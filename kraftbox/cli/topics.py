@@ -8,11 +8,10 @@ import typer
 
 from client.admin import Admin, NewTopic
 from client.cluster_client import ClusterClient
-from client.errors import check
+from client.topic_pages import DescribedTopic
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
-from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say, say_json, table
+from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say, say_error, say_json, table
 from protocol.ids import uuid_to_text
-from protocol.messages.metadata import MetadataResponse
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
@@ -37,9 +36,8 @@ def list_topics(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
     """List topics."""
-    reply = run(bootstrap, lambda client: client.metadata())
-    topics = [t for t in reply.topics if internal or not t.is_internal]
-    topics.sort(key=lambda topic: topic.name or "")
+    found = run(bootstrap, lambda client: Admin(client).describe_topics())
+    topics = [topic for topic in found if internal or not topic.is_internal]
     if as_json:
         say_json([_topic_json(topic) for topic in topics])
         return
@@ -93,15 +91,9 @@ def describe(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Describe topics: leader, replicas and in-sync replicas of each partition."""
-
-    async def work(client: ClusterClient) -> list[MetadataResponse.MetadataResponseTopic]:
-        topics = (await client.metadata(names or None)).topics
-        for topic in topics:
-            check(topic.error_code, topic.name or "")
-        return topics
-
-    found = run(bootstrap, work)
+    """Describe topics: leader and epoch of each partition, its replicas, those in sync, and who
+    else may lead without loss (ELR, KIP-966)."""
+    found = run(bootstrap, lambda client: Admin(client).describe_topics(names or None))
     if as_json:
         say_json([_topic_json(topic) for topic in found])
         return
@@ -111,13 +103,28 @@ def describe(
             partition.partition_index,
             partition.leader_id if partition.leader_id >= 0 else None,
             partition.leader_epoch,
-            ",".join(map(str, partition.replica_nodes)),
-            ",".join(map(str, partition.isr_nodes)),
+            *map(
+                _ids,
+                (
+                    partition.replica_nodes,
+                    partition.isr_nodes,
+                    partition.eligible_leader_replicas,
+                    partition.last_known_elr,
+                ),
+            ),
         )
         for topic in found
-        for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+        for partition in topic.partitions
     ]
-    table(["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR"], rows)
+    columns = ["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "LAST KNOWN ELR"]
+    table(columns, rows)
+    if any(one.eligible_leader_replicas is None for topic in found for one in topic.partitions):
+        say_error("these brokers have no DescribeTopicPartitions, so ELR is not known")
+
+
+def _ids(nodes: list[int] | None) -> str | None:
+    """Broker ids in one cell; a dash for none, and for what is not known."""
+    return ",".join(map(str, nodes)) if nodes else None
 
 
 @app.command()
@@ -163,7 +170,7 @@ def delete(
         say(f"deleted {name}")
 
 
-def _topic_json(topic: MetadataResponse.MetadataResponseTopic) -> dict[str, Any]:
+def _topic_json(topic: DescribedTopic) -> dict[str, Any]:
     if topic.name is None:
         raise CommandFailed("the broker answered with a topic that has no name")
     return {
@@ -177,8 +184,10 @@ def _topic_json(topic: MetadataResponse.MetadataResponseTopic) -> dict[str, Any]
                 "leaderEpoch": partition.leader_epoch,
                 "replicas": partition.replica_nodes,
                 "isr": partition.isr_nodes,
+                "elr": partition.eligible_leader_replicas,
+                "lastKnownElr": partition.last_known_elr,
                 "offline": partition.offline_replicas,
             }
-            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+            for partition in topic.partitions
         ],
     }

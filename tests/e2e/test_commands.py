@@ -53,6 +53,7 @@ def test_topics(node: KraftboxNode) -> None:
     run(node, "topics", "create", "a-topic", "--partitions", "3", "--config", "retention.ms=60000")
     described = json.loads(run(node, "topics", "describe", "a-topic", "--json"))
     assert [p["leader"] for p in described[0]["partitions"]] == [1, 1, 1]
+    assert [(p["elr"], p["lastKnownElr"]) for p in described[0]["partitions"]] == [([], [])] * 3
     run(node, "topics", "alter", "a-topic", "--partitions", "5")
     listed = json.loads(run(node, "topics", "list", "--json"))
     assert {t["name"]: len(t["partitions"]) for t in listed}["a-topic"] == 5
