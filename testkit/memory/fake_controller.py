@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -176,9 +175,3 @@ class FakeController:
 
     def _allocate(self, _context: RequestContext, _request: Any) -> AllocateProducerIdsResponse:
         return AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for something that other tasks bring about."""
-    while not condition():  # noqa: ASYNC110 - the condition belongs to code without events
-        await asyncio.sleep(0.001)

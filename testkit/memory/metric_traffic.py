@@ -6,7 +6,7 @@ Run as a module it writes the table of docs/metrics.md anew.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from protocol.messages.produce import ProduceRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from protocol.transport.client import Connection
 from testkit.memory.node import running_node
+from testkit.memory.turns import until
 
 TOPIC = "t"
 BATCH = build_batch([Record(0, 0, None, b"x" * 100), Record(1, 0, None, b"y")])
@@ -88,15 +89,6 @@ class Scrape:
 
 def scrape(node: Node) -> Scrape:
     return Scrape(b"".join(node.metrics.exposition()).decode())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Give the loop turns until it holds."""
-    for _ in range(100_000):
-        if holds():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never held")
 
 
 async def connect(node: Node) -> Connection:

@@ -186,9 +186,3 @@ def read_response(frame: bytes, api: ApiKey, version: int) -> tuple[int, Any]:
 
 def correlation_id_of(frame: bytes) -> int:
     return int(struct.unpack_from(">i", frame)[0])
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so; the test's own limit ends a hopeless wait."""
-    while not condition():  # noqa: ASYNC110 - nothing to wait for announces itself
-        await asyncio.sleep(0)

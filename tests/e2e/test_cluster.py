@@ -28,10 +28,6 @@ WAIT_S = 30
 FENCED = "Fencing a broker that was not heard of"
 
 
-def wait_for(holds: Callable[[], Any], what: str) -> None:
-    until(what, holds, WAIT_S)
-
-
 def is_alive(pid: int) -> bool:
     """Whether it is a process, and not one that has ended and that nobody has waited for."""
     shown = subprocess.run(
@@ -80,9 +76,9 @@ def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxClu
     before = cluster.node(leader)
     assert cluster.command("node", "kill", str(leader)) == f"node {leader} is killed\n"
     assert cluster.node(leader)["state"] == "killed"
-    wait_for(
-        lambda: (cluster.status()["quorum"] or {}).get("leader") not in (None, -1, leader),
+    until(
         "another leader",
+        lambda: (cluster.status()["quorum"] or {}).get("leader") not in (None, -1, leader),
     )
     cluster.command("node", "start", str(leader))
     after = cluster.node(leader)
@@ -104,7 +100,7 @@ def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxClu
     assert cluster.node(2)["exitCode"] == 0
     assert cluster.node(2)["leaders"] == 0
     cluster.command("node", "start", "2")
-    wait_for(lambda: cluster.status()["partitions"]["leaderless"] == 0, "leaders again")
+    until("leaders again", lambda: cluster.status()["partitions"]["leaderless"] == 0)
 
     cluster.command("node", "pause", "1", "3")
     assert [cluster.node(n)["state"] for n in (1, 3)] == ["paused", "paused"]
@@ -162,7 +158,7 @@ def test_a_dead_fork_server_ends_the_cluster(clusters: Callable[..., KraftboxClu
     cluster = clusters("--brokers", "1", "--controllers", "1").start()
     told = control.status(ClusterPlace(cluster.directory))
     os.kill(told["forkServerPid"], signal.SIGKILL)
-    wait_for(lambda: not any(is_alive(n["pid"]) for n in told["nodes"]), "nodes end")
+    until("nodes end", lambda: not any(is_alive(n["pid"]) for n in told["nodes"]))
     assert cluster.process is not None
     code, complaint = cluster.process.wait(WAIT_S), cluster.process.communicate()[1]
     assert code == 1 and "the fork server has ended" in complaint
@@ -171,7 +167,7 @@ def test_a_dead_fork_server_ends_the_cluster(clusters: Callable[..., KraftboxClu
 def test_a_node_that_crashes_is_called_failed(clusters: Callable[..., KraftboxCluster]) -> None:
     cluster = clusters("--brokers", "2", "--combined").start()
     os.kill(cluster.node(2)["pid"], signal.SIGABRT)
-    wait_for(lambda: cluster.node(2)["state"] == "failed", "the crash is noticed")
+    until("the crash is noticed", lambda: cluster.node(2)["state"] == "failed")
     assert cluster.node(2)["exitCode"] == -signal.SIGABRT
     code, complaint = cluster.end()
     assert code == 0 and "node 2 ended by itself: signal 6" in complaint
@@ -228,7 +224,7 @@ def test_a_plain_up_grows_into_a_cluster_of_the_same_data(
     assert "kept" in cluster.run("topics", "list", "-b", address).stdout
     wide = ("topics", "create", "wide", "--replication-factor", "2", "-b", address)
     assert cluster.run(*wide).returncode == 0
-    wait_for(lambda: cluster.status()["partitions"]["underReplicated"] == 0, "both in sync")
+    until("both in sync", lambda: cluster.status()["partitions"]["underReplicated"] == 0)
     assert cluster.end() == (0, "")
 
 

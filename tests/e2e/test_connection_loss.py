@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,10 +31,6 @@ def cluster(tmp_path: Path) -> Iterator[KraftboxCluster]:
     made.end(signal.SIGKILL)
 
 
-def wait_for(holds: Callable[[], bool], what: str) -> None:
-    until(what, holds, WAIT_S)
-
-
 def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(
     cluster: KraftboxCluster,
 ) -> None:
@@ -48,7 +44,7 @@ def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(
         topic = admin.list_topics("t", timeout=WAIT_S).topics["t"]
         return {p.leader for p in topic.partitions.values()}
 
-    wait_for(lambda: leaders() == {1, 2, 3}, "each broker leads a partition")
+    until("each broker leads a partition", lambda: leaders() == {1, 2, 3})
     cluster.command("node", "pause", "2")
     cluster.command("node", "kill", "3")
 
@@ -57,7 +53,7 @@ def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(
         return [line for line in log.splitlines() if "not heard of" in line]
 
     # no client asks meanwhile: it might ask the broker that hangs
-    wait_for(lambda: bool(fenced()), "somebody is fenced")
+    until("somebody is fenced", lambda: bool(fenced()))
     cluster.command("node", "resume", "2")
-    wait_for(lambda: leaders() == {1, 2}, "the dead one's leadership has moved")
+    until("the dead one's leadership has moved", lambda: leaders() == {1, 2})
     assert len(fenced()) == 1 and "broker=3" in fenced()[0], fenced()

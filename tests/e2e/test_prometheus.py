@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,10 +150,6 @@ LABELS = {
 }
 
 
-def wait_for(holds: Callable[[], Any], what: str) -> Any:
-    return until(what, holds, WAIT_S, every_s=0.1)
-
-
 class Prometheus:
     """A running Prometheus, asked over HTTP."""
 
@@ -184,10 +180,12 @@ class Prometheus:
         return {a["labels"]["alertname"] for a in alerts if a["state"] == "firing"}
 
     def wait_firing(self, *names: str) -> None:
-        wait_for(lambda: set(names) <= self.firing(), f"{names} fire, not only {self.firing()}")
+        until(
+            f"{names} fire, not only {self.firing()}", lambda: set(names) <= self.firing(), WAIT_S
+        )
 
     def wait_clear(self, *names: str) -> None:
-        wait_for(lambda: not set(names) & self.firing(), f"{names} clear")
+        until(f"{names} clear", lambda: not set(names) & self.firing(), WAIT_S)
 
 
 def hurried(text: str) -> str:
@@ -277,7 +275,7 @@ def prometheus(
         )
     try:
         found = Prometheus(address)
-        wait_for(found.is_ready, "Prometheus is ready")
+        until("Prometheus is ready", found.is_ready, WAIT_S)
         with Traffic(cluster.bootstrap_servers):
             yield found
     finally:
@@ -302,7 +300,7 @@ def test_promtool_finds_nothing_wrong() -> None:
 
 
 def test_every_target_is_up_and_labelled(prometheus: Prometheus) -> None:
-    wait_for(lambda: len(prometheus.query("up == 1")) == 6, "six targets are up")
+    until("six targets are up", lambda: len(prometheus.query("up == 1")) == 6, WAIT_S)
     for result in prometheus.query("up"):
         assert result["metric"].keys() >= LABELS, result
     jobs = [result["metric"]["job"] for result in prometheus.query("up")]
@@ -310,7 +308,7 @@ def test_every_target_is_up_and_labelled(prometheus: Prometheus) -> None:
 
 
 def test_series_of_the_public_dashboards_are_there(prometheus: Prometheus) -> None:
-    wait_for(lambda: len(prometheus.query("up == 1")) == 6, "six targets are up")
+    until("six targets are up", lambda: len(prometheus.query("up == 1")) == 6, WAIT_S)
 
     def lacking() -> list[str]:
         found = []
@@ -320,7 +318,7 @@ def test_series_of_the_public_dashboards_are_there(prometheus: Prometheus) -> No
                 found.append(name)
         return found
 
-    wait_for(lambda: not lacking(), f"all series: {lacking()}")
+    until(f"all series: {lacking()}", lambda: not lacking(), WAIT_S)
     assert not [name for name in NOT_OURS if prometheus.query(name)]
 
 
@@ -336,13 +334,13 @@ def test_every_panel_of_our_dashboards_shows_something(prometheus: Prometheus) -
     def empty() -> list[str]:
         return [e for e in expressions if not prometheus.query(e)]
 
-    wait_for(lambda: not empty(), f"every panel: {empty()}")
+    until(f"every panel: {empty()}", lambda: not empty(), WAIT_S)
 
 
 def test_alerts_of_lost_brokers_and_of_leaders_on_one_side(
     cluster: KafkaCluster, prometheus: Prometheus
 ) -> None:
-    wait_for(lambda: len(prometheus.query("up == 1")) == 6, "six targets are up")
+    until("six targets are up", lambda: len(prometheus.query("up == 1")) == 6, WAIT_S)
     cluster.wait_until_in_sync()
     lost = (
         "KafkaOfflinePartitionCount",
@@ -379,7 +377,7 @@ def test_alerts_of_lost_brokers_and_of_leaders_on_one_side(
 def test_alerts_of_a_quorum_without_majority(cluster: KafkaCluster, prometheus: Prometheus) -> None:
     """F26: brokers serve on with what they know, which grows old."""
     names = ("AbnormalControllerState", "ActiveControllerCount", "KafkaNoActiveController")
-    wait_for(lambda: len(prometheus.query("up == 1")) == 6, "six targets are up")
+    until("six targets are up", lambda: len(prometheus.query("up == 1")) == 6, WAIT_S)
     prometheus.wait_clear(*names, "KraftboxMetadataLag")
     active = cluster.controller()
     other = next(node for node in cluster.controllers if node.id != active.id)
@@ -394,7 +392,7 @@ def test_alerts_of_a_quorum_without_majority(cluster: KafkaCluster, prometheus: 
 
 
 def test_alert_of_a_loop_that_is_held_up(cluster: KafkaCluster, prometheus: Prometheus) -> None:
-    wait_for(lambda: len(prometheus.query("up == 1")) == 6, "six targets are up")
+    until("six targets are up", lambda: len(prometheus.query("up == 1")) == 6, WAIT_S)
     broker = cluster.node(1)
     own = (
         'ALERTS{alertname="KraftboxLoopLag",alertstate="firing",'
@@ -407,7 +405,7 @@ def test_alert_of_a_loop_that_is_held_up(cluster: KafkaCluster, prometheus: Prom
         time.sleep(1.0)
         broker.resume()
         time.sleep(0.2)
-    wait_for(lambda: not prometheus.query(own), "KraftboxLoopLag clears")
+    until("KraftboxLoopLag clears", lambda: not prometheus.query(own), WAIT_S)
 
 
 def test_the_dashboards_are_those_of_their_source() -> None:

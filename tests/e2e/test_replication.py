@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,10 +46,6 @@ def cluster(tmp_path: Path) -> Iterator[KraftboxCluster]:
     )
     yield made
     made.end(signal.SIGKILL)
-
-
-def wait_for(holds: Callable[[], bool], what: str) -> None:
-    until(what, holds, WAIT_S)
 
 
 def produce(producer: Producer, tag: bytes, acked: Acked, records: int = RECORDS) -> None:
@@ -135,19 +131,19 @@ def test_a_killed_leader_costs_no_acknowledged_record(
     left = sorted({1, 2, 3} - {victim})
     assert all(leader in left and isr == left for leader, isr in partitions().values())
     cluster.command("node", "start", str(victim))
-    wait_for(lambda: all(isr == [1, 2, 3] for _, isr in partitions().values()), "all ISRs whole")
+    until("all ISRs whole", lambda: all(isr == [1, 2, 3] for _, isr in partitions().values()))
     # A new epoch, of which the checkpoints on disk do not know yet.
     admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("t", 0)]).result(WAIT_S)
-    wait_for(lambda: partitions()[0][0] == victim, "the first leader leads again")
+    until("the first leader leads again", lambda: partitions()[0][0] == victim)
     with ThreadPoolExecutor() as pool:
         written = pool.submit(produce, producer, b"after ", acked, LAST_RECORDS)
         copies = [copied(cluster.directory, tmp_path / f"copy-{n}") for n in range(2)]
         written.result(WAIT_S)
     high_watermarks = cluster.directory / f"node-{victim}/data/replication-offset-checkpoint"
     end = (2 * RECORDS + LAST_RECORDS) // PARTITIONS
-    wait_for(
-        lambda: high_watermarks.exists() and f"t 0 {end}\n" in high_watermarks.read_text(),
+    until(
         "a high watermark on disk",
+        lambda: high_watermarks.exists() and f"t 0 {end}\n" in high_watermarks.read_text(),
     )
     copies.append(copied(cluster.directory, tmp_path / "copy"))
     for copy in (cluster.directory, *copies):
@@ -197,20 +193,20 @@ def test_an_empty_disk_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
                 producer.produce(topic, str(number).encode(), partition=0)
         assert producer.flush(WAIT_S) == 0
         copy.kill()
-        wait_for(lambda: state("two") == (wiped.id, [wiped.id]), "an ISR of one")
+        until("an ISR of one", lambda: state("two") == (wiped.id, [wiped.id]))
         wiped.kill()
         shutil.rmtree(wiped.data)
         wiped.format()
         for broker in (copy, wiped):
             before = broker.log_text.count("to RUNNING")
             broker.start()
-            wait_for(lambda b=broker, n=before: b.log_text.count("to RUNNING") > n, "a broker")  # type: ignore[misc]
+            until("a broker", lambda b=broker, n=before: b.log_text.count("to RUNNING") > n)  # type: ignore[misc]
         assert [state(topic) for topic in topics] == [(-1, [wiped.id])] * 2
         asked = [TopicPartition(topic, 0) for topic in topics]
         admin.elect_leaders(ElectionType.UNCLEAN, asked).result(WAIT_S)
-        wait_for(lambda: state("two") == (copy.id, [wiped.id, copy.id]), "the whole ISR")
+        until("the whole ISR", lambda: state("two") == (copy.id, [wiped.id, copy.id]))
         assert state("one") == (wiped.id, [wiped.id])
         assert (end("two"), end("one")) == (20, 0)
         copy.kill()
-        wait_for(lambda: state("two") == (wiped.id, [wiped.id]), "a leader on the new disk")
+        until("a leader on the new disk", lambda: state("two") == (wiped.id, [wiped.id]))
         assert end("two") == 20

@@ -36,7 +36,7 @@ class Member(Protocol):
     values: Counter[bytes]
 
     def assigned(self) -> int:
-        """Number of partitions it owns now."""
+        """Number of partitions it owns now; raises what the member's loop raised."""
 
     def stop(self) -> None:
         """Commit, leave the group and end; raises what the member's loop raised."""
@@ -78,11 +78,15 @@ class ThreadedMember:
         return self
 
     def assigned(self) -> int:
+        self._raise_failure()
         return self._owned
 
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
 
@@ -91,7 +95,7 @@ class ThreadedMember:
             while not self._stop.is_set():
                 self.poll()
             self.close()
-        except BaseException as error:  # noqa: BLE001 - raised again by stop()
+        except BaseException as error:  # noqa: BLE001 - raised again where the test looks
             self._failure = error
 
     def poll(self) -> None:

@@ -14,7 +14,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ class Logged:
         wanted = ("--partitions", "1", "--replication-factor", "3")
         done = self.cluster.run("topics", "create", topic, *wanted, "-b", self.cluster.bootstrap)
         assert done.returncode == 0, done.stderr
-        wait_for(lambda: self.leader(topic) > 0, "the broker asked knows the topic")
+        until("the broker asked knows the topic", lambda: self.leader(topic) > 0, WAIT_S)
         self.move(topic)
 
     def leader(self, topic: str) -> int:
@@ -75,7 +75,7 @@ class Logged:
         before = self.leader(topic)
         to = before % 3 + 1
         asyncio.run(give_leadership(self.cluster.bootstrap, topic, to))
-        wait_for(lambda: self.leader(topic) == to, f"broker {to} leads")
+        until(f"broker {to} leads", lambda: self.leader(topic) == to, WAIT_S)
         return to
 
     def answered(self, client_id: str) -> list[Answered]:
@@ -114,10 +114,6 @@ class Logged:
         ended = min(position for position in served if position > begun)
         assert answered[begun].node != to and answered[begun].version >= version_min
         return not any(one.api == "METADATA" for one in answered[begun:ended])
-
-
-def wait_for(holds: Callable[[], Any], what: str) -> None:
-    until(what, holds, WAIT_S)
 
 
 async def give_leadership(bootstrap: str, topic: str, to: int) -> None:
@@ -264,9 +260,9 @@ def test_java_produces_to_and_fetches_from_the_new_leader(logged: Logged, tmp_pa
     before = logged.leader("java")
     # The producer is the one that ends by itself: it begins when the consumer reads.
     consumer.start()
-    wait_for(lambda: served(JAVAS_CONSUMER, "FETCH", before), "the consumer reads")
+    until("the consumer reads", lambda: served(JAVAS_CONSUMER, "FETCH", before), WAIT_S)
     producer.start()
-    wait_for(lambda: served(JAVAS_PRODUCER, "PRODUCE", before), "the producer writes")
+    until("the producer writes", lambda: served(JAVAS_PRODUCER, "PRODUCE", before), WAIT_S)
     to = logged.move("java")
     producer.join()
     consumer.join()

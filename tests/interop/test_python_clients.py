@@ -11,6 +11,7 @@ import pytest
 
 from broker.apis.find_coordinator import NO_TRANSACTIONS
 from testkit.processes.flaky_proxy import FlakyProxy
+from testkit.processes.waiting import until
 from tests.interop.python_clients import (
     TIMEOUT_S,
     AioKafka,
@@ -44,13 +45,6 @@ def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Client]:
         made.close()
 
 
-def wait_for(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"timed out: {what}"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec(client: Client, prefix: str, codec: str) -> None:
     client.create_topic(prefix, 3, {})
@@ -73,15 +67,15 @@ def test_group_of_three_with_a_rebalance(client: Client, prefix: str) -> None:
     def all_read() -> Counter[bytes]:
         return sum((m.values for m in members), got.copy())
 
-    wait_for("2+2+2", lambda: [m.assigned() for m in members] == [2, 2, 2])
+    until("2+2+2", lambda: [m.assigned() for m in members] == [2, 2, 2])
     client.produce(prefix, [Message(b"%d" % i, partition=i % 6) for i in range(300)], "none")
-    wait_for("300 records", lambda: len(all_read()) == 300)
+    until("300 records", lambda: len(all_read()) == 300)
     first = members.pop(0)
     first.stop()
     got += first.values
-    wait_for("3+3", lambda: [m.assigned() for m in members] == [3, 3])
+    until("3+3", lambda: [m.assigned() for m in members] == [3, 3])
     client.produce(prefix, [Message(b"%d" % i, partition=i % 6) for i in range(300, 600)], "none")
-    wait_for("600 records", lambda: len(all_read()) == 600)
+    until("600 records", lambda: len(all_read()) == 600)
     for member in members:
         member.stop()
     assert set(all_read().values()) == {1}
@@ -103,13 +97,13 @@ def test_seek_by_timestamp(client: Client, prefix: str) -> None:
 
 def test_create_describe_alter_delete(client: Client, prefix: str) -> None:
     client.create_topic(prefix, 2, {"retention.ms": "3600000"})
-    wait_for("described", lambda: client.topic_config(prefix, "retention.ms") == "3600000")
+    until("described", lambda: client.topic_config(prefix, "retention.ms") == "3600000")
     client.alter_topic(prefix, "retention.ms", "7200000")
-    wait_for("altered", lambda: client.topic_config(prefix, "retention.ms") == "7200000")
+    until("altered", lambda: client.topic_config(prefix, "retention.ms") == "7200000")
     client.add_partitions(prefix, 5)
-    wait_for("five partitions", lambda: client.partitions(prefix) == 5)
+    until("five partitions", lambda: client.partitions(prefix) == 5)
     client.delete_topic(prefix)
-    wait_for("deleted", lambda: prefix not in client.topics())
+    until("deleted", lambda: prefix not in client.topics())
 
 
 def test_librdkafka_is_told_that_there_are_no_transactions(bootstrap: str, prefix: str) -> None:

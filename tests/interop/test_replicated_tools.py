@@ -11,9 +11,8 @@ import json
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -108,10 +107,7 @@ class Replicated:
                 wanted.items() <= row.items() for wanted, row in zip(rows, found, strict=True)
             )
 
-        self.wait_for(seen, f"{topic} is shown as {rows}")
-
-    def wait_for(self, holds: Callable[[], Any], what: str) -> None:
-        until(what, holds, WAIT_S)
+        until(f"{topic} is shown as {rows}", seen)
 
 
 async def begin_reassignment(bootstrap: str, topic: str, replicas: list[int]) -> None:
@@ -183,25 +179,25 @@ def test_a_reassignment_with_throttle_from_execute_to_verify(replicated: Replica
         verified = r.tool("reassign.ReassignPartitionsCommand", "--verify", *plan)
         return all(done.format(index) in verified for index in (0, 1))
 
-    r.wait_for(is_done, "both partitions are where they should be")
+    until("both partitions are where they should be", is_done)
     assert "Clearing broker-level throttles on brokers 1,2,3" in verified
     assert "Clearing topic-level throttles on topic moved" in verified
     r.shows("moved", {"Replicas": "3,1"}, {"Replicas": "2,3"})
-    r.wait_for(
-        lambda: [r.partition("moved", index)[2] for index in (0, 1)] == [[1, 3], [2, 3]],
+    until(
         "the new replicas are in sync",
+        lambda: [r.partition("moved", index)[2] for index in (0, 1)] == [[1, 3], [2, 3]],
     )
     data = [r.cluster.directory / f"node-{node}" / "data" for node in (1, 2, 3)]
-    r.wait_for(
+    until(
+        "who is no replica any more has deleted its log (KAFKA-13972)",
         lambda: (
             [[(d / f"moved-{index}").exists() for d in data] for index in (0, 1)]
             == [[True, False, True], [False, True, True]]
         ),
-        "who is no replica any more has deleted its log (KAFKA-13972)",
     )
-    r.wait_for(
-        lambda: "throttled" not in r.tool("TopicCommand", "--describe", "--topic", "moved"),
+    until(
         "no topic-level throttles, as the broker asked has heard",
+        lambda: "throttled" not in r.tool("TopicCommand", "--describe", "--topic", "moved"),
     )
     assert sorted(r.consumed("moved", 2, RECORDS)) == sorted(
         str(n).encode() for n in range(RECORDS)
@@ -243,9 +239,9 @@ def test_preferred_leaders_are_elected(replicated: Replicated) -> None:
     r.shows("preferred", *({"Leader": leader} for leader in ("1", "3", "1")))
     r.produce("preferred", 3, RECORDS)
     r.cluster.command("node", "start", "2")
-    r.wait_for(
-        lambda: all(2 in r.partition("preferred", index)[2] for index in range(3)),
+    until(
         "broker 2 is in sync again",
+        lambda: all(2 in r.partition("preferred", index)[2] for index in range(3)),
     )
     printed = r.tool(
         "LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions"
@@ -264,13 +260,13 @@ def test_an_unclean_election_on_request(replicated: Replicated) -> None:
     assert r.described("unclean", "--under-min-isr-partitions") == []
     assert len(r.described("unclean", "--at-min-isr-partitions")) == 1
     r.cluster.command("node", "kill", "2")
-    r.wait_for(lambda: r.partition("unclean")[2] == [1], "broker 2 is out of the ISR")
+    until("broker 2 is out of the ISR", lambda: r.partition("unclean")[2] == [1])
     assert len(r.described("unclean", "--under-replicated-partitions")) == 1
     assert len(r.described("unclean", "--under-min-isr-partitions")) == 1
     assert r.described("unclean", "--unavailable-partitions") == []
     r.cluster.command("node", "kill", "1")
     r.cluster.command("node", "start", "2")
-    r.wait_for(lambda: r.partition("unclean")[0] == -1, "nobody leads")
+    until("nobody leads", lambda: r.partition("unclean")[0] == -1)
     (gone,) = r.described("unclean", "--unavailable-partitions")
     assert (gone["Leader"], gone["Isr"]) == ("none", "1")
     one = ("--topic", "unclean", "--partition", "0")
@@ -278,7 +274,7 @@ def test_an_unclean_election_on_request(replicated: Replicated) -> None:
     assert "Successfully completed leader election (UNCLEAN) for partitions unclean-0" in printed
     r.shows("unclean", {"Leader": "2", "Isr": "2"})
     r.cluster.command("node", "start", "1")
-    r.wait_for(lambda: r.partition("unclean")[2] == [1, 2], "broker 1 follows")
+    until("broker 1 follows", lambda: r.partition("unclean")[2] == [1, 2])
 
 
 def test_replicas_are_verified(replicated: Replicated) -> None:

@@ -21,7 +21,8 @@ from protocol.transport.limits import ServerLimits
 from protocol.transport.server import Server
 from runtime.clock import ManualClock
 from runtime.log import captured
-from testkit.memory.sockets import Echo, heartbeat, metadata, request_bytes, until
+from testkit.memory.sockets import Echo, heartbeat, metadata, request_bytes
+from testkit.memory.turns import until
 
 
 class Wire(asyncio.Transport):

@@ -37,7 +37,8 @@ from storage.files import MemoryFiles
 from storage.log.config import LogConfig
 from storage.log.directory import MetaProperties, write_meta
 from testkit.memory.broker import batch
-from testkit.memory.fake_controller import FakeController, until
+from testkit.memory.fake_controller import FakeController
+from testkit.memory.turns import until
 
 DIRECTORY_ID = DirectoryId(b"directory id 16b")
 

@@ -23,8 +23,9 @@ from runtime.config.docs import WITHOUT_EFFECT
 from runtime.config.dynamic import NOT_BUILT
 from runtime.config.schema import Dynamic
 from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
-from testkit.memory.metric_traffic import connect, create_topic, until
+from testkit.memory.metric_traffic import connect, create_topic
 from testkit.memory.node import running_node
+from testkit.memory.turns import until
 
 BROKER = 4
 TOPIC = "t"

@@ -16,7 +16,8 @@ from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import HandlerTable
 from storage.log.log import Log
 from testkit.memory.broker import Harness, batch
-from testkit.memory.sockets import metadata, on_both_loops, raw_client, serving, until
+from testkit.memory.sockets import metadata, on_both_loops, raw_client, serving
+from testkit.memory.turns import until
 
 COUNT = 30
 

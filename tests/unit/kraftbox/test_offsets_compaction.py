@@ -15,8 +15,9 @@ from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.client import Connection
 from storage.files import MemoryFiles
 from storage.log.log import Log
-from testkit.memory.metric_traffic import connect, create_topic, until
+from testkit.memory.metric_traffic import connect, create_topic
 from testkit.memory.node import running_node
+from testkit.memory.turns import until
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",

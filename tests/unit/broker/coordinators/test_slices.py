@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -24,6 +24,7 @@ from protocol.errors import ApiError, ErrorCode
 from testkit.memory.broker import settle
 from testkit.memory.group_coordinator import GROUP, HOME, Driver
 from testkit.memory.group_shard import A_ID, WALL_EPOCH_MS, ShardWorld
+from testkit.memory.turns import until
 
 GROUPS, EACH = 100, 50
 
@@ -225,11 +226,3 @@ class TestLoading:
 
 async def until_loaded(driver: Driver) -> None:
     await until(lambda: bool(driver.coordinator.shards()[0]))
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if reached():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("not reached in 10,000 turns of the loop")

@@ -20,7 +20,7 @@ from runtime.slices import SLICE_MS
 from testkit.loop_holds import ToilClock, ToilingFiles, loop_holds
 from testkit.memory.broker import LOG_DIR, NODE, OTHER, Harness, batch, topic_id
 from testkit.memory.replicas import TOPIC, Cluster
-from testkit.memory.sockets import until
+from testkit.memory.turns import until
 
 
 class Listener:

@@ -23,7 +23,8 @@ from protocol.transport.dispatch import (
 )
 from protocol.transport.own_names import BROKER_SOFTWARE_NAME
 from protocol.transport.server import Server
-from testkit.memory.sockets import Echo, framed, on_both_loops, serving, until
+from testkit.memory.sockets import Echo, framed, on_both_loops, serving
+from testkit.memory.turns import until
 
 
 @asynccontextmanager
