@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from client.cluster_client import ClusterClient
+from client.elections import ElectionRequests, ElectionResult, ElectionType
 from client.errors import check
 from client.leaders import TopicPartition
 from client.topic_pages import DescribedTopic, TopicPages, from_metadata
@@ -27,7 +28,6 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.offset_delete import OffsetDeleteRequest
@@ -64,14 +64,6 @@ class ConfigOperation(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
-
-
-class ElectionType(IntEnum):
-    """PREFERRED: the first replica, if it is in sync. UNCLEAN: any, where no other is left; what
-    only others had is lost (KIP-460)."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 class NewTopic(NamedTuple):
@@ -340,26 +332,27 @@ class Admin:
 
     async def elect_leaders(
         self, kind: ElectionType, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Elect leaders of these partitions, or of all; what became of each.
+    ) -> dict[TopicPartition, ElectionResult]:
+        """Elect leaders of these partitions; what became of each.
 
-        ELECTION_NOT_NEEDED: it has the leader that was asked for.
+        Without a list, of all that there are; those that need no election are left out then.
         """
-        asked = None
-        if partitions is not None:
-            by_topic: dict[str, list[int]] = defaultdict(list)
-            for topic, index in partitions:
-                by_topic[topic].append(index)
-            asked = [
-                ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
-                for topic, indexes in by_topic.items()
+        everything = partitions is None
+        if partitions is None:
+            partitions = [
+                (topic.name or "", one.partition_index)
+                for topic in await self.describe_topics()
+                for one in topic.partitions
             ]
-        reply = await self._ask(ElectLeadersRequest(election_type=kind, topic_partitions=asked))
-        check(reply.error_code, "election")
+        elections = ElectionRequests(kind, partitions)
+        while (request := elections.request(self._timeout_ms)) is not None:
+            elections.take(await self._ask(request))
+        if not everything:
+            return elections.results
         return {
-            (one.topic, result.partition_id): ErrorCode(result.error_code)
-            for one in reply.replica_election_results
-            for result in one.partition_result
+            partition: result
+            for partition, result in elections.results.items()
+            if result.number != ErrorCode.ELECTION_NOT_NEEDED
         }
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:

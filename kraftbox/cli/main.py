@@ -13,6 +13,7 @@ from kraftbox.cli import (
     chaos,
     configs,
     dump_log,
+    elect,
     groups,
     nodes,
     records,
@@ -74,6 +75,7 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
+app.command("elect")(elect.elect)
 app.command("produce")(records.produce)
 app.command("consume")(records.consume)
 app.command("chaos")(chaos.chaos)

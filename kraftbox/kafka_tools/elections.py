@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
+from pathlib import Path
 
-from client.admin import Admin, ElectionType
+from client.admin import Admin
 from client.cluster_client import ClusterClient
+from client.elections import ElectionType
+from client.leaders import TopicPartition
 from kraftbox.cli.connect import run
+from kraftbox.cli.election_file import read_election_file
 from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import bootstrap_of, parser
 from protocol.errors import ErrorCode
@@ -31,44 +34,40 @@ def main(name: str, arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def partitions_of(options: argparse.Namespace) -> dict[str, list[int]] | None:
-    """Partitions by topic, None for all of them. Raises CommandFailed."""
+def partitions_of(options: argparse.Namespace) -> list[TopicPartition] | None:
+    """The partitions that are meant, None for all of them. Raises CommandFailed."""
+    if (options.topic is None) != (options.partition is None):
+        raise CommandFailed("--topic and --partition belong together")
+    ways = (
+        options.all_topic_partitions,
+        options.path_to_json_file is not None,
+        options.topic is not None,
+    )
+    if sum(ways) != 1:
+        raise CommandFailed(
+            "give one of --all-topic-partitions, --path-to-json-file, or --topic with --partition"
+        )
     if options.all_topic_partitions:
         return None
-    if options.path_to_json_file:
-        try:
-            with open(options.path_to_json_file, encoding="utf-8") as file:
-                entries = json.load(file)["partitions"]
-            found: dict[str, list[int]] = {}
-            for entry in entries:
-                found.setdefault(str(entry["topic"]), []).append(int(entry["partition"]))
-            return found
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CommandFailed(f"{options.path_to_json_file}: {error!r}") from None
-    if options.topic is None or options.partition is None:
-        raise CommandFailed(
-            "give --all-topic-partitions, --path-to-json-file, or --topic with --partition"
-        )
-    return {options.topic: [options.partition]}
+    if options.topic is not None:
+        return [(options.topic, options.partition)]
+    return list(read_election_file(Path(options.path_to_json_file)))
 
 
 async def _elect(
-    client: ClusterClient, options: argparse.Namespace, wanted: dict[str, list[int]] | None
+    client: ClusterClient, options: argparse.Namespace, wanted: list[TopicPartition] | None
 ) -> bool:
     """Whether something failed."""
     kind = options.election_type
-    named = None
-    if wanted is not None:
-        named = [(topic, index) for topic, indexes in wanted.items() for index in indexes]
     done, had, failed = [], [], []
-    for (topic, index), code in (await Admin(client).elect_leaders(TYPES[kind], named)).items():
+    for (topic, index), result in (await Admin(client).elect_leaders(TYPES[kind], wanted)).items():
         name = f"{topic}-{index}"
-        if code is ErrorCode.NONE:
+        if result.number == ErrorCode.NONE:
             done.append(name)
-        elif code is ErrorCode.ELECTION_NOT_NEEDED:
+        elif result.number == ErrorCode.ELECTION_NOT_NEEDED:
             had.append(name)
         else:
-            failed.append(f"{name}: {code.name}")
+            failed.append(f"{name}: {result.reason}")
     if done:
         say(
             f"Successfully completed leader election ({kind.upper()}) for partitions "

@@ -65,6 +65,28 @@ def test_topics(node: KraftboxNode) -> None:
     run(node, "topics", "delete", "a-topic", "--if-exists")
 
 
+def test_elections(node: KraftboxNode) -> None:
+    run(node, "topics", "create", "elected", "--partitions", "2")
+    assert run(node, "elect", "elected-1", "elected-0") == (
+        "elected-1: not needed: the preferred leader leads\n"
+        "elected-0: not needed: the preferred leader leads\n"
+    )
+    assert run(node, "elect", "--all", "--type", "unclean") == ""
+    refused = kraftbox(
+        *("elect", "elected-0", "elected-2", "--type", "unclean", "--json"),
+        *("--bootstrap-server", node.bootstrap),
+    )
+    assert refused.returncode == 1
+    told = {one["partition"]: one for one in json.loads(refused.stdout)}
+    assert [told[0][key] for key in ("elected", "error", "message")] == [
+        False,
+        "ELECTION_NOT_NEEDED",
+        "has one",
+    ]
+    assert [told[2][key] for key in ("elected", "error")] == [False, "UNKNOWN_TOPIC_OR_PARTITION"]
+    run(node, "topics", "delete", "elected")
+
+
 def test_configs(node: KraftboxNode) -> None:
     run(node, "topics", "create", "configured")
     run(node, "configs", "alter", "--topic", "configured", "--set", "retention.ms=60000")

@@ -12,12 +12,12 @@ from client.admin import (
     Admin,
     ConfigChange,
     ConfigOperation,
-    ElectionType,
     NewTopic,
     ResourceType,
     owners_of,
 )
 from client.cluster_client import ClusterClient
+from client.elections import ElectionType
 from client.errors import Refused
 from client.group_member import GroupMember
 from client.offsets import commit, committed, offsets_at
@@ -160,10 +160,15 @@ async def test_groups() -> None:
 async def test_leaders_replicas_and_the_quorum() -> None:
     async with administered() as (_, admin):
         await admin.create_topic("t", 2)
-        every = {("t", 0): ErrorCode.ELECTION_NOT_NEEDED, ("t", 1): ErrorCode.ELECTION_NOT_NEEDED}
-        assert await admin.elect_leaders(ElectionType.PREFERRED, list(every)) == every
-        found = await admin.elect_leaders(ElectionType.PREFERRED, [("t", 7)])
-        assert found == {("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        every = [("t", 0), ("t", 1), ("t", 7)]
+        found = await admin.elect_leaders(ElectionType.PREFERRED, every)
+        assert [(one, found[one].error, found[one].failed) for one in every] == [
+            (("t", 0), ErrorCode.ELECTION_NOT_NEEDED, False),
+            (("t", 1), ErrorCode.ELECTION_NOT_NEEDED, False),
+            (("t", 7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        ]
+        # Of all of them, those that need none are left out.
+        assert await admin.elect_leaders(ElectionType.UNCLEAN) == {}
         await admin.reassign(("t", 0), None)
         with pytest.raises(Refused, match="t-0: INVALID_REPLICA_ASSIGNMENT"):
             await admin.reassign(("t", 0), [99])

@@ -59,6 +59,7 @@ def run(capsys, monkeypatch):
         ["produce", "--help"],
         ["consume", "--help"],
         ["dump-log", "--help"],
+        ["elect", "--help"],
     ],
 )
 def test_help(run, arguments):
@@ -106,6 +107,15 @@ def test_brokers_are_told_the_version_of_the_distribution():
         ["consume", "t", "--partition", "0", "--offset", "1", "--from-beginning"],
         ["produce", "t", "--key-separator", ""],
         ["groups", "reset-offsets", "g", "--topic", "t"],
+        ["elect"],
+        ["elect", "t"],
+        ["elect", "t-x"],
+        ["elect", "-0"],
+        ["elect", "t-2147483648"],
+        ["elect", "t-0", "--all"],
+        ["elect", "--all", "--file", "f"],
+        ["elect", "t-0", "--type", "random"],
+        ["elect", "t-0", "--timeout", "0"],
     ],
 )
 def test_wrong_usage_is_2(run, arguments):

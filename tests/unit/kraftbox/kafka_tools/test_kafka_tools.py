@@ -97,17 +97,31 @@ def test_a_cluster_that_is_not_there_is_an_error(capsys):
     assert "Error while executing kafka-topics: cannot reach 127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_partitions_of_an_election_from_a_file(tmp_path):
+def test_partitions_of_an_election_are_given_in_one_way(tmp_path):
     path = tmp_path / "p.json"
     entries = [{"topic": "a", "partition": 1}, {"topic": "a", "partition": 0}]
     path.write_text(json.dumps({"partitions": entries}))
-    options = argparse.Namespace(
-        all_topic_partitions=False, path_to_json_file=str(path), topic=None, partition=None
-    )
-    assert partitions_of(options) == {"a": [1, 0]}
-    path.write_text("{}")
-    with pytest.raises(CommandFailed, match=r"p\.json"):
-        partitions_of(options)
-    options.path_to_json_file = None
-    with pytest.raises(CommandFailed, match="--all-topic-partitions"):
-        partitions_of(options)
+    nothing = {
+        "all_topic_partitions": False,
+        "path_to_json_file": None,
+        "topic": None,
+        "partition": None,
+    }
+
+    def given(**options: object):
+        return partitions_of(argparse.Namespace(**{**nothing, **options}))
+
+    assert given(path_to_json_file=str(path)) == [("a", 1), ("a", 0)]
+    assert given(topic="t", partition=0) == [("t", 0)]
+    assert given(all_topic_partitions=True) is None
+    for wrong in (
+        {},
+        {"all_topic_partitions": True, "topic": "t", "partition": 0},
+        {"path_to_json_file": str(path), "all_topic_partitions": True},
+        {"path_to_json_file": str(path), "topic": "t", "partition": 0},
+    ):
+        with pytest.raises(CommandFailed, match="give one of --all-topic-partitions"):
+            given(**wrong)
+    for half in ({"topic": "t"}, {"partition": 0, "all_topic_partitions": True}):
+        with pytest.raises(CommandFailed, match="belong together"):
+            given(**half)

@@ -1,0 +1,63 @@
+"""Partitions to elect leaders of, in the JSON files of kafka-leader-election.
+
+    {"partitions": [{"topic": "foo", "partition": 1, "desiredLeader": 0}]}
+
+`desiredLeader` counts in a designation (KIP-966).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from client.leaders import TopicPartition
+from kraftbox.cli.output import CommandFailed
+
+DesiredLeaders = dict[TopicPartition, int | None]
+"""Broker ids by partition, None where the file names nobody."""
+
+INT32_MAX = 2**31 - 1
+
+
+def read_election_file(path: Path) -> DesiredLeaders:
+    """What a file names. Raises CommandFailed with the file, the entry and what is wrong."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise CommandFailed(f"{path}: {error}") from None
+    entries = content.get("partitions") if isinstance(content, dict) else None
+    if not isinstance(entries, list):
+        raise CommandFailed(f'{path}: is not {{"partitions": [...]}}')
+    found: DesiredLeaders = {}
+    for number, entry in enumerate(entries, 1):
+        try:
+            partition, leader = _entry(entry)
+        except ValueError as error:
+            raise CommandFailed(f"{path}: entry {number}: {error}") from None
+        if partition in found:
+            raise CommandFailed(
+                f"{path}: entry {number}: {partition[0]}-{partition[1]} is named twice"
+            )
+        found[partition] = leader
+    return found
+
+
+def _entry(entry: Any) -> tuple[TopicPartition, int | None]:
+    """Raises ValueError."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"{entry!r} is not an object")
+    topic = entry.get("topic")
+    if not isinstance(topic, str) or not topic:
+        raise ValueError(f"topic {topic!r} is not a name")
+    leader = entry.get("desiredLeader")
+    return (
+        (topic, _number("partition", entry.get("partition"))),
+        None if leader is None else _number("desiredLeader", leader),
+    )
+
+
+def _number(what: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= INT32_MAX:
+        raise ValueError(f"{what} {value!r} is not a number of at least 0")
+    return value

@@ -1,0 +1,80 @@
+"""Elections that are asked for: requests, and what becomes of each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from client.elections import PARTITIONS_MAX, ElectionRequests, ElectionResult, ElectionType
+from client.errors import Refused
+from client.leaders import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+
+def named(request: ElectLeadersRequest | None) -> list[TopicPartition]:
+    assert request is not None
+    assert request.topic_partitions is not None
+    return [(one.topic, index) for one in request.topic_partitions for index in one.partitions]
+
+
+def answer(
+    partitions: Iterable[TopicPartition], number: int = 0, message: str | None = None
+) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ElectLeadersResponse.ReplicaElectionResult(
+                topic=topic,
+                partition_result=[
+                    ElectLeadersResponse.PartitionResult(
+                        partition_id=index, error_code=number, error_message=message
+                    )
+                ],
+            )
+            for topic, index in partitions
+        ]
+    )
+
+
+def test_a_long_list_is_split_and_each_partition_is_asked_once():
+    every = [("t", index) for index in range(PARTITIONS_MAX + 2)]
+    elections = ElectionRequests(ElectionType.UNCLEAN, [*every, ("t", 0)])
+    first = elections.request(1234.5)
+    assert first is not None
+    assert (first.election_type, first.timeout_ms) == (1, 1234)
+    assert named(first) == every[:PARTITIONS_MAX]
+    elections.take(answer(every[:PARTITIONS_MAX]))
+    assert named(elections.request(1)) == every[PARTITIONS_MAX:]
+    elections.take(answer(every[PARTITIONS_MAX:]))
+    assert elections.request(1) is None
+    assert list(elections.results) == every
+
+
+def test_a_partition_that_the_answer_leaves_out_has_failed():
+    elections = ElectionRequests(ElectionType.PREFERRED, [("t", 0), ("t", 1)])
+    elections.take(answer([("t", 1), ("other", 0)]))
+    assert elections.request(1) is None
+    assert elections.results["t", 0].failed
+    assert elections.results["t", 1] == ElectionResult(ErrorCode.NONE, None)
+    assert set(elections.results) == {("t", 0), ("t", 1)}
+
+
+def test_a_request_that_is_refused_as_a_whole_is_an_error():
+    elections = ElectionRequests(ElectionType.PREFERRED, [("t", 0)])
+    with pytest.raises(Refused, match="election: INVALID_REQUEST"):
+        elections.take(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+    # One that says so of every partition has told what became of each.
+    late = answer([("t", 0)], ErrorCode.REQUEST_TIMED_OUT)
+    late.error_code = ErrorCode.REQUEST_TIMED_OUT
+    elections.take(late)
+    assert elections.results["t", 0].failed
+
+
+def test_results_have_a_reason_in_words():
+    assert not ElectionResult(ErrorCode.ELECTION_NOT_NEEDED).failed
+    refused = ElectionResult(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "broker 1 is fenced")
+    assert refused.reason == "PREFERRED_LEADER_NOT_AVAILABLE: broker 1 is fenced"
+    foreign = ElectionResult(31_000)
+    assert (foreign.failed, foreign.error) == (True, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert foreign.reason == "error 31000"
