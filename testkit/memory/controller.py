@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeVar
 
 from controller.brokers.registration import (
@@ -41,6 +42,7 @@ OWN_INCARNATION = b"own incarnation."
 FEATURES = {"metadata.version": VersionRange(7, 30), "kraft.version": VersionRange(0, 1)}
 
 
+@cache
 def settings(**properties: str) -> ControllerSettings:
     """Settings of a controller whose build could replicate, so that elections can be tested."""
     dotted = {name.replace("_", "."): value for name, value in properties.items()}
