@@ -168,6 +168,8 @@ class SwarmWorld:
         self.took_effect: dict[str, int] = {}
         self.busy: set[int] = set()
         """Nodes that an event is being done to."""
+        self.heard_s = 0.0
+        """From when on no session ends because a controller was silent."""
         self.swapped: set[int] = set()
         """Brokers that run on another disk than their own."""
         self.broken: Broken | None = None

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, FaultKind
-from simulation.faults.process import may_be_hit
+from simulation.faults.process import may_go_silent
 from simulation.targets import draw_node
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 async def _cut_off(
     world: SwarmWorld, machine: Machine, event: Event, out: bool, back: bool
 ) -> bool:
-    if not may_be_hit(world, machine):
+    if not may_go_silent(world, machine, event.for_ms):
         return False
     network = world.loop.network
     groups = {"controllers": world.controllers, "brokers": world.brokers}

@@ -2,8 +2,13 @@
 
 A broker loses what was not flushed only while every partition keeps a member of its ISR that has
 lost nothing, and nothing happens to such a member until the others are back in the ISR: without
-eligible leader replicas nobody could keep the promise otherwise. So `may_lose` and `may_be_hit` are
-asked when an event is due, and an event that they refuse has no effect.
+eligible leader replicas nobody could keep the promise otherwise. No controller goes silent
+meanwhile, either, and nothing is lost until one session after one did: a controller that hears of
+nobody fences everybody, the broker that spoke last comes last, and that one stays in the ISR though
+it may be the one that has lost. What controllers have written and not committed may say so, too.
+
+So `may_lose`, `may_be_hit` and `may_go_silent` are asked when an event is due, and an event that
+they refuse has no effect.
 """
 
 from __future__ import annotations
@@ -14,6 +19,9 @@ from typing import TYPE_CHECKING
 from simulation.faults.kind import Args, FaultKind
 from simulation.targets import draw_node
 from simulation.world.cluster import End
+
+SESSION_MS = 9000
+"""Of brokers, unless the shape says another."""
 
 if TYPE_CHECKING:
     from random import Random
@@ -34,9 +42,32 @@ def may_lose(world: SwarmWorld, machine: Machine) -> bool:
     """Whether the promises survive that this machine loses what it has not flushed."""
     if machine not in world.brokers:
         return True
+    if world.loop.time() < world.heard_s or _is_undecided(world):
+        return False
     others = {*world.promises.lossy, *world.busy, *world.swapped} - {machine.node_id}
     brokers = {one.node_id for one in world.brokers}
     return world.promises.spares(machine.node_id) and not others & brokers
+
+
+def _is_undecided(world: SwarmWorld) -> bool:
+    """Whether a controller has written what is not committed: the ISR may be smaller by then."""
+    nodes = [one.life.node for one in world.controllers if one.life is not None]
+    quorums = [one.quorum for one in nodes if one is not None]
+    end = world.promises.metadata.end
+    return any(one and one.is_started and one.log_end_offset > end for one in quorums)
+
+
+def may_go_silent(world: SwarmWorld, machine: Machine, for_ms: int) -> bool:
+    """Whether the promises survive that this machine runs and hears others late, or not at all, for
+    so long; if so, it is noted until when a session may end by that."""
+    if not may_be_hit(world, machine):
+        return False
+    if machine in world.controllers:
+        if world.promises.lossy:
+            return False
+        silent_ms = for_ms + world.shape.setting_ms("broker.session.timeout.ms", SESSION_MS)
+        world.heard_s = max(world.heard_s, world.loop.time() + silent_ms / 1000)
+    return True
 
 
 def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
@@ -67,7 +98,7 @@ async def _kill(world: SwarmWorld, machine: Machine, event: Event, _rng: Random)
 
 async def _pause(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     life = machine.life
-    if life is None or not may_be_hit(world, machine):
+    if life is None or not may_go_silent(world, machine, event.for_ms):
         return False
     machine.pause(life)
     await asyncio.sleep(event.for_ms / 1000)

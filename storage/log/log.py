@@ -103,6 +103,8 @@ class Log:
         if len(loaded.epochs) and not loaded.report.clean:
             loaded.epochs.durable = -1  # a process that was killed may have left a name that is not
         self._cut_unflushed = loaded.report.truncated_bytes > 0
+        self._cut_at = loaded.log_end_offset
+        """The lowest end that a cut left since the last flush, while `_cut_unflushed`."""
         self._truncations = 0
         self._last_flush_ms = clock.now_ms()
         self._jitter_ms = self._draw_jitter()
@@ -192,6 +194,17 @@ class Log:
         unstable = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
         return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    @property
+    def durable_high_watermark(self) -> int:
+        """What the checkpoint may tell: no more than what is there after a power cut.
+
+        A power cut may undo a truncation that was not flushed. What was cut is then back in the
+        place of what came after it, and must not be taken for committed.
+        """
+        return (
+            min(self.high_watermark, self._cut_at) if self._cut_unflushed else self.high_watermark
+        )
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, kept between log start and log end; returns where it is."""
@@ -647,6 +660,7 @@ class Log:
     def _truncate(self, offset: int) -> None:
         self._truncations += 1
         end = self.segments.cut(offset)
+        self._cut_at = min(self._cut_at, end) if self._cut_unflushed else end
         self._cut_unflushed = True
         if self.snapshots.remove_above(end):
             # Else a crash could bring them back, beside batches that were written later.

@@ -566,7 +566,8 @@ class LogManager:
         }
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {key: log.high_watermark for key, log in self.logs.items()}
+        """What a restart may begin with: see `Log.durable_high_watermark`."""
+        return {key: log.durable_high_watermark for key, log in self.logs.items()}
 
     # Stop ------------------------------------------------------------------------------------
 

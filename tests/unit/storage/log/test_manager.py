@@ -564,6 +564,30 @@ async def test_an_unchanged_checkpoint_is_not_written_again(world):
     assert "replication-offset-checkpoint" not in world.names()
 
 
+@pytest.mark.parametrize("flushed", [False, True])
+async def test_a_power_cut_that_undoes_a_truncation_shows_nothing_that_was_cut(flushed):
+    """P4: another leader's record was committed in the place of what was cut."""
+    world = World(LossyFiles(MemoryFiles()))
+    manager = world.start()
+    log = create(manager)
+    fill(log, 9)
+    await log.flush()
+    log.update_high_watermark(4)
+    log.truncate_to(6)
+    log.truncate_to(8)
+    fill(log, 3, epoch=1)
+    log.update_high_watermark(9)
+    if flushed:
+        await log.flush()
+    assert log.durable_high_watermark == (9 if flushed else 6)
+    await manager.checkpoint_high_watermarks()
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    log = world.start().logs[("topic", 0)]
+    assert (log.log_end_offset, log.high_watermark) == (9, 9 if flushed else 6)
+    assert log.epoch_at(6) == (1 if flushed else 0)
+
+
 async def test_a_new_log_does_not_inherit_the_checkpoints_of_its_namesake():
     """A topic is deleted and made again, and the machine dies before any further checkpoint."""
     world = World(LossyFiles(MemoryFiles()))
