@@ -8,13 +8,16 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from simulation.faults import KINDS
+from simulation.find import Find, schedule_of
 from simulation.schedule import Schedule, draw_schedule
 from simulation.shape import BadShape
+from simulation.shrink import Verdict, shrink, words
 from simulation.swarm import Outcome, run
 
 HELD, BROKEN, MISUSE = 0, 1, 2
@@ -24,35 +27,68 @@ SEED_BITS = 31
 Kinds = tuple[str, ...] | None
 
 
-def main(
-    *,
-    seed: int | None = None,
-    runs: int | None = None,
-    minutes: float | None = None,
-    jobs: int = 1,
-    faults: str | None = None,
-    schedule: Path | None = None,
-    as_json: bool = False,
-    show_kinds: bool = False,
-) -> int:
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; None and False are what a command without the option means."""
+
+    seed: int | None = None
+    runs: int | None = None
+    minutes: float | None = None
+    jobs: int = 1
+    faults: str | None = None
+    schedule: str | None = None
+    shrink: bool = False
+    out: Path | None = None
+    as_json: bool = False
+    show_kinds: bool = False
+
+
+def main(options: Options) -> int:
     """The exit code: 0 every promise held, 1 one broke, 2 wrong usage."""
-    if show_kinds:
+    if options.show_kinds:
         for name, kind in KINDS.items():
             print(f"{name:<14} {kind.family:<8} {kind.text}")
         return HELD
     try:
-        kinds = _kinds(faults)
-        if schedule is not None:
-            if (seed, runs, faults) != (None, None, None):
-                raise BadShape("--schedule says all: no --seed, --runs or --faults with it")
-            return _one(_read(schedule), f"--schedule {schedule}", as_json=as_json)
-        first = random.SystemRandom().getrandbits(SEED_BITS) if seed is None else seed
-        if runs is None and minutes is None:
-            return _one(draw_schedule(first, kinds), _replay(first, faults), as_json=as_json)
+        kinds = _kinds(options.faults)
+        _check(options)
+        first = _first(options)
+        if options.runs is not None or (options.minutes is not None and not options.shrink):
+            return _many(first, options, kinds)
+        schedule, replay = _chosen(options, first, kinds)
+        if options.shrink:
+            return _shrink(schedule, options)
     except BadShape as error:
         sys.stderr.write(f"kraftbox: {error}\n")
         return MISUSE
-    return _many(first, runs, minutes, jobs, kinds, faults, as_json=as_json)
+    return _one(schedule, replay, as_json=options.as_json)
+
+
+def _check(options: Options) -> None:
+    """Raises BadShape for options that do not go together."""
+    drawn = (options.seed, options.runs, options.faults)
+    if options.schedule is not None and drawn != (None, None, None):
+        raise BadShape("--schedule says all: no --seed, --runs or --faults with it")
+    if options.schedule is not None and options.minutes is not None and not options.shrink:
+        raise BadShape("--schedule is one run: --minutes goes with it only for --shrink")
+    if options.shrink and options.runs is not None:
+        raise BadShape("--shrink takes one seed or one schedule: no --runs with it")
+    if options.shrink and options.seed is None and options.schedule is None:
+        raise BadShape("--shrink needs --seed or --schedule: which run is to be made smaller?")
+    if options.out is not None and not options.shrink:
+        raise BadShape("--out says where --shrink writes")
+
+
+def _first(options: Options) -> int:
+    drawn = random.SystemRandom().getrandbits(SEED_BITS)
+    return drawn if options.seed is None else options.seed
+
+
+def _chosen(options: Options, seed: int, kinds: Kinds) -> tuple[Schedule, str]:
+    """What is to be played, and how to say so."""
+    if options.schedule is not None:
+        return schedule_of(options.schedule), f"--schedule '{options.schedule}'"
+    return draw_schedule(seed, kinds), _replay(seed, options.faults)
 
 
 def _kinds(text: str | None) -> Kinds:
@@ -63,13 +99,6 @@ def _kinds(text: str | None) -> Kinds:
         if one not in KINDS:
             raise BadShape(f"--faults: {one!r} is none of {', '.join(KINDS)}")
     return kinds
-
-
-def _read(path: Path) -> Schedule:
-    try:
-        return Schedule.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise BadShape(f"--schedule {path}: {error}") from error
 
 
 def _replay(seed: int, faults: str | None) -> str:
@@ -154,6 +183,37 @@ def as_document(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+# --- shrinking ------------------------------------------------------------------------------------
+
+
+def _shrink(schedule: Schedule, options: Options) -> int:
+    """The smallest schedule that breaks the same promise, written down as a find."""
+    ends_s = None if options.minutes is None else time.perf_counter() + options.minutes * 60
+
+    def may_go_on() -> bool:
+        return ends_s is None or time.perf_counter() < ends_s
+
+    found = shrink(schedule, _verdict, may_go_on=may_go_on)
+    if found is None:
+        print(f"seed {schedule.seed} breaks no promise: there is nothing to make smaller")
+        return HELD
+    path = options.out or Path(f"sim-{schedule.seed}.json")
+    try:
+        path.write_text(Find(found.schedule, found.verdict.code, "").text(), encoding="utf-8")
+    except OSError as error:
+        raise BadShape(f"--out {path}: {error.strerror}") from error
+    print(
+        f"{found.verdict.code} with {words(found.schedule)}, after {found.tries} tries: "
+        f"kraftbox sim --schedule '{path}'"
+    )
+    return BROKEN
+
+
+def _verdict(schedule: Schedule) -> Verdict | None:
+    broken = run(schedule, keep=0).broken
+    return None if broken is None else Verdict(broken.code, broken.at_s * 1000)
+
+
 # --- many -----------------------------------------------------------------------------------------
 
 
@@ -164,21 +224,13 @@ def _task(asked: tuple[int, Kinds, str | None]) -> tuple[dict[str, Any], list[st
     return as_document(outcome), lines
 
 
-def _many(
-    first: int,
-    runs: int | None,
-    minutes: float | None,
-    jobs: int,
-    kinds: Kinds,
-    faults: str | None,
-    *,
-    as_json: bool,
-) -> int:
+def _many(first: int, options: Options, kinds: Kinds) -> int:
+    runs, minutes, faults, as_json = options.runs, options.minutes, options.faults, options.as_json
     began_s = time.perf_counter()
     ends_s = None if minutes is None else began_s + minutes * 60
     asked = ((seed, kinds, faults) for seed in _seeds(first, runs, ends_s))
     documents: list[dict[str, Any]] = []
-    with _results(asked, jobs) as results:
+    with _results(asked, options.jobs) as results:
         for document, lines in results:
             documents.append(document)
             if lines and not as_json:

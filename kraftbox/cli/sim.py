@@ -27,7 +27,17 @@ def sim(
         typer.Option("--faults", "-f", help="Kinds, with commas; default: any."),
     ] = None,
     schedule: Annotated[
-        Path | None, typer.Option("--schedule", help="Play this file instead of a seed.")
+        str | None,
+        typer.Option("--schedule", help="Play a find by its name, or a file, instead of a seed."),
+    ] = None,
+    shrink: Annotated[
+        bool,
+        typer.Option(
+            "--shrink", help="Write the smallest schedule that breaks the same promise (--minutes)."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write; default: sim-SEED.json.")
     ] = None,
     as_document: JsonFlag = False,
     show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
@@ -39,15 +49,18 @@ def sim(
     """
     from simulation import command
 
-    code = command.main(
+    options = command.Options(
         seed=seed,
         runs=runs,
         minutes=minutes,
         jobs=jobs,
         faults=faults,
         schedule=schedule,
+        shrink=shrink,
+        out=out,
         as_json=as_document,
         show_kinds=show_kinds,
     )
+    code = command.main(options)
     if code:
         raise typer.Exit(code)

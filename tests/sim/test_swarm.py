@@ -17,6 +17,7 @@ import pytest
 
 from broker.replication.partition import Partition
 from simulation import command
+from simulation.command import Options
 from simulation.schedule import Event, Schedule, draw_schedule
 from simulation.swarm import run
 from simulation.world.trace import FullTrace
@@ -124,7 +125,7 @@ def shows_all_it_has() -> Iterator[Any]:
 
 def test_a_planted_bug_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     with shows_all_it_has():
-        code = command.main(seed=QUICK)
+        code = command.main(Options(seed=QUICK))
     told = capsys.readouterr().out
     assert code == 1
     assert "BROKEN P12" in told
@@ -139,9 +140,9 @@ def test_a_judge_that_is_not_asked_says_nothing() -> None:
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
-    assert command.main(faults="luck") == command.MISUSE
-    assert command.main(schedule=tmp_path / "none.json") == command.MISUSE
-    assert command.main(schedule=tmp_path / "none.json", seed=1) == command.MISUSE
+    assert command.main(Options(faults="luck")) == command.MISUSE
+    assert command.main(Options(schedule=str(tmp_path / "none.json"))) == command.MISUSE
+    assert command.main(Options(schedule="none.json", seed=1)) == command.MISUSE
 
 
 def test_a_schedule_is_played_from_a_file(
@@ -150,5 +151,5 @@ def test_a_schedule_is_played_from_a_file(
     drawn = calm(QUICK)
     path = tmp_path / "one.json"
     path.write_text(json.dumps(drawn.to_json()))
-    assert command.main(schedule=path) == 0
+    assert command.main(Options(schedule=str(path))) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"trace {run(drawn).trace}"

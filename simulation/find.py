@@ -1,0 +1,84 @@
+"""Shell: Finds: schedules that once broke a promise, shrunken and written down, played by name.
+
+A seed finds nothing any more when what is drawn from it has changed. A find draws nothing: it says
+which nodes, topics, settings and clients there are and which event happens when, and is played
+again for ever (`kraftbox sim --schedule NAME`). One file of `simulation/finds/` each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulation.schedule import Schedule
+from simulation.shape import BadShape
+
+FOLDER = Path(__file__).with_name("finds")
+SUFFIX = ".json"
+
+
+@dataclass(frozen=True)
+class Find:
+    """A schedule, the code of the promise that it broke, and the bug in one line."""
+
+    schedule: Schedule
+    promise: str
+    bug: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        return {"promise": self.promise, "bug": self.bug, "schedule": self.schedule.to_json()}
+
+    def text(self) -> str:
+        """The content of its file: a line for each value of the schedule, for reviews."""
+        return json.dumps(self.to_json(), indent=1) + "\n"
+
+
+def names() -> list[str]:
+    """All finds of the folder, in order."""
+    return sorted(one.name.removesuffix(SUFFIX) for one in FOLDER.glob(f"*{SUFFIX}"))
+
+
+def named(name: str) -> Find:
+    """The find of that name; raises BadShape."""
+    return _find(FOLDER / f"{name}{SUFFIX}")
+
+
+def schedule_of(text: str) -> Schedule:
+    """The schedule of a find's name, or of a file: one that `--shrink` wrote, or the schedule that
+    `--json` prints. Raises BadShape."""
+    if text in names():
+        return named(text).schedule
+    value = _read(Path(text))
+    return _find(Path(text)).schedule if "promise" in value else _schedule(text, value)
+
+
+def _find(path: Path) -> Find:
+    value = _read(path)
+    schedule = _schedule(str(path), value.get("schedule"))
+    return Find(schedule, str(value.get("promise")), str(value.get("bug")))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        known = ", ".join(names()) or "none yet"
+        raise BadShape(
+            f"--schedule {path}: {error.strerror}; no find has that name either: {known}"
+        ) from error
+    except ValueError as error:
+        raise BadShape(f"--schedule {path}: {error}") from error
+    if not isinstance(value, Mapping):
+        raise BadShape(f"--schedule {path}: this is no schedule")
+    return value
+
+
+def _schedule(where: str, value: Any) -> Schedule:
+    try:
+        return Schedule.from_json(value)
+    except BadShape as error:
+        raise BadShape(f"--schedule {where}: {error}") from error

@@ -1,0 +1,202 @@
+"""Shrinking over schedules that nobody runs: what is left is small, and breaks the same promise."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.replication.partition import Partition
+from simulation import find
+from simulation.command import Options, main
+from simulation.schedule import Schedule, draw_schedule
+from simulation.shape import BadShape
+from simulation.shrink import (
+    STEADY_DISK,
+    STEADY_LINK,
+    TRIES_MAX,
+    Play,
+    Shrunk,
+    Verdict,
+    is_sound,
+    shrink,
+)
+
+pytestmark = pytest.mark.sim
+
+LARGE = 3
+"""A seed with many events, clients and nodes."""
+QUICK = 7
+"""A seed whose run is short."""
+
+
+def breaks_if(holds: Callable[[Schedule], bool], code: str = "P4") -> Play:
+    return lambda schedule: Verdict(code, 1e9) if holds(schedule) else None
+
+
+def smallest(schedule: Schedule, play: Play) -> Shrunk:
+    found = shrink(schedule, play)
+    assert found is not None
+    return found
+
+
+def test_the_large_seed_is_large() -> None:
+    drawn = draw_schedule(LARGE)
+    assert len(drawn.events) > 4 and len(drawn.shape.clients) > 2 and len(drawn.shape.nodes) > 2
+
+
+def test_nothing_is_left_of_what_was_not_needed() -> None:
+    found = smallest(draw_schedule(LARGE), breaks_if(lambda _one: True)).schedule
+    shape = found.shape
+    assert (found.events, found.quiet_from_ms, shape.faults) == ((), 0, {})
+    assert len(shape.controllers) == len(shape.brokers) == 1
+    assert len(shape.clients) == len(shape.topics) == 1
+    assert (shape.topics[0].partitions, shape.topics[0].replication_factor) == (1, 1)
+    assert (shape.topics[0].configs, shape.nodes[0].settings) == ({}, {})
+    assert (shape.link, shape.disk) == (STEADY_LINK, STEADY_DISK)
+
+
+def test_what_is_needed_together_stays() -> None:
+    drawn = draw_schedule(LARGE)
+    needed = {drawn.events[1].name, drawn.events[-1].name}
+    play = breaks_if(lambda one: needed <= {event.name for event in one.events})
+    found = smallest(drawn, play).schedule
+    assert {one.name for one in found.events} == needed
+    assert found.quiet_from_ms < drawn.quiet_from_ms
+
+
+def test_another_promise_does_not_count() -> None:
+    drawn = draw_schedule(LARGE)
+
+    def play(one: Schedule) -> Verdict:
+        return Verdict("P4" if len(one.events) > 3 else "P26", 1e9)
+
+    found = smallest(drawn, play)
+    assert (len(found.schedule.events), found.verdict.code) == (4, "P4")
+
+
+def test_what_was_due_after_the_break_goes_first() -> None:
+    drawn = draw_schedule(LARGE)
+    late = drawn.events[0].at_ms
+    played: list[Schedule] = []
+
+    def play(one: Schedule) -> Verdict:
+        played.append(one)
+        return Verdict("P4", late)
+
+    shrink(drawn, play)
+    assert all(event.at_ms <= late for event in played[1].events)
+
+
+def test_a_schedule_that_holds_has_nothing_to_shrink() -> None:
+    assert shrink(draw_schedule(LARGE), breaks_if(lambda _one: False)) is None
+
+
+def test_the_budget_ends_the_search_with_what_is_found() -> None:
+    drawn = draw_schedule(LARGE)
+    play = breaks_if(lambda _one: True)
+    for most in (1, 2, 7):
+        found = shrink(drawn, play, tries_max=most)
+        assert found is not None and found.tries == most
+    found = shrink(drawn, play, may_go_on=lambda: False)
+    assert found is not None and (found.tries, found.schedule) == (1, drawn)
+
+
+def test_a_client_that_is_acknowledged_and_a_place_for_each_fault_stay() -> None:
+    drawn = draw_schedule(LARGE)
+    clients = tuple(one for one in drawn.shape.clients if one.kind == "acks 1")
+    assert not is_sound(replace(drawn, shape=replace(drawn.shape, clients=clients)))
+    cut = next(
+        one for one in map(draw_schedule, range(50)) if any(e.kind == "cut" for e in one.events)
+    )
+    play = breaks_if(lambda one: any(event.kind == "cut" for event in one.events))
+    assert len(smallest(cut, play).schedule.shape.nodes) == 2
+
+
+@given(st.integers(0, 2**31), st.integers(0, 2**31))
+@settings(max_examples=30, deadline=None)
+def test_what_is_left_is_sound_and_breaks_for_any_seed(seed: int, salt: int) -> None:
+    """Whatever the rule: here one that says yes and no as it likes, always the same."""
+    drawn = draw_schedule(seed)
+
+    def rule(one: Schedule) -> bool:
+        return one == drawn or zlib.crc32(f"{salt} {one}".encode()) % 3 > 0
+
+    found = smallest(drawn, breaks_if(rule))
+    assert found.tries <= TRIES_MAX
+    assert rule(found.schedule)
+    assert found.schedule == drawn or is_sound(found.schedule)
+    assert len(found.schedule.events) <= len(drawn.events)
+
+
+# --- finds ----------------------------------------------------------------------------------------
+
+
+def test_a_find_is_read_as_it_was_written(tmp_path: Path) -> None:
+    one = find.Find(draw_schedule(LARGE), "P4", "a follower forgot what it had cut")
+    path = tmp_path / "one.json"
+    path.write_text(one.text())
+    assert find.schedule_of(str(path)) == one.schedule
+    with mock.patch.object(find, "FOLDER", tmp_path):
+        assert find.names() == ["one"]
+        assert find.named("one") == one
+        assert find.schedule_of("one") == one.schedule
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"promise": "P1"}', '{"version": 1}'])
+def test_what_is_no_find_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text(text)
+    with pytest.raises(BadShape, match="--schedule"):
+        find.schedule_of(str(path))
+
+
+def test_a_find_that_is_missing_is_told_with_those_there_are(tmp_path: Path) -> None:
+    with mock.patch.object(find, "FOLDER", tmp_path), pytest.raises(BadShape, match="none yet"):
+        find.schedule_of("nothing")
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def _shows_all_it_has(self: Partition) -> bool:
+    """A leader that does not wait for its followers."""
+    log = self.log
+    if log.log_end_offset <= log.high_watermark:
+        return False
+    log.update_high_watermark(log.log_end_offset)
+    self._high_watermark_moved(log.log_end_offset)
+    return True
+
+
+def test_a_failing_seed_is_shrunken_and_played_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "small.json"
+    with mock.patch.object(Partition, "maybe_advance_high_watermark", _shows_all_it_has):
+        assert main(Options(seed=QUICK, shrink=True, out=path)) == 1
+        (told,) = capsys.readouterr().out.splitlines()
+        assert main(Options(schedule=str(path))) == 1
+        assert "BROKEN P12" in capsys.readouterr().out
+    assert told.startswith("P12 with 0 events, 1 client, ")
+    assert told.endswith(f"kraftbox sim --schedule '{path}'")
+    assert json.loads(path.read_text())["promise"] == "P12"
+    assert main(Options(schedule=str(path))) == 0
+
+
+def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong, named in (
+        (Options(shrink=True), "--seed or --schedule"),
+        (Options(seed=1, runs=2, shrink=True), "--runs"),
+        (Options(seed=1, out=tmp_path / "x"), "--out"),
+        (Options(schedule="x", minutes=1), "--minutes"),
+    ):
+        assert main(wrong) == 2
+        assert named in capsys.readouterr().err
