@@ -20,6 +20,7 @@ from broker.apis import (
     describe_topic_partitions,
     describe_user_scram_credentials,
     fetch,
+    get_replica_log_info,
     incremental_alter_configs,
     list_config_resources,
     list_offsets,
@@ -67,6 +68,7 @@ def build_table(
         list_config_resources,
     ):
         api.register(table, broker)
+    get_replica_log_info.register(table, broker, broker_epoch)
     metadata.register(table, broker, creator)
     forwarder = forwarding.Forwarder(broker)
     alter_configs.register(table, broker, forwarder)

@@ -23,6 +23,7 @@ class ControllerSettings:
 
     features: what every node of this build supports, by feature name, as it is advertised.
     incarnation_id: this process; its broker, if it has one, registers with the same.
+    recovery_strategy: None where it is not given, and follows from `unclean_election`.
     config: the whole static configuration, for what topics fall back to.
     """
 
@@ -36,6 +37,9 @@ class ControllerSettings:
     delete_topic_enable: bool
     min_insync_replicas: int
     unclean_election: bool
+    recovery_strategy: str | None
+    recovery_manager: bool
+    recovery_timeout_ms: int
     max_idle_interval_ms: int
     connection_loss_fence_ms: int
     quorum_fetch_timeout_ms: int
@@ -80,6 +84,11 @@ class ControllerSettings:
             delete_topic_enable=config[keys_server.DELETE_TOPIC_ENABLE],
             min_insync_replicas=config[keys_log.MIN_INSYNC_REPLICAS],
             unclean_election=config[keys_log.UNCLEAN_LEADER_ELECTION_ENABLE],
+            recovery_strategy=config[keys_log.UNCLEAN_RECOVERY_STRATEGY]
+            if config.is_set(keys_log.UNCLEAN_RECOVERY_STRATEGY)
+            else None,
+            recovery_manager=config[keys_log.UNCLEAN_RECOVERY_MANAGER_ENABLED],
+            recovery_timeout_ms=config[keys_log.UNCLEAN_RECOVERY_TIMEOUT_MS],
             max_idle_interval_ms=config[keys_quorum.METADATA_MAX_IDLE_INTERVAL_MS],
             connection_loss_fence_ms=config[keys_kraftbox.KRAFTBOX_BROKER_CONNECTION_LOSS_FENCE_MS],
             quorum_fetch_timeout_ms=config[keys_quorum.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS],

@@ -7,7 +7,10 @@ from typing import Final
 
 
 class ApiKey(IntEnum):
-    """Every API key of Kafka 4.3. Keys 4-7 were removed in 4.0 and have no messages."""
+    """Every API key of Kafka 4.3. Keys 4-7 were removed in 4.0 and have no messages.
+
+    GET_REPLICA_LOG_INFO is in no release of Kafka (KIP-966): it is between our own nodes.
+    """
 
     PRODUCE = 0
     FETCH = 1
@@ -102,6 +105,7 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    GET_REPLICA_LOG_INFO = 93
 
 
 FORWARDABLE: Final = frozenset(

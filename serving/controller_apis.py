@@ -7,6 +7,7 @@ broker forwards what is left when it has registered what it answers itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from protocol.api_keys import FORWARDABLE, ApiKey
@@ -48,6 +49,9 @@ CONTROLLER_APIS: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
+
+OWN_VERSIONS: Final[Mapping[ApiKey, int]] = {}
+"""Last versions that our own tools may ask for, beyond what everybody may."""
 
 
 def forwarded_apis() -> list[ApiKey]:

@@ -27,7 +27,8 @@ from protocol.transport.dispatch import (
     HandlerTable,
     RequestContext,
 )
-from serving.controller_apis import forwarded_apis
+from protocol.transport.own_names import Own
+from serving.controller_apis import OWN_VERSIONS, forwarded_apis
 
 FORWARD_TIMEOUT_MS: Final = 30_000.0
 TIMEOUT_GRACE_MS: Final = 1_000.0
@@ -38,7 +39,8 @@ def register(table: HandlerTable, forwarder: Forwarder) -> None:
     """Forward what the broker has no handler of its own for; so this comes after those."""
     for api in forwarded_apis():
         if api not in table.entries:
-            table.register(api, forwarder.handle)
+            own_max = OWN_VERSIONS.get(api)
+            table.register(api, forwarder.handle, own_max_version=own_max, own=Own.TOOL)
 
 
 class Forwarder:

@@ -21,6 +21,7 @@ from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
+from protocol.transport.own_names import BROKER_SOFTWARE_NAME
 from runtime.clock import Clock
 
 BACK_OFF_MS: Final = 20.0
@@ -164,7 +165,11 @@ class ControllerChannel:
             return connection
 
     async def _dial(self, target: tuple[str, int], timeout_ms: float) -> Connection:
-        dialling = asyncio.ensure_future(Connection.connect(*target, self._client_id, timeout_ms))
+        dialling = asyncio.ensure_future(
+            Connection.connect(
+                *target, self._client_id, timeout_ms, software_name=BROKER_SOFTWARE_NAME
+            )
+        )
         self._dialling = (target, dialling)
         try:
             return await dialling

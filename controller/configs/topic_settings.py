@@ -7,19 +7,25 @@ checked when it was written, and an election must not fail on an old record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TypeVar
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 from controller.decision import ControllerView
 from metalog.image.values import ConfigResourceType
-from runtime.config import keys_topic
+from runtime.config import keys_log, keys_topic
 
 T = TypeVar("T")
 
 MIN_ISR = keys_topic.MIN_INSYNC_REPLICAS.name
 UNCLEAN_ELECTION = keys_topic.UNCLEAN_LEADER_ELECTION_ENABLE.name
-"""Topics and nodes have both under one name."""
+RECOVERY_STRATEGY = keys_topic.UNCLEAN_RECOVERY_STRATEGY.name
+"""Topics and nodes have these three under one name."""
+RECOVERY_MANAGER = keys_log.UNCLEAN_RECOVERY_MANAGER_ENABLED.name
+RECOVERY_TIMEOUT = keys_log.UNCLEAN_RECOVERY_TIMEOUT_MS.name
+ELECTION_KEYS = frozenset({UNCLEAN_ELECTION, RECOVERY_STRATEGY, RECOVERY_MANAGER})
+"""What may allow an election that was not allowed before."""
 
 CLUSTER_DEFAULT = ""
 """Resource name of the cluster-wide dynamic configuration of brokers."""
@@ -28,13 +34,33 @@ CLUSTER_DEFAULT = ""
 class RecoveryStrategy(Enum):
     """What happens where no clean candidate for leadership is left (KIP-966).
 
-    AGGRESSIVE: somebody who is alive leads. BALANCED: as long as the replicas that may have
-    everything can come back, they are waited for. NONE: an operator decides.
+    AGGRESSIVE: somebody who is alive leads, with the recovery manager the longest log of them.
+    BALANCED: the replicas that may have everything are waited for. NONE: an operator decides.
     """
 
     AGGRESSIVE = "Aggressive"
     BALANCED = "Balanced"
     NONE = "None"
+
+
+class Place(Enum):
+    """Where a value comes from; it completes "... of"."""
+
+    TOPIC = "the topic"
+    NODE = "this controller, dynamic"
+    CLUSTER = "the cluster, dynamic"
+    STATIC = "this controller's properties file or the default"
+
+
+class StrategyInForce(NamedTuple):
+    """A strategy, and the key and place that say it."""
+
+    strategy: RecoveryStrategy
+    key: str
+    place: Place
+
+
+_STRATEGY_BY_TEXT: Mapping[str, RecoveryStrategy] = {s.value: s for s in RecoveryStrategy}
 
 
 def stored_configs(view: ControllerView, resource_type: int, name: str) -> Mapping[str, str]:
@@ -45,40 +71,87 @@ def stored_configs(view: ControllerView, resource_type: int, name: str) -> Mappi
 
 def min_isr_of(view: ControllerView, topic_name: str) -> int:
     """`min.insync.replicas` in force for the topic."""
-    return _resolve(view, topic_name, MIN_ISR, _positive, view.settings.min_insync_replicas)
-
-
-def unclean_election_enabled(view: ControllerView, topic_name: str) -> bool:
-    """`unclean.leader.election.enable` in force for the topic."""
-    return _resolve(view, topic_name, UNCLEAN_ELECTION, _boolean, view.settings.unclean_election)
+    places = chain(_topic_values(view, topic_name), _node_values(view))
+    return _first(places, MIN_ISR, _positive, view.settings.min_insync_replicas)
 
 
 def recovery_strategy(view: ControllerView, topic_name: str) -> RecoveryStrategy:
-    """The strategy in force for the topic: `unclean.leader.election.enable` says it."""
-    if unclean_election_enabled(view, topic_name):
-        return RecoveryStrategy.AGGRESSIVE
-    return RecoveryStrategy.BALANCED
+    """The strategy in force for the topic."""
+    return strategy_in_force(view, topic_name).strategy
 
 
-def _resolve(
-    view: ControllerView, topic_name: str, key: str, parse: Callable[[str], T | None], static: T
+def strategy_in_force(view: ControllerView, topic_name: str) -> StrategyInForce:
+    """The strategy of a topic, and what says it.
+
+    The topic's own values come before those of all topics, and in each place
+    `unclean.recovery.strategy` before `unclean.leader.election.enable`, which is the older name of
+    Aggressive (true) and Balanced (false).
+    """
+    settings = view.settings
+    own = list(_topic_values(view, topic_name))
+    for places in (own, list(_node_values(view))):
+        for key, parse in ((RECOVERY_STRATEGY, _strategy), (UNCLEAN_ELECTION, _by_flag)):
+            for place, values in places:
+                strategy = parse(values[key]) if key in values else None
+                if strategy is not None:
+                    return StrategyInForce(strategy, key, place)
+            given = settings.recovery_strategy if key == RECOVERY_STRATEGY else None
+            if places is not own and given is not None:
+                return StrategyInForce(RecoveryStrategy(given), key, Place.STATIC)
+    flag = RecoveryStrategy.AGGRESSIVE if settings.unclean_election else RecoveryStrategy.BALANCED
+    return StrategyInForce(flag, UNCLEAN_ELECTION, Place.STATIC)
+
+
+def recovery_manager_enabled(view: ControllerView) -> bool:
+    """`unclean.recovery.manager.enabled` in force for the cluster."""
+    return _first(_node_values(view), RECOVERY_MANAGER, _boolean, view.settings.recovery_manager)
+
+
+def recovery_timeout_ms(view: ControllerView) -> int:
+    """`unclean.recovery.timeout.ms` in force for the cluster."""
+    return _first(_node_values(view), RECOVERY_TIMEOUT, _natural, view.settings.recovery_timeout_ms)
+
+
+def _first(
+    places: Iterable[tuple[Place, Mapping[str, str]]],
+    key: str,
+    parse: Callable[[str], T | None],
+    static: T,
 ) -> T:
-    for text in _dynamic_values(view, topic_name, key):
-        value = parse(text)
+    """The first value that parses."""
+    for _, values in places:
+        value = parse(values[key]) if key in values else None
         if value is not None:
             return value
     return static
 
 
-def _dynamic_values(view: ControllerView, topic_name: str, key: str) -> Iterator[str]:
-    for resource_type, name in (
-        (ConfigResourceType.TOPIC, topic_name),
-        (ConfigResourceType.BROKER, str(view.settings.node_id)),
-        (ConfigResourceType.BROKER, CLUSTER_DEFAULT),
-    ):
-        values = stored_configs(view, resource_type, name)
-        if key in values:
-            yield values[key]
+def _topic_values(
+    view: ControllerView, topic_name: str
+) -> Iterator[tuple[Place, Mapping[str, str]]]:
+    yield Place.TOPIC, stored_configs(view, ConfigResourceType.TOPIC, topic_name)
+
+
+def _node_values(view: ControllerView) -> Iterator[tuple[Place, Mapping[str, str]]]:
+    own = str(view.settings.node_id)
+    yield Place.NODE, stored_configs(view, ConfigResourceType.BROKER, own)
+    yield Place.CLUSTER, stored_configs(view, ConfigResourceType.BROKER, CLUSTER_DEFAULT)
+
+
+def _strategy(text: str) -> RecoveryStrategy | None:
+    return _STRATEGY_BY_TEXT.get(text.strip())
+
+
+def _by_flag(text: str) -> RecoveryStrategy | None:
+    flag = _boolean(text)
+    if flag is None:
+        return None
+    return RecoveryStrategy.AGGRESSIVE if flag else RecoveryStrategy.BALANCED
+
+
+def _natural(text: str) -> int | None:
+    stripped = text.strip()
+    return int(stripped) if stripped.isdecimal() else None
 
 
 def _positive(text: str) -> int | None:

@@ -165,14 +165,14 @@ class Idling:
 
 class Upkeep:
     """A decision that is made every interval, at once while it says that there is more, and when
-    the configuration `wakes_on` is written."""
+    one of the configurations `wakes_on` is written."""
 
     def __init__(
         self,
         decide: Callable[[ControllerView], Decision[bool]],
         interval_ms: float,
         *,
-        wakes_on: str | None = None,
+        wakes_on: frozenset[str] = frozenset(),
     ) -> None:
         self.due_ms: float | None = None
         self._decide = decide
@@ -188,7 +188,7 @@ class Upkeep:
         return Act(decision.records)
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
-        if self._wakes_on is not None and any(
-            type(r) is ConfigRecord and r.name == self._wakes_on for r in records
+        if self._wakes_on and any(
+            type(r) is ConfigRecord and r.name in self._wakes_on for r in records
         ):
             self.due_ms = now_ms

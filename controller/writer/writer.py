@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from controller.configs.topic_settings import UNCLEAN_ELECTION
+from controller.configs.topic_settings import ELECTION_KEYS
 from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decision
 from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
@@ -166,7 +166,7 @@ class Controller:
         yield Upkeep(
             decide_unclean_elections,
             settings.unclean_election_interval_ms,
-            wakes_on=UNCLEAN_ELECTION,
+            wakes_on=ELECTION_KEYS,
         )
         if settings.rebalance:
             yield Upkeep(decide_rebalance, settings.rebalance_interval_ms)

@@ -1,6 +1,11 @@
-"""ElectLeaders (API key 43), versions 0-2."""
+"""ElectLeaders (API key 43), versions 0-3; version 3 is unstable.
+
+Kafka has released no version 3 (KIP-966): it is for our own tools.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from protocol.schema import (
     FRESH,
@@ -15,8 +20,11 @@ from protocol.schema import (
     string,
 )
 
+PARTITIONS_PER_REQUEST_MAX: Final = 1_000
+"""In version 3; those beyond are answered with REQUEST_LIMIT_REACHED."""
 
-class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
+
+class ElectLeadersResponse(Response, api_key=43, versions="0-3", flexible="2+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
     error_code: int = field(int16, "1+", default=0)
     replica_election_results: list[ReplicaElectionResult] = field(
@@ -38,8 +46,9 @@ class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
 class ElectLeadersRequest(
     Request[ElectLeadersResponse],
     api_key=43,
-    versions="0-2",
+    versions="0-3",
     flexible="2+",
+    unstable="3",
     listeners=("broker", "controller"),
 ):
     election_type: int = field(int8, "1+", default=0)
@@ -51,3 +60,4 @@ class ElectLeadersRequest(
     class TopicPartitions(Struct):
         topic: str = field(string, "0+", default="")
         partitions: list[int] = field(array(int32), "0+", default=FRESH)
+        desired_leaders: list[int] | None = field(array(int32), "3+", nullable="3+", default=None)

@@ -296,15 +296,15 @@ class HandlerTable:
         Unstable versions of the message, and with `unstable` the whole API, exist only in a table
         that was made with `unstable`. `advertise_from` advertises versions below `min_version` too;
         they still close the connection. Versions above `max_version` up to `own_max_version`, also
-        unstable ones, are there for `own` only; with `own_only` the whole API is. Raises ValueError
-        for a second handler, for no versions, or for own ones that the message does not have or
-        everybody has.
+        unstable ones, are there for `own` only; with `own_only` the whole API is, unstable versions
+        too. Raises ValueError for a second handler, for no versions, or for own ones that the
+        message does not have or everybody has.
         """
         if api in self.entries:
             raise ValueError(f"{api.name} has a handler already")
         request = request_class(api)
         first, last = request.VERSIONS
-        if request.UNSTABLE and not self.unstable:
+        if request.UNSTABLE and not (self.unstable or own_only):
             last = min(last, request.UNSTABLE.first - 1)
         low = first if min_version is None else max(min_version, first)
         high = last if max_version is None else min(max_version, last)

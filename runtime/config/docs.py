@@ -225,6 +225,14 @@ DOCS: dict[str, str] = {
     "again; they are at once when unclean election becomes allowed.",
     "unclean.leader.election.enable": "Whether a replica that may miss records can lead when no "
     "other can.",
+    "unclean.recovery.manager.enabled": "Whether the controller compares the logs of all replicas "
+    "before it elects one that may miss records; else it takes one that is alive (KIP-966, part 2; "
+    "in no release of Kafka).",
+    "unclean.recovery.strategy": "Where no replica is sure to have everything: Aggressive elects "
+    "the longest log of the replicas that are alive, Balanced waits for all that may have "
+    "everything, None for an operator (KIP-966, part 2; in no release of Kafka).",
+    "unclean.recovery.timeout.ms": "How long an unclean recovery waits for replicas that it could "
+    "do without.",
     "unstable.api.versions.enable": "Whether clients are offered versions that no Kafka release "
     "has.",
 }

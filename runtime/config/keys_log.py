@@ -135,3 +135,17 @@ PRODUCER_ID_EXPIRATION_MS = NodeKey(
 UNCLEAN_LEADER_ELECTION_ENABLE = NodeKey(
     "unclean.leader.election.enable", BOOLEAN, False, None, HIGH, dynamic=CLUSTER
 )
+UNCLEAN_RECOVERY_MANAGER_ENABLED = NodeKey(
+    "unclean.recovery.manager.enabled", BOOLEAN, False, None, dynamic=CLUSTER, internal=True
+)
+UNCLEAN_RECOVERY_STRATEGY = NodeKey(
+    "unclean.recovery.strategy",
+    STRING,
+    "Balanced",
+    one_of("Aggressive", "Balanced", "None"),
+    dynamic=CLUSTER,
+    internal=True,
+)
+UNCLEAN_RECOVERY_TIMEOUT_MS = NodeKey(
+    "unclean.recovery.timeout.ms", LONG, 300_000, at_least(0), dynamic=CLUSTER, internal=True
+)

@@ -192,3 +192,11 @@ UNCLEAN_LEADER_ELECTION_ENABLE = TopicKey(
     False,
     synonyms=[(keys_log.UNCLEAN_LEADER_ELECTION_ENABLE, 1)],
 )
+UNCLEAN_RECOVERY_STRATEGY = TopicKey(
+    "unclean.recovery.strategy",
+    STRING,
+    "Balanced",
+    one_of("Aggressive", "Balanced", "None"),
+    synonyms=[(keys_log.UNCLEAN_RECOVERY_STRATEGY, 1)],
+    internal=True,
+)

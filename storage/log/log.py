@@ -180,6 +180,17 @@ class Log:
         return self.epochs.latest_epoch
 
     @property
+    def last_batch_epoch(self) -> int:
+        """The leader epoch of the last batch, -1 if there never was one.
+
+        Not the latest epoch: that one may have begun here without a batch. Where all batches are
+        gone by retention, the oldest epoch known is that of the last of them.
+        """
+        if self.log_end_offset > self.log_start_offset:
+            return self.epochs.epoch_at(self.log_end_offset - 1)
+        return self.epochs.epoch_at(self.log_start_offset) if self.log_start_offset else -1
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

@@ -57,6 +57,12 @@ ELECTION = Beyond(tagged={"election_kind": 10000, "election_cause": 10001})
 BEYOND_KAFKA: Mapping[str, Beyond] = {
     "PartitionRecord": ELECTION,
     "PartitionChangeRecord": ELECTION,
+    "ElectLeadersRequest": Beyond(
+        versions_from=3, fields={"TopicPartitions": frozenset({"desired_leaders"})}
+    ),
+    "ElectLeadersResponse": Beyond(versions_from=3),
+    "GetReplicaLogInfoRequest": Beyond(whole=True),
+    "GetReplicaLogInfoResponse": Beyond(whole=True),
 }
 """Everything that we have beyond Kafka's definitions, by message."""
 PRIVATE_TAG_MIN = 10000

@@ -177,7 +177,7 @@ def test_an_idle_log_gets_a_record() -> None:
 
 def test_upkeep_goes_on_at_once_while_there_is_more_and_wakes_on_its_configuration() -> None:
     more = [True, False]
-    upkeep = Upkeep(lambda _: Decision((OTHER,), more.pop(0)), 500.0, wakes_on="wakes")
+    upkeep = Upkeep(lambda _: Decision((OTHER,), more.pop(0)), 500.0, wakes_on=frozenset({"wakes"}))
     view = Cluster().view
     upkeep.begin(0.0)
     assert upkeep.due_ms == 500.0

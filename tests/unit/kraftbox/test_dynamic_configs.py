@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from broker.assembly import BrokerServer
-from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
+from controller.configs.topic_settings import (
+    RecoveryStrategy,
+    min_isr_of,
+    recovery_manager_enabled,
+    recovery_strategy,
+    recovery_timeout_ms,
+)
 from kraftbox.node import Node
 from protocol.batch.header import TimestampType
 from protocol.compression import Codec
@@ -112,6 +118,9 @@ WITH = {
 
 ELSEWHERE = {
     "unclean.leader.election.enable": "a controller's: see the test below",
+    "unclean.recovery.manager.enabled": "a controller's: see the test below",
+    "unclean.recovery.strategy": "a controller's: see the test below",
+    "unclean.recovery.timeout.ms": "a controller's: see the test below",
     "follower.replication.throttled.rate": "takes a second broker",
     "leader.replication.throttled.rate": "takes a second broker",
     "log.local.retention.bytes": "takes tiered storage",
@@ -176,11 +185,20 @@ async def test_what_a_controller_acts_on() -> None:
             assert node.controller is not None
             return node.controller.controller.view()
 
-        assert not unclean_election_enabled(view(), TOPIC)
+        assert recovery_strategy(view(), TOPIC) is RecoveryStrategy.BALANCED
         settings = (("unclean.leader.election.enable", "true"), ("min.insync.replicas", "3"))
         assert await alter(connection, "", *settings) == [ErrorCode.NONE]
-        assert unclean_election_enabled(view(), TOPIC)
+        assert recovery_strategy(view(), TOPIC) is RecoveryStrategy.AGGRESSIVE
         assert min_isr_of(view(), TOPIC) == 3
+        settings = (
+            ("unclean.recovery.strategy", "None"),
+            ("unclean.recovery.manager.enabled", "true"),
+            ("unclean.recovery.timeout.ms", "77"),
+        )
+        assert await alter(connection, "", *settings) == [ErrorCode.NONE]
+        assert recovery_strategy(view(), TOPIC) is RecoveryStrategy.NONE
+        assert recovery_manager_enabled(view())
+        assert recovery_timeout_ms(view()) == 77
         await connection.close()
 
 

@@ -12,7 +12,7 @@ from controller.configs.change import (
     decide_incremental_alter_configs,
 )
 from controller.configs.described import describe_resource
-from controller.configs.topic_settings import min_isr_of, unclean_election_enabled
+from controller.configs.topic_settings import RecoveryStrategy, min_isr_of, recovery_strategy
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.config_record import ConfigRecord
@@ -270,12 +270,13 @@ class TestResolution:
             resource_type=2, resource_name="t", name="unclean.leader.election.enable", value=text
         )
         cluster.apply([record])
-        assert unclean_election_enabled(cluster.view(), "t") is expected
+        strategy = recovery_strategy(cluster.view(), "t")
+        assert (strategy is RecoveryStrategy.AGGRESSIVE) is expected
 
     def test_static_configuration(self) -> None:
         cluster = Cluster(min_insync_replicas="2", unclean_leader_election_enable="true")
         assert min_isr_of(cluster.view(), "t") == 2
-        assert unclean_election_enabled(cluster.view(), "t")
+        assert recovery_strategy(cluster.view(), "t") is RecoveryStrategy.AGGRESSIVE
 
 
 class TestDescribed:

@@ -1,0 +1,97 @@
+"""GetReplicaLogInfo (key 93), version 0: how far this broker's logs reach (KIP-966).
+
+Behaviour: of each replica the leader epoch of its last batch, the log end, and the partition's
+leader epoch as this broker knows it. An active controller compares the answers of all replicas when
+nobody is sure to hold everything. They hold for the broker epoch in the answer: another life of
+this broker may find another log.
+
+The epoch is that of the last batch, not the latest one of the epoch cache: a leader that wrote
+nothing notes its epoch there too, and would beat a replica that has more.
+
+Served only to our own controllers, at the listener of brokers: Kafka has no such API.
+
+Errors per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (no
+replica here, or its log is not open yet), KAFKA_STORAGE_ERROR (its log has failed),
+REQUEST_LIMIT_REACHED (beyond 1,000 partitions), INVALID_REQUEST (meant for another broker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.context import BrokerContext
+from broker.replication.replica_role import ReplicaRole
+from protocol.api_keys import ApiKey
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.get_replica_log_info import (
+    PARTITIONS_PER_REQUEST_MAX,
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+)
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.own_names import Own
+
+VERSION: Final = 0
+
+_Info = GetReplicaLogInfoResponse.PartitionLogInfo
+
+
+def register(table: HandlerTable, broker: BrokerContext, broker_epoch: Callable[[], int]) -> None:
+    """Serve the API from `table`, to our own controllers."""
+
+    def handle(_context: RequestContext, request: GetReplicaLogInfoRequest) -> Reply:
+        return log_infos(broker, request, broker_epoch())
+
+    table.register(
+        ApiKey.GET_REPLICA_LOG_INFO,
+        handle,
+        min_version=VERSION,
+        max_version=VERSION,
+        own=Own.CONTROLLER,
+        own_only=True,
+    )
+
+
+def log_infos(
+    broker: BrokerContext, request: GetReplicaLogInfoRequest, broker_epoch: int
+) -> GetReplicaLogInfoResponse:
+    """Answers every partition on its own."""
+    response = GetReplicaLogInfoResponse(broker_epoch=broker_epoch)
+    left = PARTITIONS_PER_REQUEST_MAX
+    for topic in request.topic_partitions or ():
+        infos = []
+        for index in topic.partitions:
+            left -= 1
+            info = _Info(partition=index, error_message=None)
+            try:
+                if request.broker_id != broker.node_id:
+                    raise ApiError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"broker {request.broker_id} is asked, this is {broker.node_id}",
+                    )
+                if left < 0:
+                    raise ApiError(ErrorCode.REQUEST_LIMIT_REACHED, None)
+                _fill(broker, topic.topic_id, info)
+            except ApiError as error:
+                info.error_code, info.error_message = error.code, error.text
+            infos.append(info)
+        response.topic_partition_log_info_list.append(
+            GetReplicaLogInfoResponse.TopicPartitionLogInfo(
+                topic_id=topic.topic_id, partition_log_info=infos
+            )
+        )
+    return response
+
+
+def _fill(broker: BrokerContext, topic_id: bytes, info: _Info) -> None:
+    """Raises ApiError."""
+    partition = broker.replicas.find_by_id(topic_id, info.partition)
+    log = partition.log
+    if partition.role is ReplicaRole.OFFLINE or log.failure is not None:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None)
+    if partition.role is ReplicaRole.DELETED:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    info.current_leader_epoch = partition.leader_epoch
+    info.last_written_leader_epoch = log.last_batch_epoch
+    info.log_end_offset = log.log_end_offset

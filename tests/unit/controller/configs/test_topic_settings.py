@@ -1,0 +1,85 @@
+"""The strategy of unclean recovery: what says it, and what comes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.configs.topic_settings import (
+    Place,
+    RecoveryStrategy,
+    recovery_manager_enabled,
+    recovery_timeout_ms,
+    strategy_in_force,
+)
+from metalog.image.values import ConfigResourceType
+from protocol.metadata import ConfigRecord
+from testkit.memory.controller import Cluster
+
+STRATEGY = "unclean.recovery.strategy"
+FLAG = "unclean.leader.election.enable"
+AGGRESSIVE, BALANCED, NONE = RecoveryStrategy
+
+
+def configure(cluster: Cluster, resource: str, key: str, value: str | None) -> None:
+    kind = ConfigResourceType.TOPIC if resource == "t" else ConfigResourceType.BROKER
+    cluster.apply(
+        [
+            ConfigRecord(
+                resource_type=int(kind),
+                resource_name={"node": "100", "cluster": ""}.get(resource, resource),
+                name=key,
+                value=value,
+            )
+        ]
+    )
+
+
+def test_balanced_is_what_holds_where_nothing_is_said() -> None:
+    found = strategy_in_force(Cluster().view(), "t")
+    assert found == (BALANCED, FLAG, Place.STATIC)
+
+
+def test_the_order_in_which_values_are_asked() -> None:
+    """Each one added beats all before it."""
+    cluster = Cluster(unclean_leader_election_enable="true")
+    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, Place.STATIC)
+    for resource, key, value, expected in (
+        ("cluster", FLAG, "false", (BALANCED, FLAG, Place.CLUSTER)),
+        ("node", FLAG, "true", (AGGRESSIVE, FLAG, Place.NODE)),
+        ("cluster", STRATEGY, "None", (NONE, STRATEGY, Place.CLUSTER)),
+        ("node", STRATEGY, "Balanced", (BALANCED, STRATEGY, Place.NODE)),
+        ("t", FLAG, "true", (AGGRESSIVE, FLAG, Place.TOPIC)),
+        ("t", STRATEGY, "None", (NONE, STRATEGY, Place.TOPIC)),
+    ):
+        configure(cluster, resource, key, value)
+        assert strategy_in_force(cluster.view(), "t") == expected, (resource, key)
+    configure(cluster, "t", STRATEGY, None)
+    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, Place.TOPIC)
+
+
+def test_a_static_strategy_counts_where_it_is_given() -> None:
+    cluster = Cluster(unclean_recovery_strategy="Balanced", unclean_leader_election_enable="true")
+    assert strategy_in_force(cluster.view(), "t") == (BALANCED, STRATEGY, Place.STATIC)
+    configure(cluster, "cluster", FLAG, "true")
+    assert strategy_in_force(cluster.view(), "t") == (BALANCED, STRATEGY, Place.STATIC)
+    configure(cluster, "cluster", STRATEGY, "Aggressive")
+    assert strategy_in_force(cluster.view(), "t").strategy is AGGRESSIVE
+
+
+@pytest.mark.parametrize("value", ["aggressive", "", "maybe"])
+def test_a_value_that_does_not_parse_counts_as_not_set(value: str) -> None:
+    cluster = Cluster()
+    configure(cluster, "t", FLAG, "true")
+    configure(cluster, "t", STRATEGY, value)
+    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, Place.TOPIC)
+
+
+def test_manager_and_timeout_are_the_clusters() -> None:
+    cluster = Cluster()
+    assert not recovery_manager_enabled(cluster.view())
+    assert recovery_timeout_ms(cluster.view()) == 300_000
+    configure(cluster, "cluster", "unclean.recovery.manager.enabled", "true")
+    configure(cluster, "cluster", "unclean.recovery.timeout.ms", "0")
+    assert recovery_manager_enabled(cluster.view())
+    assert recovery_timeout_ms(cluster.view()) == 0
+    assert recovery_manager_enabled(Cluster(unclean_recovery_manager_enabled="true").view())
