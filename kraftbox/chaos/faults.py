@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import NamedTuple
 
 from kraftbox.chaos.scene import Scene
-from kraftbox.chaos.target import CUT, HOST, Ability
+from kraftbox.chaos.target import CUT, HOST, Ability, TargetError
 from kraftbox.launcher.links import Link, LinkRule
 
 SLOW = Link(delay_ms=50.0, jitter_ms=20.0, rate_bytes_per_s=375_000)
@@ -43,17 +43,24 @@ class Kind(NamedTuple):
     text: str
     needs: frozenset[Ability]
     action: FaultAction
+    kills_all: bool = False
+
+    def is_drawn(self, abilities: frozenset[Ability]) -> bool:
+        """Whether it comes without being asked for by name. Brokers that all lose what they have
+        not flushed may lose what they acknowledged: no promise is broken by that."""
+        lossy = Ability.LOSSY_DISK in abilities
+        return self.needs <= abilities and not (self.kills_all and lossy)
 
 
 KINDS: dict[str, Kind] = {}
 
 
 def _kind(
-    name: str, number: str, text: str, *needs: Ability
+    name: str, number: str, text: str, *needs: Ability, kills_all: bool = False
 ) -> Callable[[Callable[[Scene, random.Random], AsyncIterator[Hit]]], FaultAction]:
     def register(function: Callable[[Scene, random.Random], AsyncIterator[Hit]]) -> FaultAction:
         action: FaultAction = asynccontextmanager(function)
-        KINDS[name] = Kind(number, text, frozenset(needs), action)
+        KINDS[name] = Kind(number, text, frozenset(needs), action, kills_all)
         return action
 
     return register
@@ -88,7 +95,7 @@ async def restart(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     yield Hit(nodes, "one after the other")
 
 
-@_kind("kill-all", "F4", "kill -9 all nodes at once", Ability.PROCESSES)
+@_kind("kill-all", "F4", "kill -9 all nodes at once", Ability.PROCESSES, kills_all=True)
 async def kill_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     nodes = [one.node_id for one in await scene.members() if one.is_running]
     await asyncio.gather(*(scene.act("kill", node_id) for node_id in nodes))
@@ -143,6 +150,46 @@ async def reassign(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
         yield Hit([led.leader], f"leader of partition {led.number}, on its way to {wanted}")
     if rng.random() < CANCELLED:
         await scene.reassign(led.number, None)
+
+
+# --- power ---------------------------------------------------------------------------------------
+
+
+@_kind(
+    "power-cut",
+    "F24",
+    "up to min ISR - 1 brokers lose what they had not flushed",
+    Ability.PROCESSES,
+    Ability.LOSSY_DISK,
+)
+async def power_cut(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    most = min(scene.min_isr - 1, len(led.replicas) - 1)
+    if most < 1:
+        raise TargetError(
+            f"min.insync.replicas is {scene.min_isr} with {len(led.replicas)} replicas: "
+            "no power cut goes without loss"
+        )
+    # The leader is the one that matters; the others are drawn.
+    others = [one for one in led.replicas if one != led.leader]
+    victims = [led.leader, *rng.sample(others, rng.randint(1, most) - 1)]
+    async with _cut_power(scene, victims):
+        yield Hit(victims, f"leader of partition {led.number} first")
+
+
+@_kind(
+    "power-cut-all",
+    "F25",
+    "all brokers lose what they had not flushed",
+    Ability.PROCESSES,
+    Ability.LOSSY_DISK,
+    kills_all=True,
+)
+async def power_cut_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    victims = await scene.brokers()
+    rng.shuffle(victims)
+    async with _cut_power(scene, victims):
+        yield Hit(victims, "")
 
 
 # --- the network --------------------------------------------------------------------------------
@@ -280,6 +327,16 @@ async def _down(scene: Scene, action: str, *nodes: int) -> AsyncIterator[None]:
     try:
         for node_id in nodes:
             await scene.act(action, node_id)
+        yield
+    finally:
+        await _each(scene, "start", nodes)
+
+
+@asynccontextmanager
+async def _cut_power(scene: Scene, nodes: Sequence[int]) -> AsyncIterator[None]:
+    """At the same moment for all of them, and none is ready before enough others are there."""
+    try:
+        await _each(scene, "kill", nodes)
         yield
     finally:
         await _each(scene, "start", nodes)

@@ -106,7 +106,7 @@ class Run:
         self.target = target
         self.load = load
         self._pace = pace
-        self._scene = Scene(target, load.topic)
+        self._scene = Scene(target, load.topic, load.min_insync_replicas)
         self.ledger = Ledger(history_clock())
         self.ledger.history.about = {"seed": seed, **(about or {})}
         self._workload = Workload(target.bootstrap, self.ledger, load, random.Random(seed))

@@ -31,11 +31,13 @@ class PartitionView(NamedTuple):
 
 
 class Scene:
-    """Target and topic. `draw` chooses victims; every fault gets a generator of its own."""
+    """Target and topic. `min_isr` is the topic's `min.insync.replicas`: one broker fewer may lose
+    what it has not flushed at once, and nothing acknowledged may be lost by that (KIP-966)."""
 
-    def __init__(self, target: Target, topic: str) -> None:
+    def __init__(self, target: Target, topic: str, min_isr: int = 1) -> None:
         self.target = target
         self.topic = topic
+        self.min_isr = min_isr
         self.doing = "the fault"
         """What is under way, for those who wait for it."""
         self._bootstrap: Sequence[Address] = target.bootstrap

@@ -34,6 +34,7 @@ class Ability(StrEnum):
     NETWORK = "network"
     LINKS = "links"
     SLOW_DISK = "slow disk"
+    LOSSY_DISK = "lossy disk"
     STALL = "stall"
     DESCRIPTORS = "descriptors"
 
@@ -119,6 +120,10 @@ class LocalTarget:
             found.add(Ability.LINKS)
         else:
             self._network = None
+        if keys.get("kraftbox.fault.files") == "lossy":
+            found.add(Ability.LOSSY_DISK)
+            # What a node has not flushed is in no file that others could read.
+            self.directories = {}
         if keys.get("kraftbox.fault.files") == "slow" and "kraftbox.fault.files.on.signal" in keys:
             found.add(Ability.SLOW_DISK)
         if int(keys.get("kraftbox.fault.stall.ms", "0")) > 0:

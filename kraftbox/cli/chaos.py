@@ -181,7 +181,7 @@ def _possible(target: Target, asked: Sequence[str] | None) -> list[str]:
         missing = KINDS[name].needs - target.abilities
         if missing:
             raise TargetError(f"--faults {name}: this cluster offers no {', '.join(missing)}")
-    return list(asked or (name for name, kind in KINDS.items() if kind.needs <= target.abilities))
+    return list(asked or (name for name, kind in KINDS.items() if kind.is_drawn(target.abilities)))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -6,9 +6,16 @@ import random
 
 import pytest
 
-from kraftbox.chaos.faults import KINDS, kill_leader, lone_leader, slow_network
+from kraftbox.chaos.faults import (
+    KINDS,
+    kill_leader,
+    lone_leader,
+    power_cut,
+    power_cut_all,
+    slow_network,
+)
 from kraftbox.chaos.scene import PartitionView, Scene
-from kraftbox.chaos.target import HOST, TargetError, TargetNode
+from kraftbox.chaos.target import HOST, Ability, TargetError, TargetNode
 from testkit.memory.chaos_target import Target
 
 
@@ -17,9 +24,9 @@ class Stage(Scene):
         return [PartitionView(0, 2, [2, 3, 1], [1, 2, 3])]
 
 
-def stage(*refuses: str) -> tuple[Stage, Target]:
+def stage(*refuses: str, min_isr: int = 1) -> tuple[Stage, Target]:
     target = Target(*refuses)
-    return Stage(target, "t"), target  # type: ignore[arg-type]
+    return Stage(target, "t", min_isr), target  # type: ignore[arg-type]
 
 
 async def test_a_killed_leader_is_started_again_after_an_error_inside() -> None:
@@ -37,6 +44,48 @@ async def test_the_leader_comes_back_though_a_follower_does_not_resume() -> None
         async with lone_leader(scene, random.Random(1)):
             raise AssertionError("not reached")
     assert target.done == ["pause 3", "pause 1", "kill 2", "resume 3", "resume 1", "start 2"]
+
+
+@pytest.mark.parametrize(("min_isr", "counts"), [(2, {1}), (3, {1, 2}), (9, {1, 2})])
+async def test_a_power_cut_hits_the_leader_and_fewer_brokers_than_min_isr(
+    min_isr: int, counts: set[int]
+) -> None:
+    seen = set()
+    for seed in range(20):
+        scene, target = stage(min_isr=min_isr)
+        async with power_cut(scene, random.Random(seed)) as hit:
+            assert hit.nodes[0] == 2
+            assert target.done == [f"kill {node}" for node in hit.nodes]
+        assert target.done[len(hit.nodes) :] == [f"start {node}" for node in hit.nodes]
+        seen.add(len(set(hit.nodes)))
+    assert seen == counts
+
+
+async def test_with_min_isr_1_no_power_cut_goes_without_loss() -> None:
+    scene, target = stage(min_isr=1)
+    with pytest.raises(TargetError, match=r"min\.insync\.replicas is 1 with 3 replicas"):
+        await power_cut(scene, random.Random(1)).__aenter__()
+    assert target.done == []
+
+
+async def test_a_power_cut_of_all_starts_all_though_one_was_not_killed() -> None:
+    scene, target = stage("kill 3")
+    with pytest.raises(TargetError):
+        await power_cut_all(scene, random.Random(1)).__aenter__()
+    assert sorted(target.done) == sorted(
+        f"{action} {node}" for action in ("kill", "start") for node in (1, 2, 3)
+    )
+
+
+def test_what_kills_all_lossy_brokers_comes_only_by_name() -> None:
+    every = frozenset(Ability)
+    firm = every - {Ability.LOSSY_DISK}
+    assert {name for name, kind in KINDS.items() if not kind.is_drawn(every)} == {
+        "kill-all",
+        "power-cut-all",
+    }
+    assert KINDS["kill-all"].is_drawn(firm)
+    assert not KINDS["power-cut"].is_drawn(firm)
 
 
 async def test_every_link_is_slow_both_ways_and_whole_afterwards() -> None:
