@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from metalog.image.features import (
+    ELR_VERSION,
+    FEATURES_BY_NAME,
     KRAFT,
     KRAFT_VERSION,
     LATEST_PRODUCTION_METADATA_VERSION,
@@ -22,4 +24,5 @@ SUPPORTED_FEATURES: Mapping[str, VersionRange] = {
         MINIMUM_METADATA_VERSION.level, LATEST_PRODUCTION_METADATA_VERSION.level
     ),
     KRAFT_VERSION: VersionRange(0, KRAFT.max_level),
+    ELR_VERSION: VersionRange(0, FEATURES_BY_NAME[ELR_VERSION].max_level),
 }

@@ -9,8 +9,8 @@ A broker loses what was not flushed only while every partition keeps a member of
 lost nothing, and nothing happens to such a member until the others are back in the ISR. So no
 controller is cut off meanwhile, either: one that hears of nobody fences everybody, the broker that
 spoke last comes last, and that one stays in the ISR though it may be the one that has lost. Without
-eligible leader replicas nobody could keep the promise otherwise; `lose_everything` shows that the
-promises notice.
+eligible leader replicas, as here, nobody could keep the promise otherwise; `lose_everything` shows
+that the promises notice.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from metalog.image.features import ELR_VERSION
 from protocol.errors import ApiError
 from runtime import log
 from simulation.clients.client import SimClient, Unknown
@@ -105,7 +106,7 @@ class Replicated:
         self.rng = random.Random(f"{seed}/replicated")
         self.loop = VirtualLoop(Network(random.Random(f"{seed}/network")))
         self.trace = Trace(self.loop.time)
-        self.cluster = SimCluster(self.loop, self.trace, seed)
+        self.cluster = SimCluster(self.loop, self.trace, seed, features={ELR_VERSION: 0})
         self.promises = Promises()
         self.took_effect: dict[str, int] = {}
         self.busy: set[int] = set()

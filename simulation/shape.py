@@ -104,7 +104,8 @@ class ClientShape:
 
 @dataclass(frozen=True)
 class Shape:
-    """See the module. `settings` are those of all nodes, `faults` are kinds with their weights."""
+    """See the module. `settings` are those of all nodes, `faults` are kinds with their weights.
+    `elr`: whether the cluster is formatted with eligible leader replicas (KIP-966)."""
 
     nodes: tuple[NodeShape, ...]
     topics: tuple[TopicShape, ...]
@@ -113,6 +114,7 @@ class Shape:
     disk: DiskShape
     clients: tuple[ClientShape, ...]
     faults: dict[str, int]
+    elr: bool = False
 
     @property
     def controllers(self) -> tuple[NodeShape, ...]:
@@ -186,6 +188,7 @@ class Shape:
                 disk=DiskShape(**value["disk"]),
                 clients=tuple(ClientShape(**one) for one in value["clients"]),
                 faults=dict(value["faults"]),
+                elr=bool(value.get("elr", False)),
             )
             shape.check()
         except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from metalog.image.features import ELR_VERSION
 from protocol.errors import ApiError
 from runtime import log
 from simulation.chance import stream
@@ -154,7 +155,8 @@ class SwarmWorld:
         self.trace = FullTrace(self.loop.time, keep)
         disk = self.shape.disk
         pace = DiskPace(disk.flush_ms_min, disk.flush_ms_max, disk.work_ms_max)
-        self.cluster = SimCluster(self.loop, self.trace, seed, pace)
+        features = {ELR_VERSION: int(schedule.shape.elr)}
+        self.cluster = SimCluster(self.loop, self.trace, seed, pace, features)
         for node in self.shape.nodes:
             self.cluster.add(self._settings(node))
         machines = zip(self.cluster.machines, self.shape.nodes, strict=True)

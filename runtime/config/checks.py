@@ -253,16 +253,23 @@ def _http(node: NodeValues) -> Iterator[ConfigError]:
 
 
 def _gone(node: NodeValues) -> Iterator[ConfigError]:
-    """Keys that Kafka once had, where ignoring them would mislead."""
-    name = "replica.lag.max.messages"
-    if name in node.given:
-        yield ConfigError(
-            name,
-            node.given[name],
-            "must not be set: no number of messages puts a replica out of the ISR any more, "
-            "because a burst would and a stuck replica of a quiet topic would not (KIP-16); "
-            "use replica.lag.time.max.ms",
-        )
+    """Keys that Kafka or a proposal once had, where ignoring them would mislead."""
+    for name, reason in _GONE.items():
+        if name in node.given:
+            yield ConfigError(name, node.given[name], f"must not be set: {reason}")
+
+
+_GONE = {
+    "replica.lag.max.messages": (
+        "no number of messages puts a replica out of the ISR any more, because a burst would and "
+        "a stuck replica of a quiet topic would not (KIP-16); use replica.lag.time.max.ms"
+    ),
+    "eligible.leader.replicas.enabled": (
+        "eligible leader replicas (KIP-966) are a feature of the whole cluster, not of a node; "
+        "use kafka-features upgrade --feature eligible.leader.replicas.version=1, or downgrade "
+        "with 0"
+    ),
+}
 
 
 _NEVER_SET: tuple[tuple[NodeKey[Any], str], ...] = (

@@ -156,7 +156,7 @@ class Machine:
         config = NodeConfig.parse(self._properties())
         rng = random.Random(f"{self.cluster.seed}/{self.host}/{life.number}")
         request = FormatRequest.from_node_config(config, CLUSTER_ID)
-        request = request._replace(ignore_formatted=True)
+        request = request._replace(ignore_formatted=True, features=self.cluster.features)
         format_directories(request, files=self.files, clock=self.clock, rng=rng)
         meta = read_meta(self.files, config.log_dir)
         if meta is None or self.directory_id not in (None, meta.directory_id):
@@ -284,16 +284,25 @@ class Machine:
 
 
 class SimCluster:
-    """The machines of one world. Add all before the first boot: they are each other's voters."""
+    """The machines of one world. Add all before the first boot: they are each other's voters.
+
+    `features`: what they are formatted with where it is not what this build formats by default.
+    """
 
     def __init__(
-        self, loop: VirtualLoop, trace: Trace, seed: int, disk_pace: DiskPace | None = None
+        self,
+        loop: VirtualLoop,
+        trace: Trace,
+        seed: int,
+        disk_pace: DiskPace | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         self.loop = loop
         self.network = loop.network
         self.trace = trace
         self.seed = seed
         self.disk_pace = disk_pace or DiskPace()
+        self.features = features or {}
         self.machines: list[Machine] = []
         self.network.on_send = trace.message
         self.network.on_deliver = trace.delivered

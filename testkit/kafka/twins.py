@@ -19,7 +19,7 @@ from testkit.processes.ports import free_ports
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 NODE_ID = 1
-NOT_BUILT = ("group", "transaction", "share", "streams", "eligible.leader.replicas")
+NOT_BUILT = ("group", "transaction", "share", "streams")
 COMMON_FEATURES = [part for name in NOT_BUILT for part in ("--feature", f"{name}.version=0")]
 """What `kafka-storage format` is told, so that both can start."""
 RUNNING = "Transitioning from RECOVERY to RUNNING"

@@ -18,6 +18,7 @@ from controller.decision import ControllerView, Decision
 from controller.heartbeats import Heartbeats
 from controller.settings import ControllerSettings
 from controller.topics.create import CreatedTopic, decide_create_topics
+from metalog.image.features import ELR_VERSION
 from metalog.image.replay import replay_all
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, VersionRange
 from protocol.errors import ApiError
@@ -39,7 +40,11 @@ NODE_PROPERTIES = {
     "controller.quorum.voters": "100@localhost:9093",
 }
 OWN_INCARNATION = b"own incarnation."
-FEATURES = {"metadata.version": VersionRange(7, 30), "kraft.version": VersionRange(0, 1)}
+FEATURES = {
+    "metadata.version": VersionRange(7, 30),
+    "kraft.version": VersionRange(0, 1),
+    ELR_VERSION: VersionRange(0, 1),
+}
 
 
 @cache
@@ -88,7 +93,9 @@ def registration(broker_id: int, *, life: int = 1, **fields: Any) -> BrokerRegis
 class Cluster:
     """Decide, check that deciding twice gives the same, replay, follow with the soft state."""
 
-    def __init__(self, *, metadata_version: int = 30, seed: int = 1, **properties: str) -> None:
+    def __init__(
+        self, *, metadata_version: int = 30, elr: bool = False, seed: int = 1, **properties: str
+    ) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
         self.next_offset = 0
         self.now_ms = 1_700_000_000_000
@@ -98,6 +105,8 @@ class Cluster:
         self.rng = random.Random(seed)
         self.seed = seed
         self.apply([FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)])
+        if elr:
+            self.apply([FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
 
     # --- running decisions ---
 

@@ -33,7 +33,7 @@ from tests.interop.answer_differences import ALLOWED, SAYS_MORE, Allowed
 pytestmark = pytest.mark.interop
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-NOT_BUILT = ("group", "transaction", "share", "streams", "eligible.leader.replicas")
+NOT_BUILT = ("group", "transaction", "share", "streams")
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",

@@ -385,10 +385,13 @@ async def test_metrics(role: Role) -> None:
 
 
 class TestBootstrap:
-    def test_without_a_file_the_newest_level(self) -> None:
+    def test_without_a_file_the_newest_levels(self) -> None:
         files = MemoryFiles()
-        (record,) = read_bootstrap(files, "/logs")
-        assert (record.name, record.feature_level) == ("metadata.version", 30)  # type: ignore[attr-defined]
+        levels = [
+            (record.name, record.feature_level)  # type: ignore[attr-defined]
+            for record in read_bootstrap(files, "/logs")
+        ]
+        assert levels == [("metadata.version", 30), ("eligible.leader.replicas.version", 1)]
 
     def test_a_broken_file_stops_the_start(self) -> None:
         files = MemoryFiles()

@@ -64,7 +64,10 @@ def test_a_folder_that_a_crash_left_empty_has_what_formatting_left(files: Memory
 
 
 def test_a_new_directory_has_what_formatting_left(files: MemoryFiles) -> None:
-    assert finalised_features(files, "/data") == {"metadata.version": 30}
+    assert finalised_features(files, "/data") == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+    }
     snapshot(files, f"/data/{BOOTSTRAP_FILE}", level("metadata.version", 29), level("a.version", 2))
     assert finalised_features(files, "/data") == {"metadata.version": 29, "a.version": 2}
 
@@ -110,6 +113,7 @@ def test_a_torn_end_is_left_to_whoever_opens_the_log(files: MemoryFiles) -> None
 def test_levels_that_are_built() -> None:
     check_features({"metadata.version": 30, "kraft.version": 1}, BUILT, "/data")
     check_features({}, BUILT, "/data")
+    check_features({"eligible.leader.replicas.version": 1}, SUPPORTED_FEATURES, "/data")
 
 
 def test_levels_that_are_not_built_are_all_named() -> None:

@@ -18,6 +18,7 @@ from metalog.image.features import FEATURES, METADATA_VERSION
 from metalog.image.values import VersionRange
 from metalog.quorum.core.voters import ReplicaKey, VoterEndpoint
 from metalog.quorum.snapshots import FIRST_SNAPSHOT, SnapshotReader
+from metalog.supported import SUPPORTED_FEATURES
 from protocol.ids import uuid_from_text
 from protocol.metadata import FeatureLevelRecord
 from runtime.clock import ManualClock
@@ -175,6 +176,22 @@ def test_bootstrap_records_of_a_release() -> None:
     assert feature_levels({"group.version": 0}, "4.0", KAFKA) == {
         METADATA_VERSION: 25,
         "transaction.version": 2,
+    }
+
+
+def test_eligible_leader_replicas_are_on_in_new_clusters_of_4_1_and_later() -> None:
+    files = MemoryFiles()
+    run(files, request(standalone=True), SUPPORTED_FEATURES)
+    assert [(r.name, r.feature_level) for r in bootstrap_records(files, "/data")] == [
+        ("metadata.version", 30),
+        ("eligible.leader.replicas.version", 1),
+    ]
+    off = {"eligible.leader.replicas.version": 0}
+    assert feature_levels(off, None, SUPPORTED_FEATURES) == {METADATA_VERSION: 30}
+    assert feature_levels({}, "4.0", SUPPORTED_FEATURES) == {METADATA_VERSION: 25}
+    assert feature_levels({}, "4.1", SUPPORTED_FEATURES) == {
+        METADATA_VERSION: 27,
+        "eligible.leader.replicas.version": 1,
     }
 
 

@@ -99,6 +99,8 @@ def test_all_problems_are_listed_at_once():
         ("group.coordinator.rebalance.protocols", "consumer"),
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("remote.log.storage.system.enable", "true"),
+        ("eligible.leader.replicas.enabled", "true"),
+        ("eligible.leader.replicas.enabled", "false"),
         ("early.start.listeners", "FOO"),
         ("kraftbox.fault.files", "broken"),
         ("kraftbox.http.listener", "9404"),
