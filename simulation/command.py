@@ -16,7 +16,7 @@ from typing import Any
 from simulation.faults import KINDS
 from simulation.find import Find, schedule_of
 from simulation.schedule import Schedule, draw_schedule
-from simulation.shape import BadShape
+from simulation.shape import BadShape, LinkShape
 from simulation.shrink import Verdict, shrink, words
 from simulation.swarm import Outcome, run
 
@@ -137,11 +137,19 @@ def _shape_lines(schedule: Schedule) -> Iterator[str]:
         )
     yield f"  settings: {_pairs(shape.settings)}"
     link, disk = shape.link, shape.disk
-    yield f"  links {link.delay_ms_min:g} to {link.delay_ms_max:g} ms, {link.late_chance:g} late"
+    yield f"  links {_link(link)}"
+    for node in shape.nodes:
+        if node.link is not None:
+            yield f"  links of node {node.node_id} {_link(node.link)}"
     yield f"  flushes {disk.flush_ms_min:g} to {disk.flush_ms_max:g} ms"
     yield f"  clients: {', '.join(one.name for one in shape.clients)}"
     for name in sorted(shape.given_up):
         yield f"  {name} allows unclean elections: that nothing acknowledged is lost is not asked"
+
+
+def _link(link: LinkShape) -> str:
+    tail = f", tail {link.tail:g}" if link.tail else ""
+    return f"{link.delay_ms_min:g} to {link.delay_ms_max:g} ms, {link.late_chance:g} late{tail}"
 
 
 def _pairs(values: dict[str, str]) -> str:

@@ -23,6 +23,7 @@ PARTITIONS_MAX = 3
 FACTOR_MAX = 3
 WEIGHT_MAX = 8
 DELAY_MS_MAX = 200.0
+TAIL_MIN = 0.5
 FLUSH_MS_MAX = 200.0
 PAUSE_MS_MAX = 5_000.0
 
@@ -38,13 +39,37 @@ def demand(holds: bool, message: str) -> None:
 
 
 @dataclass(frozen=True)
+class LinkShape:
+    """How long a chunk of bytes travels between two hosts. With a `tail`, a Pareto exponent, most
+    take little more than the least and few very much longer."""
+
+    delay_ms_min: float = 0.05
+    delay_ms_max: float = 0.5
+    late_chance: float = 0.0
+    late_ms: float = 0.0
+    tail: float = 0.0
+
+    def check(self) -> None:
+        """Raises BadShape."""
+        demand(
+            0 <= self.delay_ms_min <= self.delay_ms_max <= DELAY_MS_MAX
+            and 0 <= self.late_chance <= 1
+            and 0 <= self.late_ms <= DELAY_MS_MAX
+            and (self.tail == 0 or self.tail >= TAIL_MIN),
+            f"{self} is out of bounds",
+        )
+
+
+@dataclass(frozen=True)
 class NodeShape:
-    """One node. `settings` are its own, above those of all nodes."""
+    """One node. `settings` are its own, above those of all nodes; `link` is that between it and
+    every other host, None: the one of all."""
 
     node_id: int
     roles: tuple[str, ...]
     rack: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    link: LinkShape | None = None
 
     @property
     def controls(self) -> bool:
@@ -71,16 +96,6 @@ class TopicShape:
     @property
     def unclean(self) -> bool:
         return self.configs.get("unclean.leader.election.enable") == "true"
-
-
-@dataclass(frozen=True)
-class LinkShape:
-    """How long a chunk of bytes travels between two hosts."""
-
-    delay_ms_min: float = 0.05
-    delay_ms_max: float = 0.5
-    late_chance: float = 0.0
-    late_ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -134,6 +149,11 @@ class Shape:
         common = self.settings.get(key, str(default))
         return max(int(one.settings.get(key, common)) for one in self.nodes)
 
+    def link_between(self, source: str, target: str) -> LinkShape:
+        """Of two hosts' own the slower one counts."""
+        own = [one.link for one in self.nodes if f"node-{one.node_id}" in (source, target)]
+        return max((one for one in own if one is not None), key=_slowness, default=self.link)
+
     def check(self) -> None:
         """Raises BadShape for what no cluster can be."""
         ids = [one.node_id for one in self.nodes]
@@ -145,13 +165,9 @@ class Shape:
         demand(bool(names) and len(set(names)) == len(names), f"topics {names} are not distinct")
         for topic in self.topics:
             self._check_topic(topic)
-        link, disk = self.link, self.disk
-        demand(
-            0 <= link.delay_ms_min <= link.delay_ms_max <= DELAY_MS_MAX
-            and 0 <= link.late_chance <= 1
-            and 0 <= link.late_ms <= DELAY_MS_MAX,
-            f"{link} is out of bounds",
-        )
+        disk = self.disk
+        for link in (self.link, *(one.link for one in self.nodes if one.link is not None)):
+            link.check()
         demand(
             0 <= disk.flush_ms_min <= disk.flush_ms_max <= FLUSH_MS_MAX
             and 0 <= disk.work_ms_max <= FLUSH_MS_MAX,
@@ -179,9 +195,7 @@ class Shape:
         """Raises BadShape."""
         try:
             shape = cls(
-                nodes=tuple(
-                    NodeShape(**{**one, "roles": tuple(one["roles"])}) for one in value["nodes"]
-                ),
+                nodes=tuple(_read_node(one) for one in value["nodes"]),
                 topics=tuple(TopicShape(**one) for one in value["topics"]),
                 settings=dict(value["settings"]),
                 link=LinkShape(**value["link"]),
@@ -196,6 +210,16 @@ class Shape:
         return shape
 
 
+def _slowness(link: LinkShape) -> float:
+    return link.delay_ms_min + link.delay_ms_max
+
+
+def _read_node(one: Mapping[str, Any]) -> NodeShape:
+    link = one.get("link")
+    own = None if link is None else LinkShape(**link)
+    return NodeShape(**{**one, "roles": tuple(one["roles"]), "link": own})
+
+
 # --- drawing --------------------------------------------------------------------------------------
 
 LINKS = {
@@ -204,7 +228,11 @@ LINKS = {
     "busy": LinkShape(0.1, 1.0, 0.02, 60.0),
     "two cities": LinkShape(4.0, 12.0),
     "far": LinkShape(15.0, 45.0, 0.01, 150.0),
+    "uneven": LinkShape(0.3, 200.0, tail=1.0),
+    "far and uneven": LinkShape(10.0, 200.0, tail=1.2),
 }
+AWAY = ("two cities", "far", "far and uneven")
+"""Where one node may be while the others are together."""
 DISKS = {
     "fast": DiskShape(0.02, 0.3, 0.1),
     "ordinary": DiskShape(0.05, 5.0, 1.0),
@@ -227,6 +255,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "kraftbox.broker.connection.loss.fence.ms": ("0", "100", "1000"),
 }
 LOOSE_SETTINGS: dict[str, tuple[str, ...]] = {
+    # A follower that nobody told of a lost connection waits so long.
+    "replica.socket.timeout.ms": ("2000", "5000"),
     "num.replica.fetchers": ("1", "2", "3"),
     "max.incremental.fetch.session.cache.slots": ("0", "1", "1000"),
     "metadata.log.max.record.bytes.between.snapshots": ("500", "2000", "20000"),
@@ -281,12 +311,14 @@ def _draw_nodes(rng: Random) -> tuple[NodeShape, ...]:
         shared = rng.randint(1, min(count, brokers)) if layout == "mixed" else 0
         roles = [controls] * (count - shared) + [both] * shared + [serves] * (brokers - shared)
     racks = rng.random() < 0.3
+    away = rng.randint(1, len(roles)) if rng.random() < 0.25 else 0
     return tuple(
         NodeShape(
             number,
             one,
             RACKS[number % len(RACKS)] if racks and BROKER in one else None,
             _draw_own(rng),
+            LINKS[rng.choice(AWAY)] if number == away else None,
         )
         for number, one in enumerate(roles, 1)
     )

@@ -42,8 +42,9 @@ from simulation.world.cluster import (
     SimCluster,
 )
 from simulation.world.invariants import Violation, require
+from simulation.world.links import Link, Trouble
 from simulation.world.loop import VirtualLoop
-from simulation.world.network import CURRENT_HOST, Link, Network
+from simulation.world.network import CLIENT_HOST, CURRENT_HOST, Network
 from simulation.world.trace import FullTrace
 
 BOOT_S = 120.0
@@ -143,14 +144,7 @@ class SwarmWorld:
         self.shape = schedule.shape
         seed = schedule.seed
         network = Network(stream(seed, "network"))
-        network.rng_of = lambda source, target: stream(seed, "link", source, target)
-        link = self.shape.link
-        network.default_link = Link(
-            link.delay_ms_min,
-            link.delay_ms_max,
-            late_chance=link.late_chance,
-            late_ms=link.late_ms,
-        )
+        network.make_link = self._make_link
         self.loop = VirtualLoop(network)
         self.trace = FullTrace(self.loop.time, keep)
         disk = self.shape.disk
@@ -180,6 +174,17 @@ class SwarmWorld:
         watching = [(name, one) for name, one in self.judges.items() if _watches(one)]
         self._watching = [(name, one.after) for name, one in watching]
 
+    def _make_link(self, source: str, target: str) -> Link:
+        link = self.shape.link_between(source, target)
+        return Link(
+            link.delay_ms_min,
+            link.delay_ms_max,
+            late_chance=link.late_chance,
+            late_ms=link.late_ms,
+            tail=link.tail,
+            rng=stream(self.schedule.seed, "link", source, target),
+        )
+
     def _settings(self, node: NodeShape) -> dict[str, str]:
         controllers = [f"{n.node_id}@node-{n.node_id}" for n in self.shape.controllers]
         listeners = []
@@ -202,7 +207,7 @@ class SwarmWorld:
 
     async def main(self) -> None:
         """Boot, trouble, quiet."""
-        CURRENT_HOST.set("client")
+        CURRENT_HOST.set(CLIENT_HOST)
         for machine in self.cluster.machines:
             self.boot(machine)
         lives = [machine.life for machine in self.cluster.machines]
@@ -313,13 +318,23 @@ class SwarmWorld:
         if life.ready.done():
             life.ready.result()
 
-    def crash(self, machine: Machine, end: End, *, torn: bool) -> None:
-        """End the life of a machine at this instant."""
+    def crash(
+        self, machine: Machine, end: End, *, torn: bool = False, dark: Trouble | None = None
+    ) -> None:
+        """End the life of a machine at this instant; see `Machine.end`."""
         life = machine.life
         assert life is not None
-        machine.end(life, end, torn=torn)
+        machine.end(life, end, torn=torn, dark=dark)
         for name, judge in self.judges.items():
             self._ask(name, partial(judge.over, life, lossy=end is End.POWER_CUT))
+
+    async def stop(self, machine: Machine) -> None:
+        """Let a node stop in good order; returns when its life is over, however it ended."""
+        life = machine.life
+        assert life is not None
+        await machine.stop(life)
+        for name, judge in self.judges.items():
+            self._ask(name, partial(judge.over, life, lossy=False))
 
     # --- judges -------------------------------------------------------------------------------
 

@@ -186,6 +186,7 @@ class FetcherLink:
             except (ApiError, ProtocolError, OSError) as error:
                 # A leader that speaks only versions without replica state cannot be followed.
                 self._drop(connection, str(error))
+                due_ms = fetcher.due_ms(now_ms)  # after a pause that has just begun
                 break
             future.add_done_callback(partial(self._answered, connection))
             due_ms = fetcher.due_ms(now_ms)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from simulation.faults.kind import Args, FaultKind
 from simulation.targets import draw_node
 from simulation.world.cluster import End
+from simulation.world.links import Trouble
 
 SESSION_MS = 9000
 """Of brokers, unless the shape says another."""
@@ -75,13 +76,16 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 def _draw_power_cut(rng: Random, shape: Shape) -> tuple[str, Args]:
-    return draw_node(rng, shape), {"torn": rng.random() < 0.5}
+    return draw_node(rng, shape), {"torn": rng.random() < 0.5, "dark": rng.random() < 0.5}
 
 
-async def _power_cut(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _power_cut(world: SwarmWorld, machine: Machine, event: Event, rng: Random) -> bool:
+    """With `dark` the whole machine is off, and peers hear nothing; else its connections are reset
+    at once, as by a switch that watches it."""
     if not may_lose(world, machine):
         return False
-    world.crash(machine, End.POWER_CUT, torn=bool(event.args.get("torn")))
+    dark = Trouble(rng) if event.args.get("dark") else None
+    world.crash(machine, End.POWER_CUT, torn=bool(event.args.get("torn")), dark=dark)
     await asyncio.sleep(event.for_ms / 1000)
     await world.boot_again(machine)
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simulation.judges.judge import Judge
+from simulation.world.disks import is_disk_fault
 from simulation.world.invariants import require
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ class NodeJudge(Judge):
         self._world = world
 
     def after(self, life: NodeLife) -> None:
-        """Nothing that stops the node has happened."""
+        """Nothing that stops the node has happened but a refusal of its disk."""
         node = life.node
         if node is not None and node.failed.done():
             name, error = node.failed.result()
-            require(False, f"F: {life} failed in {name}: {error!r}")
+            require(is_disk_fault(error), f"F: {life} failed in {name}: {error!r}")
 
     def unsettled(self) -> str | None:
         """P26: everybody has all of the metadata."""

@@ -27,8 +27,10 @@ from kraftbox.node import Node, build_node
 from metalog.format import FormatRequest, format_directories
 from runtime.clock import LoopClock
 from runtime.config import NodeConfig
+from simulation.world.disks import DiskTrouble
 from simulation.world.invariants import Key, NodeState, Violation, note_logs, state_of
 from simulation.world.life import CURRENT_LIFE, Life, PowerCut
+from simulation.world.links import Trouble
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import CURRENT_HOST
 from simulation.world.trace import Trace
@@ -116,6 +118,10 @@ class Machine:
         self.boots = 0
         self.directory_id: bytes | None = None
         """The identity of the data directory, once a boot has got past formatting it."""
+        self.disk_troubles: list[DiskTrouble] = []
+        """What is wrong with its disk now."""
+        self._dark: Trouble | None = None
+        """While it has no power: what is sent to it vanishes."""
 
     # --- boot ---------------------------------------------------------------------------------
 
@@ -125,10 +131,14 @@ class Machine:
         self.boots += 1
         life = self.life = NodeLife(self, self.boots, fate or Fate())
         cluster = self.cluster
+        if self._dark is not None:
+            cluster.network.fill(self._dark)
+            self._dark = None
         cluster.trace.add(f"{life} boots, {life.fate}")
         if self.files is None:
             self.files = self._mount()
         self.files.on_op = lambda kind, path: self._operation(life, kind, path)
+        self.files.on_read = lambda path: self._reading(life, path)
         self.files.on_write = lambda path, at, data: cluster.trace.written(life, path, at, data)
         context = contextvars.copy_context()
         context.run(CURRENT_HOST.set, self.host)
@@ -145,6 +155,8 @@ class Machine:
 
         async def flush() -> None:
             await asyncio.sleep(rng.uniform(pace.flush_ms_min, pace.flush_ms_max) / 1000)
+            for trouble in list(self.disk_troubles):
+                await trouble.flushing()
 
         async def work() -> None:
             await asyncio.sleep(rng.uniform(0, pace.work_ms_max) / 1000)
@@ -234,18 +246,31 @@ class Machine:
         if life.operations == life.fate.at_op:
             self.end(life, life.fate.end, torn=life.fate.torn)
             raise PowerCut(f"{life}: {life.fate.end.value} at operation {life.operations}")
+        for trouble in self.disk_troubles:
+            trouble.strike(kind, path)
+
+    def _reading(self, life: NodeLife, path: str) -> None:
+        if CURRENT_LIFE.get() is life:  # not whoever looks at the machine from outside
+            for trouble in self.disk_troubles:
+                trouble.strike("read", path)
 
     def _end_if_alive(self, life: NodeLife) -> None:
         if life.alive:
             self.end(life, life.fate.end, torn=life.fate.torn)
 
-    def end(self, life: NodeLife, end: End, *, torn: bool = False) -> None:
-        """End a life at this instant, by a power cut or a kill."""
+    def end(
+        self, life: NodeLife, end: End, *, torn: bool = False, dark: Trouble | None = None
+    ) -> None:
+        """End a life at this instant, by a power cut or a kill.
+
+        With `dark` nobody is there to reset its connections: peers hear of it when it boots again.
+        """
         assert life.alive and self.files is not None
         cluster = self.cluster
         life.end = end
         cluster.loop.end_life(life)
-        cluster.network.crash_host(self.host)
+        self._dark = dark
+        cluster.network.crash_host(self.host, dark)
         if end is End.POWER_CUT:
             rng = random.Random(f"{cluster.seed}/{self.host}/tear/{life.number}")
             self.files.crash(rng if torn else None)

@@ -1,6 +1,7 @@
 """An in-memory network: hosts, links with delay, cuts and resets.
 
-A connection is two `Pipe`s, one each way. Bytes written arrive after the link's delay, in order.
+A connection has two ends, and a queue of what travels towards each. Bytes written arrive after the
+link's delay, in order; a cut holds them back and loses none.
 A receiver that paused reading lets the sender's buffer grow, and the sender's protocol is told to
 pause as a socket would tell it. Which host a connection starts from is a context variable
 (`CURRENT_HOST`): tasks and callbacks inherit it, so the node code needs to know nothing.
@@ -14,45 +15,25 @@ import asyncio
 import contextvars
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from simulation.world.life import life_of
+from simulation.world.links import Link, Trouble
 
-CURRENT_HOST: contextvars.ContextVar[str] = contextvars.ContextVar("current_host", default="client")
+CLIENT_HOST = "client"
+"""Where everything runs that is no node."""
+CURRENT_HOST: contextvars.ContextVar[str] = contextvars.ContextVar(
+    "current_host", default=CLIENT_HOST
+)
 
 HIGH_WATER_BYTES = 64 * 1024
 LOW_WATER_BYTES = 16 * 1024
-SEGMENT_BYTES_MAX = 1 << 20
+RETRANSMIT_S = 0.2
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::", ""})
-
-
-@dataclass
-class Link:
-    """What the network does to bytes between two hosts, one way."""
-
-    delay_ms_min: float = 0.05
-    delay_ms_max: float = 0.5
-    cuts: int = 0
-    """How many hold it cut now."""
-    late_chance: float = 0.0
-    late_ms: float = 0.0
-    """One chunk in so many takes up to so much longer, and all behind it in its connection."""
-    rng: random.Random | None = None
-    """The link's own chance; None: the network's, which all such links share."""
-    held: int = 0
-    """How often a cut kept something from passing."""
-
-    @property
-    def cut(self) -> bool:
-        """Set it to hold the link alone."""
-        return self.cuts > 0
-
-    @cut.setter
-    def cut(self, cut: bool) -> None:
-        self.cuts = int(cut)
 
 
 class ListeningSocket:
@@ -106,6 +87,14 @@ class MemoryServer(asyncio.AbstractServer):
 
 
 @dataclass
+class _Coming:
+    """What arrives at an end: bytes, or the end of the stream."""
+
+    due_s: float
+    act: Callable[[], None]
+
+
+@dataclass
 class _End:
     """One end of a connection: the protocol there, and what travels towards it."""
 
@@ -118,8 +107,11 @@ class _End:
     inbox_bytes: int = 0
     eof_pending: bool = False
     reading: bool = True
+    coming: deque[_Coming] = field(default_factory=deque)
     last_due_s: float = 0.0
     lost: bool = False
+    fooled_by: Trouble | None = None
+    """The other end is gone, and nobody has said so here."""
 
 
 class MemoryTransport(asyncio.Transport):
@@ -186,9 +178,16 @@ class MemoryTransport(asyncio.Transport):
         chunk = bytes(data)
         self._unacked_bytes += len(chunk)
         self._network.send(self._near, self._far, chunk)
-        if self._unacked_bytes > self._high and not self._protocol_paused:
-            self._protocol_paused = True
-            self._near.protocol.pause_writing()
+        if self._protocol_paused or self._unacked_bytes <= self._high_now:
+            return
+        self._network.link(self._near.host, self._far.host).blocked()
+        self._protocol_paused = True
+        self._near.protocol.pause_writing()
+
+    @property
+    def _high_now(self) -> int:
+        link = self._network.link(self._near.host, self._far.host)
+        return link.window_bytes(self._high) if link.troubles else self._high
 
     def writelines(self, list_of_data: Any) -> None:
         """Send the parts as one."""
@@ -201,7 +200,8 @@ class MemoryTransport(asyncio.Transport):
     def acknowledged(self, size: int) -> None:
         """The peer's protocol took `size` bytes."""
         self._unacked_bytes -= size
-        if self._protocol_paused and self._unacked_bytes <= self._low and not self._near.lost:
+        low = min(self._low, self._high_now)
+        if self._protocol_paused and self._unacked_bytes <= low and not self._near.lost:
             self._protocol_paused = False
             self._network.loop.call_soon(
                 self._near.protocol.resume_writing, context=self._near.context
@@ -235,8 +235,11 @@ class Network:
         """Sees every message as it is put on the wire: (source host, target host, bytes)."""
         self.on_deliver: Callable[[str, str, bytes], None] = lambda source, target, data: None
         """Sees every message as it reaches the target's inbox."""
-        self.rng_of: Callable[[str, str], random.Random] | None = None
-        """Where set, the chance of the link from one host to another."""
+        self.make_link: Callable[[str, str], Link] = lambda source, target: replace(
+            self.default_link, held=0, troubles=[]
+        )
+        """The link from one host to another when something first goes there."""
+        self._dark: dict[str, Trouble] = {}
 
     def attach(self, loop: Any) -> None:
         """Called once by the loop that this network serves."""
@@ -246,25 +249,83 @@ class Network:
         """The link from one host to another; change it to inject faults."""
         key = (source, target)
         if key not in self._links:
-            default = self.default_link
-            rng = None if self.rng_of is None else self.rng_of(source, target)
-            self._links[key] = replace(default, held=0, rng=rng)
+            self._links[key] = self.make_link(source, target)
         return self._links[key]
 
-    def crash_host(self, host: str) -> None:
-        """The host is gone: listeners vanish, peers see resets, its own protocols hear nothing."""
-        for server in [s for s in self._listeners.values() if s.host == host]:
-            self.forget(server)
+    # --- faults -------------------------------------------------------------------------------
+
+    def lay(self, trouble: Trouble, links: Iterable[Link]) -> None:
+        """Put a trouble on links, until `lift`."""
+        for link in links:
+            link.troubles.append(trouble)
+
+    def lift(self, trouble: Trouble, links: Iterable[Link]) -> None:
+        """Take it off; what it kept back travels on as if it had been sent now."""
+        freed = {id(link) for link in links}
+        for link in self._links.values():
+            if id(link) in freed:
+                link.troubles.remove(trouble)
+        now_s = self.loop.time()
+        for one in self._living():
+            for source, target in (one, one[::-1]):
+                link = self.link(source.host, target.host)
+                if id(link) not in freed:
+                    continue
+                latest_s = now_s + link.delay_s(self._rng)
+                for coming in target.coming:
+                    coming.due_s = min(coming.due_s, latest_s)
+                target.last_due_s = min(target.last_due_s, latest_s)
+                self._come_at(latest_s, source, target)
+
+    def half_open(self, host: str, others: Iterable[str], hole: Trouble, *, here: bool) -> int:
+        """The connections between a host and others are lost to one side (`here`: the host's); the
+        other side believes in them, and what it sends vanishes until `fill`. Returns how many
+        there were."""
+        found = 0
+        peers = set(others) - {host}
+        for one in self._living():
+            for mine, other in (one, one[::-1]):
+                if mine.host == host and other.host in peers and not (mine.lost or other.lost):
+                    gone, fooled = (mine, other) if here else (other, mine)
+                    fooled.fooled_by = hole
+                    error = TimeoutError(110, "connection timed out")
+                    self.loop.call_soon(self._lose, gone, error, context=gone.context)
+                    found += 1
+        return found
+
+    def _living(self) -> list[tuple[_End, _End]]:
+        """Connections that a side knows of yet; the others are forgotten."""
         for key, (near, far) in list(self._connections.items()):
             if near.lost and far.lost:
                 del self._connections[key]
-                continue
+        return list(self._connections.values())
+
+    def fill(self, hole: Trouble) -> None:
+        """Who still believes hears a reset: its bytes, or its next probe, are answered at last."""
+        self._dark = {host: one for host, one in self._dark.items() if one is not hole}
+        for one in self._living():
+            for end, other in (one, one[::-1]):
+                if end.fooled_by is hole and not end.lost:
+                    self._lose_later(end, ConnectionResetError("no such connection"), other.host)
+
+    def crash_host(self, host: str, silently: Trouble | None = None) -> None:
+        """The host is gone: listeners vanish, peers see resets, its own protocols hear nothing.
+        With `silently` peers hear nothing either, and nobody who connects, until `fill`."""
+        if silently is not None:
+            self._dark[host] = silently
+        for server in [s for s in self._listeners.values() if s.host == host]:
+            self.forget(server)
+        for near, far in self._living():
             for end, other in ((near, far), (far, near)):
                 if end.host == host:
                     end.lost = True
                     if end.transport is not None:
                         end.transport._closing = True
-                    self._lose_later(other, ConnectionResetError("peer host crashed"), end.host)
+                    if silently is None:
+                        error = ConnectionResetError("peer host crashed")
+                        self._lose_later(other, error, end.host)
+                    else:
+                        other.fooled_by = silently
 
     def listen(self, factory: Any, host: str, port: int) -> MemoryServer:
         """Bind; raises OSError when the address is taken."""
@@ -329,53 +390,63 @@ class Network:
     async def _travel(self, source: str, target: str) -> None:
         # Polling costs nothing in virtual time, and a healed link needs to tell nobody.
         there, back = self.link(source, target), self.link(target, source)
-        while there.cut or back.cut:
-            there.held += 1
+        while there.cut or back.cut or target in self._dark:
+            there.held += there.cut or back.cut
             await asyncio.sleep(0.05)
         await asyncio.sleep(self._delay_s(source, target))
 
-    def _delay_s(self, source: str, target: str) -> float:
+    def _delay_s(self, source: str, target: str, size_bytes: int = 0) -> float:
         link = self.link(source, target)
-        rng = link.rng or self._rng
-        delay_ms = rng.uniform(link.delay_ms_min, link.delay_ms_max)
-        if link.late_chance and rng.random() < link.late_chance:
-            delay_ms += rng.uniform(0, link.late_ms)
-        return float(delay_ms / 1000)
-
-    def _due_s(self, source: _End, target: _End) -> float:
-        arrival_s = self.loop.time() + self._delay_s(source.host, target.host)
-        due: float = max(target.last_due_s, arrival_s)
-        target.last_due_s = due
-        return due
+        delay_s = link.delay_s(self._rng)
+        return delay_s + link.wait_s(self.loop.time(), size_bytes) if link.troubles else delay_s
 
     def send(self, source: _End, target: _End, chunk: bytes) -> None:
         """Put bytes on the wire; they arrive in order after the link's delay."""
         self.on_send(source.host, target.host, chunk)
-        self._deliver_at(
-            self._due_s(source, target), source, target, lambda: self._arrive(source, target, chunk)
-        )
+        if source.fooled_by is not None:
+            source.fooled_by.hits["vanished"] += 1
+            return
+        link = self.link(source.host, target.host)
+        for piece in link.pieces(chunk) if link.troubles else (chunk,):
+            self._deliver(source, target, len(piece), partial(self._arrive, source, target, piece))
 
-    def _deliver_at(
-        self, due_s: float, source: _End, target: _End, action: Callable[[], None]
+    def _deliver(
+        self, source: _End, target: _End, size_bytes: int, act: Callable[[], None]
     ) -> None:
-        def deliver() -> None:
+        arrival_s = self.loop.time() + self._delay_s(source.host, target.host, size_bytes)
+        due_s = target.last_due_s = max(target.last_due_s, arrival_s)
+        target.coming.append(_Coming(due_s, act))
+        self._come_at(due_s, source, target)
+
+    def _come_at(self, due_s: float, source: _End, target: _End) -> None:
+        self.loop.call_at(due_s, self._come, due_s, source, target, context=target.context)
+
+    def _come(self, due_s: float, source: _End, target: _End) -> None:
+        """What is due arrives, in order. A cut link delays, as TCP's retransmission does; it never
+        loses the middle."""
+        now_s = max(due_s, self.loop.time())  # a timer may be early by less than the clock shows
+        while target.coming and target.coming[0].due_s <= now_s:
             link = self.link(source.host, target.host)
             if link.cut:
                 link.held += 1
-                # A cut link delays, as TCP's retransmission does; it never loses the middle.
-                self._deliver_at(self.loop.time() + 0.2, source, target, action)
-            else:
-                action()
-
-        self.loop.call_at(due_s, deliver, context=target.context)
+                target.coming[0].due_s = now_s + RETRANSMIT_S
+                self._come_at(now_s + RETRANSMIT_S, source, target)
+                return
+            target.coming.popleft().act()
 
     def _arrive(self, source: _End, target: _End, chunk: bytes) -> None:
         if target.lost:
             return
+        link = self.link(source.host, target.host)
+        part = link.part_before_reset(chunk) if link.troubles else None
+        chunk = chunk if part is None else part
         self.on_deliver(source.host, target.host, chunk)
         target.inbox.append(chunk)
         target.inbox_bytes += len(chunk)
         self.drain(target, source)
+        if part is not None:
+            self._lose(target, ConnectionResetError("connection reset"))
+            self._lose_later(source, ConnectionResetError("connection reset"), target.host)
 
     def drain(self, target: _End, source: _End) -> None:
         """Hand the inbox to the protocol while it reads."""
@@ -390,7 +461,8 @@ class Network:
 
     def finish(self, near: _End, far: _End) -> None:
         """An orderly close by `near`."""
-        self._deliver_at(self._due_s(near, far), near, far, lambda: self._end_of_stream(far, near))
+        if near.fooled_by is None:
+            self._deliver(near, far, 0, partial(self._end_of_stream, far, near))
         self.loop.call_soon(self._lose, near, None, context=near.context)
 
     def _end_of_stream(self, target: _End, source: _End) -> None:

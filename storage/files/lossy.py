@@ -14,7 +14,8 @@ callers who rely on it being late do not exist.
 Over MemoryFiles this is the disk of a simulated node: `crash()` kills the overlay, and a new
 overlay on the same backing is the machine after reboot. Over RealFiles it turns a kill -9 of a real
 process into a power cut. `on_op(kind, path)` runs before every operation that could change what
-survives; it may raise, to crash at that point or to inject an OSError.
+survives; it may raise, to crash at that point or to inject an OSError. `on_read(path)` runs before
+every read of flushed content. A file whose flush failed is poisoned, as the port has it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from storage.files.port import Buffer, File, Files
 T = TypeVar("T")
 
 OpHook = Callable[[str, str], None]
+ReadHook = Callable[[str], None]
 WriteHook = Callable[[str, int, Buffer], None]
 
 _PAGE_BYTES = 512
@@ -63,14 +65,32 @@ class _Inode:
 
 
 class LossyFile:
-    __slots__ = ("_files", "inode", "path")
+    __slots__ = ("_files", "_poison", "inode", "path")
 
     def __init__(self, files: LossyFiles, path: str, inode: _Inode) -> None:
         self.path = path
         self._files = files
         self.inode = inode
+        self._poison: OSError | None = None
+
+    def check(self) -> None:
+        """Raises OSError when a flush of this file failed before."""
+        if self._poison is not None:
+            raise OSError(
+                self._poison.errno, "an earlier flush failed", self.path
+            ) from self._poison
+
+    def sync_begins(self) -> None:
+        """Before a flush. Raises OSError, now and ever after, when the disk refuses."""
+        self.check()
+        try:
+            self._files.op("fsync", self.path)
+        except OSError as error:
+            self._poison = error
+            raise
 
     def append(self, data: Buffer) -> int:
+        self.check()
         self._files.op("append", self.path)
         position = self.inode.size
         self._files.wrote(self.path, position, data)
@@ -79,6 +99,7 @@ class LossyFile:
         return position
 
     def append_many(self, parts: Sequence[Buffer]) -> int:
+        self.check()
         self._files.op("append", self.path)
         position = self.inode.size
         for part in parts:
@@ -93,6 +114,7 @@ class LossyFile:
         if position >= inode.base:
             start = position - inode.base
             return bytes(memoryview(inode.tail)[start : start + size_bytes])
+        self._files.reading(self.path)
         data = self._files.handle(inode).pread(min(size_bytes, inode.base - position), position)
         return data + bytes(inode.tail[: size_bytes - len(data)])
 
@@ -155,6 +177,8 @@ class LossyFiles:
         self.on_op = on_op
         self.on_write: WriteHook | None = None
         """Called with (path, offset, bytes) of what is written."""
+        self.on_read: ReadHook | None = None
+        """Called with the path of what is read from the backing; may raise."""
         self.before_flush = before_flush
         self.before_work = before_work
         self.now_ms = now_ms
@@ -174,6 +198,10 @@ class LossyFiles:
         self.alive()
         if self.on_op is not None:
             self.on_op(kind, path)
+
+    def reading(self, path: str) -> None:
+        if self.on_read is not None:
+            self.on_read(path)
 
     def wrote(self, path: str, offset: int, data: Buffer) -> None:
         if self.on_write is not None:
@@ -361,7 +389,7 @@ class LossyFiles:
 
     def fsync(self, file: File) -> None:
         assert isinstance(file, LossyFile)
-        self.op("fsync", file.path)
+        file.sync_begins()
         self._persist(file.inode)
 
     def fsync_dir(self, path: str) -> None:
@@ -377,7 +405,7 @@ class LossyFiles:
             await self.before_flush()
         for file, size in zip(files, sizes, strict=True):
             assert isinstance(file, LossyFile)
-            self.op("fsync", file.path)
+            file.sync_begins()
             self._persist(file.inode, size)
 
     def _persist(self, inode: _Inode, upto: int | None = None) -> None:
@@ -460,7 +488,7 @@ class LossyFiles:
         """
         if self._off:
             return
-        self.on_op = None
+        self.on_op = self.on_read = None
         if rng is not None:
             for path in sorted(self._entries):
                 if self.backing.isdir(path) and rng.random() < 0.5:

@@ -25,8 +25,9 @@ from simulation.world.cluster import (
     NodeLife,
     SimCluster,
 )
+from simulation.world.links import Link
 from simulation.world.loop import VirtualLoop
-from simulation.world.network import CURRENT_HOST, Link, Network
+from simulation.world.network import CURRENT_HOST, Network
 from simulation.world.trace import Trace
 
 NODES, BROKERS = 3, 2

@@ -61,3 +61,24 @@ async def test_an_answer_that_cannot_be_taken_over_ends_the_session_and_no_more(
     assert link.fetcher.in_flight == 0 and link.fetcher.counters.failed_requests == 1
     link.close()
     await supervisor.close()
+
+
+class Lost(OneAnswer):
+    """A connection that was lost while nothing was asked over it: nobody has heard of it yet."""
+
+    def send(self, *_: object) -> None:
+        raise ConnectionResetError("lost")
+
+
+async def test_a_connection_lost_in_silence_is_made_anew_after_the_pause() -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    supervisor = Supervisor(lambda name, error: pytest.fail(name))
+    link = link_of(c, supervisor)
+    connection = Lost()
+    link._connection = connection  # type: ignore[assignment]
+    link._pump()
+    assert connection.aborted and link._connection is None
+    assert link._timer is not None, "nothing ever wakes this fetcher again"
+    link.close()
+    await supervisor.close()

@@ -1,0 +1,142 @@
+"""Links between hosts, one way each: delays, cuts, and the troubles that faults lay on them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+LATE_MS_MAX = 3_000.0
+"""A trouble makes nothing later than that."""
+LATE_TAIL = 1.2
+"""The Pareto exponent of lateness: half of all is late by less than twice the least, one in a
+hundred by more than forty times of it."""
+HEAD_BYTES = 8
+"""Where a frame has its length, and the next bytes. Pieces are cut there more often."""
+
+
+@dataclass(eq=False)
+class Trouble:
+    """What one fault does to the links it lies on, and how often it did.
+
+    Args:
+        rng: the fault's own chance.
+        late_ms: the least that a chunk is late, with a heavy tail above it.
+        bytes_per_s: what goes over all its links together, 0: no bound.
+        reset_chance: that a chunk arrives in part and its connection is reset then.
+        pieces_max: a chunk arrives in up to so many pieces, each with a delay of its own.
+        window_bytes: the sender is told to wait while more than that is on its way, None: the
+            connection's own bound.
+    """
+
+    rng: random.Random
+    late_ms: float = 0.0
+    bytes_per_s: float = 0.0
+    reset_chance: float = 0.0
+    pieces_max: int = 1
+    window_bytes: int | None = None
+    hits: Counter[str] = field(default_factory=Counter)
+    """How often it made which difference: late, slow, reset, pieces, blocked, vanished."""
+    busy_until_s: float = 0.0
+
+    def wait_s(self, now_s: float, size_bytes: int) -> float:
+        """How much longer a chunk takes."""
+        wait_s = 0.0
+        if self.late_ms:
+            self.hits["late"] += 1
+            late_ms = self.late_ms * self.rng.paretovariate(LATE_TAIL)
+            wait_s += min(late_ms, LATE_MS_MAX) / 1000
+        if self.bytes_per_s:
+            self.hits["slow"] += self.busy_until_s > now_s
+            self.busy_until_s = max(self.busy_until_s, now_s) + size_bytes / self.bytes_per_s
+            wait_s += self.busy_until_s - now_s
+        return wait_s
+
+    def part_before_reset(self, chunk: bytes) -> bytes | None:
+        """What arrives of a chunk before the reset, None for no reset."""
+        if len(chunk) < 2 or not self.reset_chance or self.rng.random() >= self.reset_chance:
+            return None
+        self.hits["reset"] += 1
+        return chunk[: self.rng.randrange(1, len(chunk))]
+
+    def pieces(self, chunk: bytes) -> list[bytes]:
+        """The chunk as it arrives."""
+        if self.pieces_max < 2 or len(chunk) < 2:
+            return [chunk]
+        self.hits["pieces"] += 1
+        cuts = {
+            self.rng.randrange(1, min(len(chunk), HEAD_BYTES if low else len(chunk)) + 1)
+            for low in self.rng.choices((True, False), k=self.rng.randrange(1, self.pieces_max))
+        }
+        ends = [*sorted(cuts - {len(chunk)}), len(chunk)]
+        return [chunk[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+@dataclass
+class Link:
+    """What the network does to bytes between two hosts, one way."""
+
+    delay_ms_min: float = 0.05
+    delay_ms_max: float = 0.5
+    cuts: int = 0
+    """How many hold it cut now."""
+    late_chance: float = 0.0
+    late_ms: float = 0.0
+    """One chunk in so many takes up to so much longer, and all behind it in its connection."""
+    tail: float = 0.0
+    """The Pareto exponent of delays above `delay_ms_min`, never above `delay_ms_max`; 0: any delay
+    between the two is as likely."""
+    rng: random.Random | None = None
+    """The link's own chance; None: the network's, which all such links share."""
+    held: int = 0
+    """How often a cut kept something from passing."""
+    troubles: list[Trouble] = field(default_factory=list)
+    """What lies on it now, besides cuts."""
+
+    @property
+    def cut(self) -> bool:
+        """Set it to hold the link alone."""
+        return self.cuts > 0
+
+    @cut.setter
+    def cut(self, cut: bool) -> None:
+        self.cuts = int(cut)
+
+    def delay_s(self, rng: random.Random) -> float:
+        """How long a chunk travels when nothing is wrong; `rng` unless the link has its own."""
+        rng = self.rng or rng
+        if self.tail:
+            delay_ms = min(self.delay_ms_min * rng.paretovariate(self.tail), self.delay_ms_max)
+        else:
+            delay_ms = rng.uniform(self.delay_ms_min, self.delay_ms_max)
+        if self.late_chance and rng.random() < self.late_chance:
+            delay_ms += rng.uniform(0, self.late_ms)
+        return float(delay_ms / 1000)
+
+    def wait_s(self, now_s: float, size_bytes: int) -> float:
+        """How much longer its troubles make a chunk travel."""
+        return sum(one.wait_s(now_s, size_bytes) for one in self.troubles)
+
+    def pieces(self, chunk: bytes) -> list[bytes]:
+        """The chunk as it arrives."""
+        pieces = [chunk]
+        for trouble in self.troubles:
+            pieces = [part for one in pieces for part in trouble.pieces(one)]
+        return pieces
+
+    def part_before_reset(self, chunk: bytes) -> bytes | None:
+        """What arrives of a chunk before its connection is reset, None for no reset."""
+        for trouble in self.troubles:
+            part = trouble.part_before_reset(chunk)
+            if part is not None:
+                return part
+        return None
+
+    def window_bytes(self, high: int) -> int:
+        """Above so many bytes on their way the sender waits; `high` without a trouble."""
+        return min([high, *(t.window_bytes for t in self.troubles if t.window_bytes is not None)])
+
+    def blocked(self) -> None:
+        """The sender waits, perhaps because of a trouble."""
+        for trouble in self.troubles:
+            trouble.hits["blocked"] += trouble.window_bytes is not None
