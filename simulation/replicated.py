@@ -359,7 +359,10 @@ def _clients(load: Load) -> list[tuple[str, Step, float]]:
         ("acks 1", Once(load, 1).step, 400.0),
         ("idempotent", UntilAcked(load, "i").step, 150.0),
         ("lister", Lister(load).step, 400.0),
-        *((f"consumer of {one}", Consumer(load, one).step, 100.0) for one in load.partitions),
+        *(
+            (f"consumer of {one}", Consumer(load, one.topic, one.index).step, 100.0)
+            for one in load.partitions
+        ),
     ]
 
 

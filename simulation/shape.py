@@ -94,6 +94,11 @@ class TopicShape:
         return int(self.configs.get("min.insync.replicas", "1"))
 
     @property
+    def shrinks(self) -> bool:
+        """Whether old records are deleted within the time of a run."""
+        return any(key in self.configs for key in ("retention.ms", "retention.bytes"))
+
+    @property
     def unclean(self) -> bool:
         return self.configs.get("unclean.leader.election.enable") == "true"
 
@@ -143,6 +148,11 @@ class Shape:
     def given_up(self) -> frozenset[str]:
         """Topics whose operator chose availability over what was acknowledged."""
         return frozenset(one.name for one in self.topics if one.unclean)
+
+    @property
+    def shrinking(self) -> frozenset[str]:
+        """Topics whose old records are deleted."""
+        return frozenset(one.name for one in self.topics if one.shrinks)
 
     def setting_ms(self, key: str, default: int) -> int:
         """The largest value of a setting on any node."""
@@ -270,6 +280,11 @@ OWN_SETTINGS = ("replica.lag.time.max.ms", "num.replica.fetchers", "replica.fetc
 """May differ from node to node."""
 SEGMENT_BYTES = ("2048", "8192", "65536")
 """More than the largest batch of any client."""
+
+
+def may_give_up(shape: Shape) -> bool:
+    """Whether the last topic may lose its promises: another one keeps them."""
+    return any(not one.unclean for one in shape.topics[:-1])
 
 
 def draw_shape(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -23,10 +24,12 @@ from simulation.clients import KINDS as CLIENTS
 from simulation.clients.client import SimClient, Unknown
 from simulation.clients.load import REQUEST_MS, Load, Saw
 from simulation.faults import KINDS as FAULTS
+from simulation.faults.kind import OperatorKind
 from simulation.judges import ALL
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.judge import Judge
 from simulation.judges.partitions import Promises
+from simulation.operator import Operator
 from simulation.preload import import_nodes
 from simulation.schedule import Event, Schedule
 from simulation.shape import BROKER, CONTROLLER, NodeShape, TopicShape
@@ -157,9 +160,11 @@ class SwarmWorld:
         pairs = list(machines)
         self.controllers: list[Machine] = [machine for machine, node in pairs if node.controls]
         self.brokers: list[Machine] = [machine for machine, node in pairs if node.serves]
-        self.promises: Promises = Promises(self.shape.given_up)
+        self.promises: Promises = Promises(self.shape.given_up, self.shape.shrinking)
         """What was committed, as the partitions' judge has seen it."""
         self.load: Load | None = None
+        self.operator: Operator
+        """Who asks admin requests; there when clients start."""
         self.acked_before_quiet = 0
         self.took_effect: dict[str, int] = {}
         self.busy: set[int] = set()
@@ -212,18 +217,21 @@ class SwarmWorld:
             self.boot(machine)
         lives = [machine.life for machine in self.cluster.machines]
         await asyncio.wait_for(asyncio.gather(*(one.ready for one in lives if one)), BOOT_S)
-        client = SimClient([(machine.host, CLIENT_PORT) for machine in self.brokers])
+        bootstrap = [(machine.host, CLIENT_PORT) for machine in self.brokers]
+        client = SimClient(bootstrap)
         clock = self.brokers[0].clock
         seed = self.schedule.seed
         load = self.load = Load(client, self.promises, self.trace, seed=seed, clock=clock)
         load.judging = "histories" in self.asked
         for topic in self.shape.topics:
             await self._create(client, topic)
-        load.enter({one.name: one.partitions for one in self.shape.topics})
+        self.operator = Operator(bootstrap, self.promises, load)
+        self.operator.look()
         for one in self.shape.clients:
             load.start(one.name, CLIENTS[one.kind].make(load, one), one.pause_ms)
         await self._unless_broken(self._play(), load)
         await self._unless_broken(self._quiet(load), load)
+        await self.operator.close()
         await client.close()
 
     async def _create(self, client: SimClient, topic: TopicShape) -> None:
@@ -258,21 +266,30 @@ class SwarmWorld:
 
     async def _event(self, event: Event, begin_s: float) -> None:
         await asyncio.sleep(begin_s + event.at_ms / 1000 - self.loop.time())
+        kind = FAULTS[event.kind]
+        if isinstance(kind, OperatorKind):
+            await self._do(event, f"{event.kind} on {event.target}", partial(kind.run, self, event))
+            return
         machine = resolve(self, event.target)
         life = None if machine is None else machine.life
         if machine is None or life is None or not life.alive or machine.node_id in self.busy:
             self.trace.add(f"{event.name}: {event.kind} on {event.target}: nobody")
             return
         self.busy.add(machine.node_id)
-        what = f"{event.name}: {event.kind} on {event.target}, {machine.host}"
+        what = f"{event.kind} on {event.target}, {machine.host}"
+        await self._do(event, what, partial(kind.run, self, machine, event))
+        self.busy.discard(machine.node_id)
+
+    async def _do(
+        self, event: Event, text: str, do: Callable[[random.Random], Awaitable[bool]]
+    ) -> None:
+        what = f"{event.name}: {text}"
         self.trace.add(f"{what}: {event.args}")
-        rng = stream(self.schedule.seed, "event", event.name)
-        if await FAULTS[event.kind].run(self, machine, event, rng):
+        if await do(stream(self.schedule.seed, "event", event.name)):
             self.took_effect[event.kind] = self.took_effect.get(event.kind, 0) + 1
             self.trace.add(f"{what}: over")
         else:
             self.trace.add(f"{what}: without effect")
-        self.busy.discard(machine.node_id)
 
     async def _quiet(self, load: Load) -> None:
         """P26: everything becomes whole, writes succeed, and then nothing fails any more."""
@@ -369,6 +386,7 @@ class SwarmWorld:
             "acked": 0 if load is None else load.acked,
             "committed": sum(one.end for one in promises.partitions.values()),
             "leader epochs": sum(len(one.leaders) for one in promises.partitions.values()),
+            "log start moves": promises.starts,
             "boots": sum(machine.boots for machine in self.cluster.machines),
             "messages": trace.messages,
             "writes": trace.writes,

@@ -104,15 +104,37 @@ class Load:
         self._stale = False
         self.judging = True
         self.history: list[Saw] = []
+        self._ended: set[bytes] = set()
 
     def enter(self, topics: Mapping[str, int]) -> None:
         """A ledger for each partition; `topics` are names and numbers of partitions."""
         for topic, count in topics.items():
             self.partitions += [PartitionLedger(topic, index, True) for index in range(count)]
 
-    def partition(self, topic: str, index: int) -> PartitionLedger:
-        """The ledger of one partition."""
-        return next(p for p in self.partitions if (p.topic, p.index) == (topic, index))
+    def found(self, topic: str, topic_id: bytes, count: int) -> None:
+        """The cluster has the topic, with so many partitions; one of that name and another id is
+        gone."""
+        if topic_id in self._ended:
+            return
+        for gone in {p.topic_id for p in self.partitions if p.topic == topic} - {topic_id}:
+            self.end(gone)
+        known = {p.index for p in self.partitions if p.topic_id == topic_id}
+        self.partitions += [
+            PartitionLedger(topic, index, True, topic_id)
+            for index in range(count)
+            if index not in known
+        ]
+
+    def end(self, topic_id: bytes) -> None:
+        """The topic is deleted, or about to be: nothing is expected of it any more."""
+        self._ended.add(topic_id)
+        for one in self.partitions:
+            one.ended = one.ended or one.topic_id == topic_id
+        self.partitions = [one for one in self.partitions if not one.ended]
+
+    def partition(self, topic: str, index: int) -> PartitionLedger | None:
+        """The ledger of one partition, None if there is no such one at the moment."""
+        return next((p for p in self.partitions if (p.topic, p.index) == (topic, index)), None)
 
     def start(self, name: str, step: Step, pause_ms: float) -> None:
         """One more client, that rests for `pause_ms` on the average between its steps."""
@@ -178,7 +200,12 @@ class Load:
         if self._stale:
             self._stale = False
             await self.client.topics()
-        return await self.client.find_leader(one.topic, one.index)
+        leader = await self.client.find_leader(one.topic, one.index)
+        one.topic_id = one.topic_id or self.client.cluster.cache.topic_ids[one.topic]
+        if one.topic_id != self.client.cluster.cache.topic_ids[one.topic]:
+            self._stale = True
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"{one} is another topic now")
+        return leader
 
     async def produce(
         self, one: PartitionLedger, batch: Batch, acks: int, producer: Producer | None = None
@@ -203,7 +230,7 @@ class Load:
             topic_data=[
                 ProduceRequest.TopicProduceData(
                     name=one.topic,
-                    topic_id=client.cluster.cache.topic_ids[one.topic],
+                    topic_id=one.topic_id,
                     partition_data=[data],
                 )
             ],
@@ -265,7 +292,7 @@ class Load:
             batch.uncertain = True
 
     def _asking(self, one: PartitionLedger, broker_id: int, epoch: int) -> Asked:
-        key = (self.client.cluster.cache.topic_ids[one.topic], one.index)
+        key = (one.topic_id, one.index)
         replica_epoch = self.promises.leader_epoch_at(broker_id, key)
         return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch)
 
@@ -307,7 +334,6 @@ class Load:
 
     async def fetch(self, one: PartitionLedger, offset: int) -> list[tuple[int, bytes]]:
         """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
-        client = self.client
         leader = await self.leader(one)
         wish = FetchRequest.FetchPartition(
             partition=one.index,
@@ -315,12 +341,13 @@ class Load:
             fetch_offset=offset,
             partition_max_bytes=1 << 20,
         )
-        topic_id = client.cluster.cache.topic_ids[one.topic]
         request = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=1 << 20,
-            topics=[FetchRequest.FetchTopic(topic=one.topic, topic_id=topic_id, partitions=[wish])],
+            topics=[
+                FetchRequest.FetchTopic(topic=one.topic, topic_id=one.topic_id, partitions=[wish])
+            ],
         )
         asked = self._asking(one, leader.node_id, leader.epoch)
         answer = await self.ask(leader, request)
@@ -338,10 +365,9 @@ class Load:
 
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
         """P6: whatever a consumer reads is committed, and is what was committed."""
-        topic_id = self.client.cluster.cache.topic_ids.get(one.topic)
-        if topic_id is None or one.topic in self.promises.given_up:
+        if one.topic in self.promises.given_up:
             return
-        truth = self.promises.partitions[topic_id, one.index]
+        truth = self.promises.partitions[one.topic_id, one.index]
         for offset, value in records:
             found = truth.values.get(offset)
             require(found == value, f"P6: {one}: {value!r} at {offset}, committed is {found!r}")
@@ -354,9 +380,8 @@ class Load:
         for one in self.partitions:
             if one.topic in self.promises.given_up:
                 continue
-            truth = self.promises.partitions[
-                self.client.cluster.cache.topic_ids[one.topic], one.index
-            ]
+            topic_id = one.topic_id or self.client.cluster.cache.topic_ids[one.topic]
+            truth = self.promises.partitions[topic_id, one.index]
             one.check(0, truth.end, sorted(truth.values.items()), 0)
 
 

@@ -25,6 +25,8 @@ class Once:
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
+        if not load.partitions:
+            return
         one = rng.choice(load.partitions)
         number, values = load.values(self._name, rng)
         batch = one.sending(f"{self._name}:{number}", number, values)
@@ -44,13 +46,16 @@ class UntilAcked:
         load = self._load
         if self._identity is None:
             self._identity = await load.client.producer()
-        kept = [one for one in load.partitions if one.topic not in load.promises.given_up]
-        one = rng.choice(kept)  # elsewhere its sequence may be lost
+        # Where records were given up its sequence may be lost.
+        kept = [one for one in load.partitions if self._counts(one)]
+        if not kept:
+            return
+        one = rng.choice(kept)
         number, values = load.values(self._name, rng)
         sequence = self._sequences.get(one, 0)
         self._sequences[one] = sequence + len(values)
         batch = one.sending(self._name, number, values)
-        while True:
+        while self._counts(one):
             try:
                 await load.produce(one, batch, -1, self._identity._replace(sequence=sequence))
                 return
@@ -62,6 +67,9 @@ class UntilAcked:
                     return
                 load.failed(self._name, error)
             await asyncio.sleep(rng.uniform(0.05, 0.4))
+
+    def _counts(self, one: PartitionLedger) -> bool:
+        return not one.ended and one.topic not in self._load.promises.given_up
 
 
 def _some(rng: random.Random, kind: str, pauses_ms: tuple[float, ...]) -> list[ClientShape]:

@@ -24,6 +24,8 @@ class Lister:
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
+        if not load.partitions:
+            return
         one = rng.choice(load.partitions)
         leader = await load.leader(one)
         wish = ListOffsetsRequest.ListOffsetsPartition(
@@ -51,26 +53,41 @@ class Lister:
 class Consumer:
     """Reads one partition from the beginning, and again from the beginning now and then."""
 
-    def __init__(self, load: Load, one: PartitionLedger) -> None:
+    def __init__(self, load: Load, topic: str, index: int) -> None:
         self._load = load
-        self._one = one
+        self._where = (topic, index)
+        self._one: PartitionLedger | None = None
         self._at = 0
 
     async def step(self, rng: random.Random) -> None:
-        if rng.random() < 0.02:
-            self._at = 0
+        one = self._load.partition(*self._where)
+        if one is not self._one or rng.random() < 0.02:
+            self._one, self._at = one, 0
+        if one is None:
+            return  # its topic is deleted
         try:
-            records = await self._load.fetch(self._one, self._at)
+            records = await self._load.fetch(one, self._at)
         except ApiError as error:
-            given_up = self._one.topic in self._load.promises.given_up
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not given_up:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            self._at = 0
+            self._at = await self._nearest(one)
             return
-        self._load.consumed(self._one, records)
+        self._load.consumed(one, records)
         if records:
-            require(records[0][0] == self._at, f"H5: {self._one}: {records[0][0]} after {self._at}")
+            require(records[0][0] == self._at, f"H5: {one}: {records[0][0]} after {self._at}")
             self._at = records[-1][0] + 1
+
+    async def _nearest(self, one: PartitionLedger) -> int:
+        """Where to go on: the records here are deleted, or were lost."""
+        promises = self._load.promises
+        if one.topic in promises.given_up:
+            return 0
+        start, end = await self._load.client.bounds(one.topic, one.index)
+        require(
+            one.ended or (one.topic in promises.may_shrink and self._at < start),
+            f"P6: {one}: {self._at} is out of range, {start} to {end} is there",
+        )
+        return start
 
 
 def _draw_lister(rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
@@ -91,7 +108,7 @@ def _draw_consumers(rng: random.Random, topics: tuple[TopicShape, ...]) -> list[
 
 
 def _consumer(load: Load, one: ClientShape) -> Step:
-    return Consumer(load, load.partition(one.args["topic"], one.args["partition"])).step
+    return Consumer(load, one.args["topic"], one.args["partition"]).step
 
 
 KINDS = {

@@ -1,5 +1,5 @@
-"""A kind of fault: drawn before a run, done when it is due, known by whether it took
-effect."""
+"""A kind of fault, or of what operators do: drawn before a run, done when it is due, known by
+whether it took effect."""
 
 from __future__ import annotations
 
@@ -39,4 +39,18 @@ class FaultKind:
     text: str
     draw: Callable[[Random, Shape], tuple[str, Args]]
     run: Callable[[SwarmWorld, Machine, Event, Random], Awaitable[bool]]
+    possible: Callable[[Shape], bool] = anywhere
+
+
+@dataclass(frozen=True)
+class OperatorKind:
+    """Something that an operator asks of the cluster as a whole, with admin requests.
+
+    As `FaultKind`, but no machine is busy with it, and the target is a text of the kind's own.
+    """
+
+    family: str
+    text: str
+    draw: Callable[[Random, Shape], tuple[str, Args]]
+    run: Callable[[SwarmWorld, Event, Random], Awaitable[bool]]
     possible: Callable[[Shape], bool] = anywhere

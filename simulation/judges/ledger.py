@@ -64,6 +64,10 @@ class PartitionLedger:
     topic: str
     index: int
     flushed: bool
+    topic_id: bytes = b""
+    """Empty until somebody has asked for it."""
+    ended: bool = False
+    """Its topic is deleted, or about to be."""
     batches: list[Batch] = field(default_factory=list)
     by_value: dict[bytes, Batch] = field(default_factory=dict)
     start_asked: int = 0

@@ -8,15 +8,20 @@ broker is judged there (P9, P10, P13, P15, P16, P23), before any node acts on it
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from metalog.image.replay import replay
-from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage
+from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
 from metalog.quorum.batches import read_batches
 from metalog.quorum.log import MetadataLog
 from protocol.batch.header import iter_batches
-from protocol.metadata import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord
+from protocol.metadata import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+)
 from simulation.world.invariants import Key, require
 
 READ_BYTES = 1 << 20
@@ -24,24 +29,28 @@ READ_BYTES = 1 << 20
 
 class MetadataTruth:
     """What is committed. `joined(key, broker id)` is told of each replica that enters an ISR,
-    `changed(key, old, new)` of each change of a partition. `ended(incarnation)` says whether that
-    process is over."""
+    `changed(key, old, new)` of each change of a partition, `removed(topic)` of each deleted one.
+    `ended(incarnation)` says whether that process is over. `given_up` may grow."""
 
     def __init__(
         self,
         *,
         joined: Callable[[Key, int], None],
         changed: Callable[[Key, PartitionImage | None, PartitionImage], None],
+        removed: Callable[[TopicImage], None],
         ended: Callable[[bytes], bool],
-        given_up: frozenset[str] = frozenset(),
+        given_up: Collection[str] = (),
     ) -> None:
         self._given_up = given_up
         self.image: MetadataImage = EMPTY_IMAGE
         self.end = 0
+        self.moves: dict[tuple[str, int], set[frozenset[int]]] = {}
+        """Where operators have asked partitions to move, by topic and index."""
         self.records = 0
         self._batches: dict[int, tuple[int, int]] = {}
         self._joined = joined
         self._changed = changed
+        self._removed = removed
         self._ended = ended
 
     def committed(self, where: str, log: MetadataLog, begin: int, end: int) -> None:
@@ -79,14 +88,18 @@ class MetadataTruth:
         self.image = replay(before, record)
         if isinstance(record, RegisterBrokerRecord):
             self._judge_registration(offset, before, record.broker_id)
+        elif isinstance(record, RemoveTopicRecord):
+            self._removed(before.topics.by_id[record.topic_id])
         elif isinstance(record, PartitionRecord | PartitionChangeRecord):
             key = (record.topic_id, record.partition_id)
             old, new = before.topics.partition(*key), self.image.topics.partition(*key)
             assert new is not None
             where = f"record {offset}, {self.image.topics.by_id[key[0]].name}-{key[1]}"
             if old is not None:
+                topic = self.image.topics.by_id[key[0]].name
                 self._judge_change(where, old, new)
-                self._judge_election(where, self.image.topics.by_id[key[0]].name, old, new)
+                self._judge_move(where, (topic, key[1]), old, new)
+                self._judge_election(where, topic, old, new)
             for broker_id in set(new.isr) - set(old.isr if old else new.isr):
                 self._judge_join(where, broker_id)
                 self._joined(key, broker_id)
@@ -116,15 +129,32 @@ class MetadataTruth:
         )
         if new.leader != old.leader:
             require(new.leader_epoch > old.leader_epoch, f"P15: {where}: a leader without an epoch")
-        if not (old.adding or old.removing or new.adding or new.removing):
-            require(set(new.replicas) == set(old.replicas), f"P23: {where}: other replicas")
+
+    def _judge_move(
+        self, where: str, partition: tuple[str, int], old: PartitionImage, new: PartitionImage
+    ) -> None:
+        """P23: who is a replica changes only as it was asked, and in the end all are in sync. A
+        move that needs nobody to catch up begins and ends in one record."""
+        if new.adding or new.removing or set(new.replicas) == set(old.replicas):
+            return
+        target = frozenset(new.replicas)
+        if target == frozenset(old.replicas) - frozenset(old.adding):
+            return  # taken back
+        asked = target in self.moves.get(partition, ())
+        require(asked, f"P23: {where}: replicas {new.replicas} after {old}, which nobody asked for")
+        require(
+            target <= set(new.isr), f"P23: {where}: a move ends in {new.replicas}, ISR {new.isr}"
+        )
 
     def _judge_election(
         self, where: str, topic: str, old: PartitionImage, new: PartitionImage
     ) -> None:
         kept = new.leader in (old.leader, -1) or topic in self._given_up
+        # The last to catch up joins the ISR, ends the move and may lead, all in one record; what
+        # it has is judged as it joins (P13).
+        moved = set(new.replicas) != set(old.replicas) and new.leader in new.isr
         require(
-            kept or new.leader in old.isr,
+            kept or moved or new.leader in old.isr,
             f"P2: {where}: {new.leader} is elected and was not in the ISR {old.isr}",
         )
 

@@ -30,7 +30,12 @@ from typing import TYPE_CHECKING
 
 from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
-from metalog.image.values import ConfigResourceType, PartitionImage
+from metalog.image.values import (
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
 from simulation.judges.leader_hints import Views
@@ -44,6 +49,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1 << 20
 HISTORY = 150
+TAKEOVER_S = 0.05
+"""How long a broker may be in the middle of taking over a change of metadata."""
 State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int]
 BatchAt = tuple[int, int, int, int]
 """Base offset, next offset, leader epoch, checksum of all its bytes."""
@@ -64,11 +71,21 @@ class PartitionTruth:
     leaders: dict[int, int] = field(default_factory=dict)
     members: dict[int, int] = field(default_factory=dict)
     had: dict[int, int] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    """Where each broker's log begins."""
     had_before: dict[int, int] = field(default_factory=dict)
 
     @property
     def newest_epoch(self) -> int:
         return max(self.leaders, default=-1)
+
+
+def min_isr(image: MetadataImage, topic: str) -> int:
+    """`min.insync.replicas` of a topic, by its own configuration or the cluster's."""
+    own: Mapping[str, str] = image.configs.get((ConfigResourceType.TOPIC, topic), {})
+    common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
+    key = "min.insync.replicas"
+    return int(own.get(key, common.get(key, "1")))
 
 
 def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]]:
@@ -90,13 +107,19 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
 class Promises:
     """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end."""
 
-    def __init__(self, given_up: frozenset[str] = frozenset()) -> None:
-        self.given_up = given_up
+    def __init__(self, given_up: Iterable[str] = (), may_shrink: Iterable[str] = ()) -> None:
+        self.given_up = set(given_up)
+        """Topics; an operator's choice adds to them while the cluster runs."""
+        self.may_shrink = set(may_shrink)
+        """Topics whose old records may be deleted."""
+        self.may_vanish: set[str] = set()
+        """Topics that somebody has asked to delete."""
         self.metadata = MetadataTruth(
             joined=self._joined,
             changed=self._replaced,
+            removed=self._removed,
             ended=lambda one: one in self._ended,
-            given_up=given_up,
+            given_up=self.given_up,
         )
         self.partitions: dict[Key, PartitionTruth] = {}
         self.lossy: dict[int, int] = {}
@@ -104,6 +127,9 @@ class Promises:
         are back in every ISR."""
         self.views = Views()
         self.checks = 0
+        self.starts = 0
+        """How often a log's start has moved."""
+        self._now_s = 0.0
         self.history: deque[str] = deque(maxlen=HISTORY)
         """What was seen lately, for people."""
         self._ended: set[bytes] = set()
@@ -205,6 +231,7 @@ class Promises:
 
     def _look(self, life: NodeLife, one: Partition, old: State | None) -> None:
         self.checks += 1
+        self._now_s = life.machine.cluster.loop.time()
         key, node_id = (one.topic_id, one.index), life.machine.node_id
         truth = self.partitions.setdefault(key, PartitionTruth(f"{one.topic}-{one.index}"))
         if one.role not in (ReplicaRole.LEADER, ReplicaRole.FOLLOWER):
@@ -231,6 +258,7 @@ class Promises:
             truth.had[node_id] = end
         else:
             truth.had[node_id] = max(truth.had.get(node_id, 0), end)
+        self._look_at_start(where, one, truth)
         if one.is_leader:
             self._look_at_leader(where, one, truth, old)
         self._look_at_committed(where, one, truth, old)
@@ -266,6 +294,18 @@ class Promises:
                 cache.get(epoch, -1) in range(base + 1),
                 f"P18: {where}: epoch {epoch} begins at {base}, cached are {cache}",
             )
+
+    def _look_at_start(self, where: str, one: Partition, truth: PartitionTruth) -> None:
+        """What is committed goes only where somebody chose that old records go."""
+        log = one.log
+        known = truth.starts.get(one.node_id, 0)
+        if log.log_start_offset == known:
+            return
+        truth.starts[one.node_id] = log.log_start_offset
+        self.starts += 1
+        begins = f"{where} begins at {log.log_start_offset}"
+        require(one.topic in self.may_shrink, f"P6: {begins}, nothing may be deleted")
+        require(log.log_start_offset <= truth.end, f"P6: {begins}, committed is {truth.end}")
 
     def _look_at_leader(
         self, where: str, one: Partition, truth: PartitionTruth, old: State | None
@@ -346,9 +386,9 @@ class Promises:
     def _may_show(
         self, where: str, one: Partition, truth: PartitionTruth, mark: int, old: State | None
     ) -> None:
-        key = (ConfigResourceType.TOPIC, one.topic)
-        configs: Mapping[str, str] = self.metadata.image.configs.get(key, {})
-        least = min(int(configs.get("min.insync.replicas", "1")), len(one.replicas))
+        # A broker goes by what it knows; one that takes over a change may be in the middle of it.
+        images = self.views.since(one.node_id, self._now_s - TAKEOVER_S) or [self.metadata.image]
+        least = min(*(min_isr(image, one.topic) for image in images), len(one.replicas))
         # A leader that takes over several changes at once was in all of these states, one by one.
         passed = range(one.partition_epoch if old is None else old[6] + 1, one.partition_epoch)
         members = max([len(one.isr), *(truth.members.get(epoch, 0) for epoch in passed)])
@@ -424,7 +464,22 @@ class Promises:
         awaited = self._awaited.get(broker_id, set())
         awaited.discard(key)
         if not awaited:
-            del self.lossy[broker_id]
+            self.lossy.pop(broker_id, None)
+
+    def _removed(self, topic: TopicImage) -> None:
+        """Nobody waits for a replica of a topic that is deleted."""
+        require(topic.name in self.may_vanish, f"F: {topic.name} is gone, nobody has deleted it")
+        for index in topic.partitions:
+            for broker_id in list(self.lossy):
+                self._back((topic.id, index), broker_id)
+
+    def _moved_away(self, key: Key, truth: PartitionTruth, broker_id: int) -> None:
+        """A broker is no replica any more: it deletes what it has, and may come back empty."""
+        truth.had_before[broker_id] = max(
+            truth.had.pop(broker_id, 0), truth.had_before.get(broker_id, 0)
+        )
+        if broker_id in self.lossy:
+            self._back(key, broker_id)
 
     def _replaced(self, key: Key, old: PartitionImage | None, new: PartitionImage) -> None:
         name = f"{self.metadata.image.topics.by_id[key[0]].name}-{key[1]}"
@@ -435,6 +490,8 @@ class Promises:
         truth = self.partitions.setdefault(key, PartitionTruth(name))
         truth.elected[new.leader_epoch] = new.leader
         truth.members[new.partition_epoch] = len(new.isr)
+        for broker_id in set(old.replicas if old else ()) - set(new.replicas):
+            self._moved_away(key, truth, broker_id)
         self._look_at_members(key, truth)
 
     # --- the end ------------------------------------------------------------------------------
@@ -443,8 +500,12 @@ class Promises:
         """A partition that has no leader or not all replicas in the ISR, None if there is none."""
         for topic in self.metadata.image.topics.by_id.values():
             for index, image in topic.partitions.items():
-                if sorted(image.isr) != sorted(image.replicas) or image.leader < 0:
-                    return f"{topic.name}-{index}: leader {image.leader}, ISR {image.isr}"
+                moving = bool(image.adding or image.removing)
+                if sorted(image.isr) != sorted(image.replicas) or image.leader < 0 or moving:
+                    return (
+                        f"{topic.name}-{index}: leader {image.leader}, ISR {image.isr}, replicas "
+                        f"{image.replicas}{', moving' if moving else ''}"
+                    )
         return None
 
     def whole(self) -> str | None:
@@ -454,7 +515,8 @@ class Promises:
             return apart
         for key, truth in self.partitions.items():
             image = self.metadata.image.topics.partition(*key)
-            assert image is not None
+            if image is None:
+                continue  # its topic is deleted
             for node_id in image.replicas:
                 one = self._open.get(node_id, {}).get(key)
                 if one is None or one.leader_epoch != image.leader_epoch:

@@ -1,0 +1,14 @@
+"""Operators: what people do to a cluster that runs, through its own protocol; one file for each
+kind of thing."""
+
+from __future__ import annotations
+
+from simulation.faults.kind import FaultKind, OperatorKind
+from simulation.faults.operators import configs, replicas, restarts, topics
+
+KINDS: dict[str, FaultKind | OperatorKind] = {
+    **topics.KINDS,
+    **configs.KINDS,
+    **replicas.KINDS,
+    **restarts.KINDS,
+}

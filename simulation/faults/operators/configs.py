@@ -1,0 +1,120 @@
+"""Operators and configurations that change what brokers and controllers do while they run.
+
+`min.insync.replicas` goes up and down, for a topic or for the cluster; unclean elections are
+allowed for one topic alone, the last of a shape that has others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from client.admin import ConfigChange, ConfigOperation, ResourceType
+from protocol.errors import ErrorCode
+from simulation.faults.kind import Args, OperatorKind
+from simulation.shape import FACTOR_MAX, SEGMENT_BYTES, may_give_up
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from simulation.operator import Operator
+    from simulation.schedule import Event
+    from simulation.shape import Shape
+    from simulation.swarm import SwarmWorld
+
+CLUSTER = (ResourceType.BROKER, "")
+
+
+def _draw_value(rng: Random, values: tuple[str, ...]) -> tuple[str, Args]:
+    which = rng.randrange(100)
+    back = rng.random() < 0.5
+    return f"topic {which}", {"which": which, "value": rng.choice(values), "back": back}
+
+
+def _draw_min_isr(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    target, args = _draw_value(rng, tuple(str(one) for one in range(1, FACTOR_MAX + 1)))
+    return target, {**args, "cluster": rng.random() < 0.3}
+
+
+def _draw_segment(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    return _draw_value(rng, SEGMENT_BYTES)
+
+
+def _draw_retention(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    target, args = _draw_value(rng, ("1", "3000", "30000"))
+    return target, {**args, "key": rng.choice(("retention.ms", "retention.bytes"))}
+
+
+def _draw_unclean(_rng: Random, shape: Shape) -> tuple[str, Args]:
+    return f"topic {shape.topics[-1].name}", {}
+
+
+async def _set(
+    operator: Operator, resource: tuple[ResourceType, str], key: str, value: str | None
+) -> bool:
+    operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
+    change = ConfigChange(key, operation, value)
+    code = await operator.insist(lambda: operator.admin.alter_configs(*resource, [change]))
+    return code is ErrorCode.NONE
+
+
+async def _for_a_while(
+    operator: Operator, event: Event, resource: tuple[ResourceType, str], key: str
+) -> bool:
+    done = await _set(operator, resource, key, event.args["value"])
+    if done and event.args["back"]:
+        await asyncio.sleep(event.for_ms / 1000)
+        await _set(operator, resource, key, None)
+    return done
+
+
+async def _of_topic(operator: Operator, event: Event, key: str) -> bool:
+    topic = operator.topic(event.args["which"])
+    if topic is None:
+        return False
+    return await _for_a_while(operator, event, (ResourceType.TOPIC, topic.name), key)
+
+
+async def _min_isr(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    if event.args["cluster"]:
+        return await _for_a_while(world.operator, event, CLUSTER, "min.insync.replicas")
+    return await _of_topic(world.operator, event, "min.insync.replicas")
+
+
+async def _segment(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    return await _of_topic(world.operator, event, "internal.segment.bytes")
+
+
+async def _retention(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    operator = world.operator
+    topic = operator.topic(event.args["which"])
+    if topic is None:
+        return False
+    operator.letting_go(topic.name)
+    resource = (ResourceType.TOPIC, topic.name)
+    return await _for_a_while(operator, event, resource, event.args["key"])
+
+
+async def _unclean(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    name = event.target.removeprefix("topic ")
+    if not world.operator.may_give_up(name):
+        return False
+    world.operator.giving_up(name)
+    resource, key = (ResourceType.TOPIC, name), "unclean.leader.election.enable"
+    return await _set(world.operator, resource, key, "true")
+
+
+KINDS = {
+    "min isr": OperatorKind(
+        "operators", "min.insync.replicas changes, of a topic or of all", _draw_min_isr, _min_isr
+    ),
+    "segment size": OperatorKind(
+        "operators", "the size of a topic's segments changes", _draw_segment, _segment
+    ),
+    "retention": OperatorKind(
+        "operators", "a topic keeps its records for less long", _draw_retention, _retention
+    ),
+    "unclean allowed": OperatorKind(
+        "operators", "one topic may elect uncleanly", _draw_unclean, _unclean, may_give_up
+    ),
+}

@@ -1,0 +1,122 @@
+"""Operators and replicas: partitions that move to other brokers, or nearly, and elections.
+
+An unclean election is asked for one topic alone, the last of a shape that has others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from client.elections import ElectionType
+from protocol.errors import ErrorCode
+from simulation.faults.kind import Args, OperatorKind
+from simulation.shape import FACTOR_MAX, may_give_up
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from simulation.operator import Operator
+    from simulation.schedule import Event
+    from simulation.shape import Shape
+    from simulation.swarm import SwarmWorld
+
+
+def has_brokers(shape: Shape) -> bool:
+    return len(shape.brokers) > 1
+
+
+def _draw_partition(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    which = rng.randrange(100)
+    return f"partition {which}", {"which": which}
+
+
+def _draw_move(rng: Random, shape: Shape) -> tuple[str, Args]:
+    target, args = _draw_partition(rng, shape)
+    brokers = [one.node_id for one in shape.brokers]
+    count = rng.randint(1, min(FACTOR_MAX, len(brokers)))
+    return target, {**args, "replicas": rng.sample(brokers, count)}
+
+
+def _draw_take_back(rng: Random, shape: Shape) -> tuple[str, Args]:
+    target, args = _draw_move(rng, shape)
+    return target, {**args, "for_ms": rng.choice([1, 3, 20, 100])}
+
+
+def _draw_nothing(_rng: Random, shape: Shape) -> tuple[str, Args]:
+    return f"topic {shape.topics[-1].name}", {}
+
+
+async def _move(operator: Operator, event: Event) -> tuple[str, int] | None:
+    found = operator.partition(event.args["which"])
+    if found is None:
+        return None
+    where = found[:2]
+    operator.moving(where, event.args["replicas"])
+    ask = operator.admin.reassign
+    code = await operator.insist(lambda: ask(where, event.args["replicas"]))
+    return where if code is ErrorCode.NONE else None
+
+
+async def _reassign(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    return await _move(world.operator, event) is not None
+
+
+async def _take_back(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    operator = world.operator
+    where = await _move(operator, event)
+    if where is None:
+        return False
+    await asyncio.sleep(event.for_ms / 1000)
+    moving = operator.is_moving(*where)
+    code = await operator.insist(lambda: operator.admin.reassign(where, None))
+    return moving and code is ErrorCode.NONE
+
+
+async def _elect(operator: Operator, kind: ElectionType, where: tuple[str, int]) -> bool:
+    elected: list[bool] = []
+
+    async def ask() -> None:
+        results = await operator.admin.elect_leaders(kind, [where])
+        elected.append(where in results and results[where].number == ErrorCode.NONE)
+
+    await operator.insist(ask)
+    return elected == [True]
+
+
+async def _preferred(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    found = world.operator.partition(event.args["which"])
+    if found is None:
+        return False
+    return await _elect(world.operator, ElectionType.PREFERRED, found[:2])
+
+
+async def _unclean(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    operator = world.operator
+    name = event.target.removeprefix("topic ")
+    topic = next((one for one in operator.topics() if one.name == name), None)
+    if topic is None or not operator.may_give_up(name):
+        return False
+    operator.giving_up(name)
+    kind = ElectionType.UNCLEAN
+    return any([await _elect(operator, kind, (name, index)) for index in topic.partitions])
+
+
+KINDS = {
+    "reassign": OperatorKind(
+        "operators", "a partition moves to other brokers", _draw_move, _reassign, has_brokers
+    ),
+    "cancel reassignment": OperatorKind(
+        "operators",
+        "a partition is to move, and then is not",
+        _draw_take_back,
+        _take_back,
+        has_brokers,
+    ),
+    "preferred election": OperatorKind(
+        "operators", "the first replica is to lead", _draw_partition, _preferred, has_brokers
+    ),
+    "unclean election": OperatorKind(
+        "operators", "anybody is to lead", _draw_nothing, _unclean, may_give_up
+    ),
+}

@@ -1,0 +1,109 @@
+"""Operators and topics: made, grown, deleted, and made again under the same name.
+
+A run keeps at least one topic that has given nothing up: writes must succeed in the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from client.admin import NewTopic
+from protocol.errors import ErrorCode
+from simulation.faults.kind import Args, OperatorKind
+from simulation.shape import FACTOR_MAX, PARTITIONS_MAX, SEGMENT_BYTES
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from metalog.image.values import TopicImage
+    from simulation.operator import Operator
+    from simulation.schedule import Event
+    from simulation.shape import Shape
+    from simulation.swarm import SwarmWorld
+
+MADE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+TOPICS_MAX = 6
+
+
+def _draw_new(rng: Random, shape: Shape) -> Args:
+    factor = rng.randint(1, min(FACTOR_MAX, len(shape.brokers)))
+    configs = {"min.insync.replicas": str(rng.randint(1, factor))}
+    if rng.random() < 0.5:
+        configs["internal.segment.bytes"] = rng.choice(SEGMENT_BYTES)
+    return {"partitions": rng.randint(1, 2), "factor": factor, "configs": configs}
+
+
+def _draw_create(rng: Random, shape: Shape) -> tuple[str, Args]:
+    return f"new-{rng.randrange(10**6)}", _draw_new(rng, shape)
+
+
+def _draw_which(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    which = rng.randrange(100)
+    return f"topic {which}", {"which": which}
+
+
+def _draw_again(rng: Random, shape: Shape) -> tuple[str, Args]:
+    target, args = _draw_which(rng, shape)
+    return target, {**args, **_draw_new(rng, shape), "gap_ms": rng.choice([0, 0, 100, 1000])}
+
+
+async def _make(operator: Operator, name: str, args: Args) -> bool:
+    topic = NewTopic(name, args["partitions"], args["factor"], args["configs"])
+    code = await operator.insist(lambda: operator.admin.create_topics([topic]))
+    operator.look()
+    return code in MADE
+
+
+async def _delete(operator: Operator, topic: TopicImage) -> bool:
+    operator.deleting(topic)
+    return await operator.insist(lambda: operator.admin.delete_topic(topic.name)) in GONE
+
+
+def _may_go(world: SwarmWorld, which: int) -> TopicImage | None:
+    """A topic that the run can do without; none that somebody else is about to delete."""
+    kept = [one for one in world.operator.topics() if world.operator.relies_on(one)]
+    topic = kept[which % len(kept)] if kept else None
+    others = {one.name for one in kept if one is not topic} - world.promises.given_up
+    return topic if others else None
+
+
+async def _create(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    if len(world.operator.topics()) >= TOPICS_MAX:
+        return False
+    return await _make(world.operator, event.target, event.args)
+
+
+async def _remove(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    topic = _may_go(world, event.args["which"])
+    return topic is not None and await _delete(world.operator, topic)
+
+
+async def _again(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    topic = _may_go(world, event.args["which"])
+    if topic is None or not await _delete(world.operator, topic):
+        return False
+    await asyncio.sleep(event.args["gap_ms"] / 1000)
+    return await _make(world.operator, topic.name, event.args)
+
+
+async def _grow(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+    operator = world.operator
+    topic = operator.topic(event.args["which"])
+    if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
+        return False
+    count = len(topic.partitions) + 1
+    code = await operator.insist(lambda: operator.admin.create_partitions(topic.name, count))
+    operator.look()
+    return code is ErrorCode.NONE
+
+
+KINDS = {
+    "create topic": OperatorKind("operators", "a topic is made", _draw_create, _create),
+    "delete topic": OperatorKind("operators", "a topic is deleted", _draw_which, _remove),
+    "topic again": OperatorKind(
+        "operators", "a topic is deleted and made again under its name", _draw_again, _again
+    ),
+    "grow topic": OperatorKind("operators", "a topic gets one more partition", _draw_which, _grow),
+}

@@ -1,0 +1,199 @@
+"""What operators do takes effect, in one small schedule for each kind.
+
+The seed places t1-0 on the brokers 2 and 4; broker 3 has none of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from metalog.image.values import PartitionImage
+from simulation.faults.operators import KINDS
+from simulation.judges import KINDS as JUDGES
+from simulation.judges.judge import Judge, JudgeKind
+from simulation.schedule import Event, Schedule
+from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
+from simulation.swarm import Outcome, SwarmWorld, run
+
+pytestmark = pytest.mark.sim
+
+TOPICS = (TopicShape("t0", 1, 3, {"min.insync.replicas": "2"}), TopicShape("t1", 1, 2))
+
+
+def schedule(*events: Event, quiet_from_ms: int = 3000, **settings: str) -> Schedule:
+    """A controller and three brokers, two topics, a writer and readers."""
+    nodes = [NodeShape(1, ("controller",)), *(NodeShape(n, ("broker",)) for n in (2, 3, 4))]
+    readers = [
+        ClientShape("consumer", f"reader {one.name}", 50.0, {"topic": one.name, "partition": 0})
+        for one in TOPICS
+    ]
+    shape = Shape(
+        nodes=tuple(nodes),
+        topics=TOPICS,
+        settings={
+            "broker.session.timeout.ms": "1500",
+            "broker.heartbeat.interval.ms": "200",
+            "replica.lag.time.max.ms": "1500",
+            "controller.quorum.election.timeout.ms": "500",
+            **settings,
+        },
+        link=LinkShape(),
+        disk=DiskShape(),
+        clients=(ClientShape("acks all", "w", 20.0), *readers),
+        faults={},
+    )
+    return Schedule(1, shape, events, quiet_from_ms)
+
+
+def event(kind: str, target: str, at_ms: int = 300, name: str = "e", **args: Any) -> Event:
+    return Event(name, at_ms, kind, target, args)
+
+
+def held(*events: Event, **settings: Any) -> Outcome:
+    return held_in(*events, **settings)[0]
+
+
+def held_in(*events: Event, **settings: Any) -> tuple[Outcome, SwarmWorld]:
+    """The world, too, as it was in the end."""
+    seen: list[SwarmWorld] = []
+
+    def make(world: SwarmWorld) -> Judge:
+        seen.append(world)
+        return Judge()
+
+    with mock.patch.dict(JUDGES, {"spy": JudgeKind("", make)}):
+        outcome = run(schedule(*events, **settings))
+    assert outcome.broken is None, outcome.broken
+    return outcome, seen[0]
+
+
+def image_of(world: SwarmWorld, topic: str) -> PartitionImage:
+    return world.promises.metadata.image.topics.by_name[topic].partitions[0]
+
+
+def answered(outcome: Outcome, where: str) -> set[str]:
+    return {one.answer for one in outcome.history if one.partition == where}
+
+
+NEW: dict[str, Any] = {"partitions": 1, "factor": 3, "configs": {"internal.segment.bytes": "2048"}}
+
+
+def test_a_topic_that_is_made_is_written_to() -> None:
+    outcome = held(event("create topic", "new", **NEW))
+    assert outcome.took_effect == {"create topic": 1}
+    assert "ok" in answered(outcome, "new-0")
+
+
+def test_a_topic_that_is_deleted_is_left_alone() -> None:
+    outcome = held(event("delete topic", "topic 1", which=1))
+    assert outcome.took_effect == {"delete topic": 1}
+    last = max(one.begin_s for one in outcome.history if one.partition == "t1-0")
+    assert last < min(one.begin_s for one in outcome.history) + 1.0
+
+
+def test_the_last_topic_that_keeps_its_promises_stays() -> None:
+    both = [event("delete topic", "topic 0", 300 + n, f"e{n}", which=0) for n in range(2)]
+    assert held(*both).took_effect == {"delete topic": 1}
+
+
+def test_a_topic_is_made_again_with_a_log_of_its_own() -> None:
+    outcome = held(event("topic again", "topic 0", which=0, gap_ms=0, **NEW))
+    assert outcome.took_effect == {"topic again": 1}
+    sends = [one for one in outcome.history if (one.partition, one.what) == ("t0-0", "send")]
+    firsts = [one for one in sends if (one.answer, one.offset) == ("ok", 0)]
+    assert len(firsts) == 2, "both topics begin at offset 0"
+
+
+def test_a_topic_grows() -> None:
+    outcome = held(event("grow topic", "topic 0", which=0))
+    assert outcome.took_effect == {"grow topic": 1}
+    assert "ok" in answered(outcome, "t0-1")
+
+
+def test_a_partition_moves() -> None:
+    outcome, world = held_in(event("reassign", "partition 1", which=1, replicas=[3]))
+    assert outcome.took_effect == {"reassign": 1}
+    moved = image_of(world, "t1")
+    assert (moved.leader, moved.replicas, moved.isr) == (3, (3,), (3,))
+
+
+def test_a_move_to_who_does_not_answer_is_taken_back() -> None:
+    cut = Event("cut", 100, "cut", "node 3", {"for_ms": 2000, "from": "brokers"})
+    back = event("cancel reassignment", "partition 1", which=1, replicas=[3], for_ms=500)
+    outcome, world = held_in(cut, back)
+    assert outcome.took_effect["cancel reassignment"] == 1
+    assert sorted(image_of(world, "t1").replicas) == [2, 4]
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_min_isr_goes_up_and_down(cluster: bool) -> None:
+    """With one of two replicas away a write waits for the configuration."""
+    name = "topic 1"
+    up = event("min isr", name, which=1, value="2", back=True, for_ms=4000, cluster=cluster)
+    off = event("kill", "follower of t1-0", 800, "off", for_ms=4000)
+    before = held(off, quiet_from_ms=6000)
+    outcome = held(up, off, quiet_from_ms=6000)
+    assert outcome.took_effect["min isr"] == 1
+    assert "NOT_ENOUGH_REPLICAS" not in answered(before, "t1-0")
+    refused = {"NOT_ENOUGH_REPLICAS", "? REQUEST_TIMED_OUT"}
+    assert refused & answered(outcome, "t1-0")
+
+
+def test_segments_roll_and_retention_deletes_them() -> None:
+    small = event("segment size", "topic 0", 100, "small", which=0, value="2048", back=False)
+    less = event("retention", "topic 0", which=0, key="retention.bytes", value="1", back=False)
+    outcome = held(small, less, **{"log.retention.check.interval.ms": "300"})
+    assert outcome.took_effect == {"segment size": 1, "retention": 1}
+    assert outcome.counts["log start moves"] > 0
+
+
+def test_a_preferred_leader_leads_again() -> None:
+    off = event("kill", "leader of t0-0", 100, "off", for_ms=100)
+    back = event("preferred election", "partition 0", 2500, which=0)
+    settings = {"auto.leader.rebalance.enable": "false"}
+    outcome = held(off, back, quiet_from_ms=3000, **settings)
+    assert outcome.took_effect["preferred election"] == 1
+
+
+def test_an_unclean_election_takes_whom_it_gets() -> None:
+    """The follower leaves the ISR, then the leader is away: only an operator can help."""
+    apart = event("kill", "follower of t1-0", 100, "apart", for_ms=2500)
+    off = event("kill", "leader of t1-0", 2000, "off", for_ms=4000)
+    force = event("unclean election", "topic t1", 4500)
+    outcome = held(apart, off, force, quiet_from_ms=7000)
+    assert outcome.took_effect["unclean election"] == 1
+
+
+def test_unclean_elections_are_allowed() -> None:
+    apart = event("kill", "follower of t1-0", 100, "apart", for_ms=2500)
+    off = event("kill", "leader of t1-0", 2000, "off", for_ms=4000)
+    allow = event("unclean allowed", "topic t1")
+    outcome, world = held_in(apart, off, allow, quiet_from_ms=7000)
+    assert outcome.took_effect["unclean allowed"] == 1
+    topic = world.promises.metadata.image.topics.by_name["t1"]
+    assert len(set(world.promises.partitions[topic.id, 0].elected.values()) - {-1}) == 2
+
+
+def test_nodes_are_restarted_one_after_the_other() -> None:
+    outcome = held(event("rolling restart", "all nodes", nodes=[2, 3, 4, 1], off_ms=100))
+    assert outcome.took_effect == {"rolling restart": 1}
+    assert outcome.counts["boots"] == 8
+
+
+def test_a_broker_is_unregistered_and_comes_back() -> None:
+    outcome = held(event("unregister", "broker 3", for_ms=1000))
+    assert outcome.took_effect == {"unregister": 1}
+    assert outcome.counts["boots"] == 5
+
+
+def test_every_kind_is_tried_here() -> None:
+    """A new kind needs a schedule of its own in this file."""
+    text = inspect.getsource(sys.modules[__name__])
+    assert [
+        name for name in KINDS if f'event("{name}"' not in text.replace("(\n        ", "(")
+    ] == []
