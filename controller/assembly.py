@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from controller.api_table import build_table
+from controller.configs.min_isr import first_records
 from controller.settings import ControllerSettings
 from controller.writer.registration import ControllerRegistrar
 from controller.writer.stats import ImageCounts, image_families, stats_families
@@ -30,7 +31,7 @@ from protocol.transport.connection import ServerConnection
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import Listener, NodeConfig
+from runtime.config import Listener, NodeConfig, keys_log
 from runtime.errors import StartupRefused
 from runtime.metrics import Family, Metrics
 from runtime.tasks import Supervisor
@@ -92,7 +93,10 @@ class ControllerServer:
             clock=clock,
             rng=rng,
             supervisor=supervisor,
-            bootstrap=read_bootstrap(files, config.metadata_log_dir),
+            bootstrap=first_records(
+                read_bootstrap(files, config.metadata_log_dir),
+                config[keys_log.MIN_INSYNC_REPLICAS],
+            ),
         )
         self.handlers = build_table(
             self.controller,

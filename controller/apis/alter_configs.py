@@ -15,6 +15,7 @@ from controller.configs.change import (
     ResourceChange,
     decide_alter_configs,
 )
+from controller.elections.min_isr import clearing_elr
 from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -37,7 +38,11 @@ def register(table: HandlerTable, controller: Controller) -> None:
         ]
         resources = dict.fromkeys(change.resource for change in changes)
         return controller.submit(
-            lambda view: decide_alter_configs(view, changes, validate_only=request.validate_only),
+            clearing_elr(
+                lambda view: decide_alter_configs(
+                    view, changes, validate_only=request.validate_only
+                )
+            ),
             _response,
             fail=lambda error: _response(tuple(ConfigOutcome(r, error) for r in resources)),
         )

@@ -20,6 +20,7 @@ from controller.configs.change import (
     ResourceChange,
     decide_incremental_alter_configs,
 )
+from controller.elections.min_isr import clearing_elr
 from controller.writer.writer import Controller
 from metalog.image.values import ConfigResourceType
 from protocol.api_keys import ApiKey
@@ -51,8 +52,10 @@ def register(table: HandlerTable, controller: Controller) -> None:
             return _response((_change_levels(controller, changes[0], request.validate_only),))
         resources = dict.fromkeys(change.resource for change in changes)
         return controller.submit(
-            lambda view: decide_incremental_alter_configs(
-                view, changes, validate_only=request.validate_only
+            clearing_elr(
+                lambda view: decide_incremental_alter_configs(
+                    view, changes, validate_only=request.validate_only
+                )
             ),
             _response,
             fail=lambda error: _response(tuple(ConfigOutcome(r, error) for r in resources)),

@@ -13,11 +13,15 @@ downgrade that was not allowed), INVALID_REQUEST (named twice), REQUEST_TIMED_OU
 from __future__ import annotations
 
 from controller.configs.features import FeatureUpdate, UpgradeType, decide_update_features
+from controller.elections.min_isr import clearing_elr
 from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from runtime.log import get_logger
+
+_log = get_logger("controller.features")
 
 MIN_VERSION = 0
 MAX_VERSION = 2
@@ -29,9 +33,19 @@ def register(table: HandlerTable, controller: Controller) -> None:
     def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Reply:
         version = context.api_version
         updates = [_update(version, update) for update in request.feature_updates]
+
+        def respond(strands: str | None) -> UpdateFeaturesResponse:
+            if strands is not None and not request.validate_only:
+                _log.warning("Eligible leader replicas are off", stranded=strands)
+            return _response(version, updates, None)
+
         return controller.submit(
-            lambda view: decide_update_features(view, updates, validate_only=request.validate_only),
-            lambda _: _response(version, updates, None),
+            clearing_elr(
+                lambda view: decide_update_features(
+                    view, updates, validate_only=request.validate_only
+                )
+            ),
+            respond,
             fail=lambda error: _response(version, updates, error),
             timeout_ms=request.timeout_ms,
         )

@@ -12,6 +12,7 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
+from controller.configs.min_isr import check_one_min_isr
 from controller.configs.rules import (
     check_broker_config,
     check_client_metrics_config,
@@ -171,6 +172,8 @@ def _check_target(
 ) -> None:
     """What is there already stays allowed: it was right for the version that wrote it."""
     current = _current(view, resource)
+    if resource.type == ConfigResourceType.BROKER and view.elr_enabled:
+        check_one_min_isr(resource.name, current, target)
     fresh = {name: text for name, text in target.items() if current.get(name) != text}
     if not fresh:
         return

@@ -6,6 +6,10 @@ hold afterwards. The supported ranges are what this build has, and nothing half 
 
 Lowering a level needs the caller to say so. A lower `metadata.version` is refused when records
 were added between the two levels, since what they hold would be lost (unsafe downgrade).
+
+Eligible leader replicas (KIP-966) go on with one min ISR for all (`configs.min_isr`). They go off
+safely only while every partition has a member in its ISR: without the feature nobody is elected
+from an ELR, and a partition whose ISR is empty would have no clean candidate.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from controller.decision import ControllerView, Decision
+from controller.configs.min_isr import one_min_isr
+from controller.decision import ControllerView, Decision, check_record_count
 from metalog.image.features import (
+    ELR_VERSION,
     FEATURES_BY_NAME,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -24,6 +30,7 @@ from metalog.image.features import (
 from metalog.image.values import VersionRange
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.feature_level_record import FeatureLevelRecord
+from protocol.schema import MetadataRecord
 
 METADATA_CHANGED_AT = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of metadata.version that brought new records or new versions of them."""
@@ -46,24 +53,31 @@ class FeatureUpdate(NamedTuple):
 
 def decide_update_features(
     view: ControllerView, updates: Sequence[FeatureUpdate], *, validate_only: bool
-) -> Decision[None]:
-    """Set feature levels, all or none.
+) -> Decision[str | None]:
+    """Set feature levels, all or none. The reply is what that strands, None if nothing.
 
     Raises INVALID_UPDATE_VERSION for a level that cannot be, INVALID_REQUEST for a name that is
     given twice.
     """
     levels = dict(view.image.features)
     records = []
+    strands = None
     for update in updates:
         if sum(other.name == update.name for other in updates) > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{update.name} is given twice")
         if _check_update(view, update):
+            if update.name == ELR_VERSION and not update.level:
+                strands = _stranded(view)
             levels[update.name] = update.level
             records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
     _check_dependencies(levels)
     # The metadata version decides how the other records are read, so it comes first.
     records.sort(key=lambda record: record.name != METADATA_VERSION)
-    return Decision(() if validate_only else tuple(records), None)
+    configs: list[MetadataRecord] = []
+    if levels.get(ELR_VERSION, 0) and not view.elr_enabled:
+        configs += one_min_isr(view.image, view.settings.min_insync_replicas)
+        check_record_count(len(records) + len(configs))
+    return Decision(() if validate_only else (*records, *configs), strands)
 
 
 def _check_update(view: ControllerView, update: FeatureUpdate) -> bool:
@@ -82,7 +96,7 @@ def _check_update(view: ControllerView, update: FeatureUpdate) -> bool:
             raise _refusal(update, f"{who} supports {low} to {high}")
     current = view.image.features.get(update.name, 0)
     if update.level < current:
-        _check_downgrade(update, current)
+        _check_downgrade(view, update, current)
     return update.level != current
 
 
@@ -90,7 +104,7 @@ def _turns_off(update: FeatureUpdate) -> bool:
     return update.level == 0 and update.name != METADATA_VERSION
 
 
-def _check_downgrade(update: FeatureUpdate, current: int) -> None:
+def _check_downgrade(view: ControllerView, update: FeatureUpdate, current: int) -> None:
     if update.upgrade_type == UpgradeType.UPGRADE:
         raise _refusal(update, f"it is at {current}; a lower level needs a downgrade type")
     if update.name == METADATA_VERSION and any(
@@ -101,6 +115,31 @@ def _check_downgrade(update: FeatureUpdate, current: int) -> None:
             f"metadata of level {metadata_version_at(current).name} could be lost, and a "
             "downgrade that loses metadata is not supported",
         )
+    if update.name == ELR_VERSION:
+        _check_elr_off(view, update)
+
+
+def _check_elr_off(view: ControllerView, update: FeatureUpdate) -> None:
+    strands = _stranded(view)
+    if strands is not None and update.upgrade_type != UpgradeType.UNSAFE_DOWNGRADE:
+        raise _refusal(
+            update,
+            f"{strands}, and without the feature only an unclean election could give them a "
+            "leader. Wait until they have one, or allow an unsafe downgrade",
+        )
+
+
+def _stranded(view: ControllerView) -> str | None:
+    """How many partitions have an empty ISR, and one of them."""
+    empty = [
+        f"{name}-{index}"
+        for name, topic in view.image.topics.by_name.items()
+        for index, partition in topic.partitions.items()
+        if not partition.isr
+    ]
+    if not empty:
+        return None
+    return f"partitions with nobody in their ISR: {len(empty)}, one is {min(empty)}"
 
 
 def _nodes(view: ControllerView) -> list[tuple[str, Mapping[str, VersionRange]]]:

@@ -159,6 +159,42 @@ async def test_a_broker_in_controlled_shutdown_may_go(role: Role) -> None:
     assert answer.should_shut_down
 
 
+@role_test
+async def test_a_new_cluster_has_one_min_isr_and_a_lower_one_empties_the_elr(role: Role) -> None:
+    await role.start_broker(2)
+    epoch = await role.start_broker(1)
+    created = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="t",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[created],
+        configs=[CreateTopicsRequest.CreatableTopicConfig(name="min.insync.replicas", value="2")],
+    )
+    assert (await role.ask(CreateTopicsRequest(topics=[topic]))).topics[0].error_code == 0
+    await role.heartbeat(1, epoch, want_shut_down=True)
+
+    def partition() -> Any:
+        return role.server.controller.committed_image.topics.by_name["t"].partitions[0]
+
+    assert (partition().leader, partition().isr, partition().elr) == (2, (2,), (1,))
+    one = IncrementalAlterConfigsRequest.AlterConfigsResource
+    value = IncrementalAlterConfigsRequest.AlterableConfig
+    asked = [
+        (2, "t", value(name="min.insync.replicas", config_operation=0, value="1")),
+        (4, "", value(name="min.insync.replicas", config_operation=1, value=None)),
+        (4, "1", value(name="min.insync.replicas", config_operation=0, value="1")),
+    ]
+    response = await role.ask(
+        IncrementalAlterConfigsRequest(
+            resources=[one(resource_type=t, resource_name=n, configs=[c]) for t, n, c in asked]
+        )
+    )
+    refused = ErrorCode.INVALID_CONFIG
+    assert [one.error_code for one in response.responses] == [0, refused, refused]
+    assert partition().elr == ()
+
+
 def create_request(name: str, **configs: str) -> CreateTopicsRequest:
     return CreateTopicsRequest(
         topics=[
