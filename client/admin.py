@@ -28,6 +28,8 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from protocol.messages.explain_election import PARTITIONS_PER_REQUEST_MAX as EXPLAINED_MAX
+from protocol.messages.explain_election import ExplainElectionRequest, ExplainElectionResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.offset_delete import OffsetDeleteRequest
@@ -36,6 +38,8 @@ from protocol.topic_name import CLUSTER_METADATA_TOPIC
 from protocol.transport.client import DEFAULT_TIMEOUT_MS
 
 R = TypeVar("R", bound=Response)
+
+ExplainedPartition = ExplainElectionResponse.ExplainedPartition
 
 QUORUM_REQUEST = DescribeQuorumRequest(
     topics=[
@@ -354,6 +358,27 @@ class Admin:
             for partition, result in elections.results.items()
             if result.number != ErrorCode.ELECTION_NOT_NEEDED
         }
+
+    async def explain_elections(
+        self, partitions: Iterable[TopicPartition]
+    ) -> list[ExplainedPartition]:
+        """Why these partitions have the leaders that they have, or none; the first one that does
+        not exist is raised. Raises ApiError(UNSUPPORTED_VERSION) for a cluster of Kafka's."""
+        asked = list(partitions)
+        found: list[ExplainedPartition] = []
+        for begin in range(0, len(asked), EXPLAINED_MAX):
+            request = ExplainElectionRequest(
+                topics=[
+                    ExplainElectionRequest.Topic(name=topic, partitions=[index])
+                    for topic, index in asked[begin : begin + EXPLAINED_MAX]
+                ]
+            )
+            reply = await self._ask(request)
+            check(reply.error_code, "explanation", reply.error_message)
+            found += reply.partitions
+        for one in found:
+            check(one.error_code, f"{one.topic}-{one.partition}")
+        return found
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
         """Begin to move a partition to these brokers (KIP-455); None takes a reassignment back, if

@@ -9,7 +9,8 @@ from typing import Final
 class ApiKey(IntEnum):
     """Every API key of Kafka 4.3. Keys 4-7 were removed in 4.0 and have no messages.
 
-    GET_REPLICA_LOG_INFO is in no release of Kafka (KIP-966): it is between our own nodes.
+    GET_REPLICA_LOG_INFO is in no release of Kafka (KIP-966): it is between our own nodes. From
+    10000 on they are ours alone.
     """
 
     PRODUCE = 0
@@ -106,6 +107,7 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
     GET_REPLICA_LOG_INFO = 93
+    EXPLAIN_ELECTION = 10000
 
 
 FORWARDABLE: Final = frozenset(
@@ -131,6 +133,7 @@ FORWARDABLE: Final = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.EXPLAIN_ELECTION,
     }
 )
 """Requests that a broker may send on to the active controller in an Envelope (KIP-590)."""

@@ -47,11 +47,15 @@ CONTROLLER_APIS: Final = frozenset(
         ApiKey.CONTROLLER_REGISTRATION,
         ApiKey.ASSIGN_REPLICAS_TO_DIRS,
         ApiKey.UPDATE_RAFT_VOTER,
+        ApiKey.EXPLAIN_ELECTION,
     }
 )
 
 OWN_VERSIONS: Final[Mapping[ApiKey, int]] = {}
 """Last versions that our own tools may ask for, beyond what everybody may."""
+
+OWN_APIS: Final = frozenset({ApiKey.EXPLAIN_ELECTION})
+"""APIs that only our own tools may ask for."""
 
 
 def forwarded_apis() -> list[ApiKey]:

@@ -28,7 +28,7 @@ from protocol.transport.dispatch import (
     RequestContext,
 )
 from protocol.transport.own_names import Own
-from serving.controller_apis import OWN_VERSIONS, forwarded_apis
+from serving.controller_apis import OWN_APIS, OWN_VERSIONS, forwarded_apis
 
 FORWARD_TIMEOUT_MS: Final = 30_000.0
 TIMEOUT_GRACE_MS: Final = 1_000.0
@@ -40,7 +40,13 @@ def register(table: HandlerTable, forwarder: Forwarder) -> None:
     for api in forwarded_apis():
         if api not in table.entries:
             own_max = OWN_VERSIONS.get(api)
-            table.register(api, forwarder.handle, own_max_version=own_max, own=Own.TOOL)
+            table.register(
+                api,
+                forwarder.handle,
+                own_max_version=own_max,
+                own=Own.TOOL,
+                own_only=api in OWN_APIS,
+            )
 
 
 class Forwarder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from client.admin import Admin
 from client.elections import ElectionResult, ElectionType
 from client.leaders import TopicPartition
+from kraftbox.cli import explanation
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.election_file import INT32_MAX, read_election_file
 from kraftbox.cli.output import FAILED, JsonFlag, say, say_json
@@ -49,6 +51,14 @@ def elect(
             help='JSON: {"partitions": [{"topic": "t", "partition": 0}]}',
         ),
     ] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            "--explain",
+            metavar="TOPIC-PARTITION",
+            help="Elect nobody: say who may lead, who may not and why, and what is waited for.",
+        ),
+    ] = None,
     timeout_s: Annotated[
         float,
         typer.Option("--timeout", min=0.1, max=TIMEOUT_S_MAX, help="Seconds to wait."),
@@ -57,8 +67,13 @@ def elect(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Elect leaders. Prints a line per partition; exit code 1 if an election failed."""
-    if sum((bool(partitions), everything, file is not None)) != 1:
-        raise typer.BadParameter("give partitions, --all or --file, and only one of them")
+    if sum((bool(partitions), everything, file is not None, explain is not None)) != 1:
+        raise typer.BadParameter(
+            "give partitions, --all, --file or --explain, and only one of them"
+        )
+    if explain is not None:
+        explanation.show(topic_partition(explain), bootstrap, timeout_s, as_json=as_json)
+        return
     wanted: list[TopicPartition] | None = None
     if file is not None:
         wanted = list(read_election_file(file))
@@ -70,24 +85,28 @@ def elect(
             ElectionType[kind.name], wanted
         ),
     )
-    if as_json:
-        say_json(
-            [
-                {
-                    "topic": topic,
-                    "partition": index,
-                    "elected": result.number == ErrorCode.NONE,
-                    "error": None if not result.number else result.error.name,
-                    "message": result.message or None,
-                }
-                for (topic, index), result in results.items()
-            ]
-        )
-    else:
-        for (topic, index), result in results.items():
-            say(f"{topic}-{index}: {outcome(result)}")
+    _tell(results, as_json=as_json)
     if any(result.failed for result in results.values()):
         raise typer.Exit(FAILED)
+
+
+def _tell(results: Mapping[TopicPartition, ElectionResult], *, as_json: bool) -> None:
+    if not as_json:
+        for (topic, index), result in results.items():
+            say(f"{topic}-{index}: {outcome(result)}")
+        return
+    say_json(
+        [
+            {
+                "topic": topic,
+                "partition": index,
+                "elected": result.number == ErrorCode.NONE,
+                "error": None if not result.number else result.error.name,
+                "message": result.message or None,
+            }
+            for (topic, index), result in results.items()
+        ]
+    )
 
 
 def topic_partition(text: str) -> TopicPartition:

@@ -84,6 +84,22 @@ def test_elections(node: KraftboxNode) -> None:
         "has one",
     ]
     assert [told[2][key] for key in ("elected", "error")] == [False, "UNKNOWN_TOPIC_OR_PARTITION"]
+    told = json.loads(run(node, "elect", "--explain", "elected-1", "--json"))
+    assert [told[key] for key in ("leader", "isr", "elr", "last_known_elr", "waits_for")] == [
+        1,
+        [1],
+        [],
+        [],
+        [],
+    ]
+    assert told["strategy"] == "Balanced"
+    assert told["candidates"] == [
+        {"broker": 1, "sets": ["isr"], "eligible": True, "reason": None, "answer": None}
+    ]
+    assert run(node, "elect", "--explain", "elected-1").startswith("elected-1: leader 1, epoch 0\n")
+    gone = kraftbox("elect", "--explain", "elected-9", "--bootstrap-server", node.bootstrap)
+    assert gone.returncode == 1
+    assert "elected-9: UNKNOWN_TOPIC_OR_PARTITION" in gone.stderr
     run(node, "topics", "delete", "elected")
 
 

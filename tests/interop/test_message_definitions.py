@@ -63,6 +63,8 @@ BEYOND_KAFKA: Mapping[str, Beyond] = {
     "ElectLeadersResponse": Beyond(versions_from=3),
     "GetReplicaLogInfoRequest": Beyond(whole=True),
     "GetReplicaLogInfoResponse": Beyond(whole=True),
+    "ExplainElectionRequest": Beyond(whole=True),
+    "ExplainElectionResponse": Beyond(whole=True),
 }
 """Everything that we have beyond Kafka's definitions, by message."""
 PRIVATE_TAG_MIN = 10000

@@ -27,7 +27,7 @@ def test_the_header_says_what_is_registered(api: ModuleType) -> None:
     name, number, first, last = match.groups()
     assert ApiKey(key).name.replace("_", "").lower() == name.lower()
     assert key == int(number)
-    assert (entry.version_min, entry.version_max) == (int(first), int(last or first))
+    assert (entry.version_min, entry.own_version_max) == (int(first), int(last or first))
     assert api.__name__.rpartition(".")[2] == ApiKey(key).name.lower()
 
 

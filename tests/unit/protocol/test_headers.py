@@ -73,7 +73,7 @@ def test_controlled_shutdown_v0_has_no_client_id() -> None:
     ("data", "what"),
     [
         (b"\xff\xff\0\0\0\0\0\0\xff\xff", "api key"),
-        (b"\0\x5d\0\0\0\0\0\0\xff\xff", "api key"),
+        (b"\x27\x0f\0\0\0\0\0\0\xff\xff", "api key"),
         (b"\0\x01\xff\xff\0\0\0\0\xff\xff", "version of FETCH"),
         (b"\0\x01\0\x04\0\0\0\0\xff\xfe", "length of client id"),
         (b"\0\x01\0\x0c\0\0\0\0\xff\xff\x02\x01\x00\x01\x00", "header tag"),

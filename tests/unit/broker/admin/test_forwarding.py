@@ -25,7 +25,8 @@ from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
 from protocol.transport.dispatch import HandlerTable
-from serving.controller_apis import CONTROLLER_APIS, forwarded_apis
+from protocol.transport.own_names import Own
+from serving.controller_apis import CONTROLLER_APIS, OWN_APIS, forwarded_apis
 from testkit.memory.broker import topic_id
 
 CODE = ErrorCode.REQUEST_TIMED_OUT
@@ -80,6 +81,17 @@ def test_what_has_a_handler_here_is_not_forwarded() -> None:
     assert set(table.entries) == set(forwarded_apis())
     forwarded = {api for api, entry in table.entries.items() if entry.handler is forwarder.handle}
     assert forwarded == set(FORWARDED) - {ApiKey.ALTER_CONFIGS}
+
+
+def test_our_own_apis_are_there_for_our_own_tools_alone() -> None:
+    table = HandlerTable()
+    register(table, Mock())
+
+    def told(own: Own) -> set[int]:
+        return {one.api_key for one in table.api_versions_response(4, own=own).api_keys}
+
+    assert told(Own.TOOL) - told(Own.NOBODY) == OWN_APIS
+    assert told(Own.BROKER) == told(Own.NOBODY)
 
 
 def test_brokers_forward_nothing_that_only_controllers_are_asked() -> None:

@@ -113,6 +113,8 @@ def test_brokers_are_told_the_version_of_the_distribution():
         ["elect", "-0"],
         ["elect", "t-2147483648"],
         ["elect", "t-0", "--all"],
+        ["elect", "t-0", "--explain", "t-0"],
+        ["elect", "--explain", "t"],
         ["elect", "--all", "--file", "f"],
         ["elect", "t-0", "--type", "random"],
         ["elect", "t-0", "--timeout", "0"],

@@ -1,0 +1,136 @@
+"""ExplainElection (key 10000), version 0: why a partition has the leader that it has, or none.
+
+Behaviour: of each partition the sets of KIP-966, the strategy and what says it, what is waited for
+and since when, and each candidate in election order. It changes nothing, and is told by the active
+controller alone, which knows who was heard of and what brokers said of their logs.
+
+Served only to our own tools, and to our own brokers, which pass it on: Kafka has no such API.
+
+Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, REQUEST_LIMIT_REACHED (beyond 100 partitions). For
+all: NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from controller.decision import ControllerView, Decision
+from controller.elections.context import ElectionContext
+from controller.elections.explanation import Candidate, Explanation, explain_partition
+from controller.elections.leaderless import Leaderless
+from controller.elections.log_facts import LogFacts
+from controller.writer.writer import Controller
+from protocol.api_keys import ApiKey
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.explain_election import (
+    PARTITIONS_PER_REQUEST_MAX,
+    ExplainElectionRequest,
+    ExplainElectionResponse,
+)
+from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.own_names import Own
+
+VERSION = 0
+
+_Explained = ExplainElectionResponse.ExplainedPartition
+_Candidate = ExplainElectionResponse.Candidate
+
+
+def register(table: HandlerTable, controller: Controller) -> None:
+    """Serve the API from `table`, to our own tools and brokers."""
+
+    def handle(_context: RequestContext, request: ExplainElectionRequest) -> Reply:
+        return controller.submit(
+            lambda view: Decision(
+                (), explained(view, request, controller.log_facts, controller.leaderless)
+            ),
+            lambda partitions: ExplainElectionResponse(partitions=partitions),
+            fail=_failed,
+        )
+
+    table.register(
+        ApiKey.EXPLAIN_ELECTION,
+        handle,
+        min_version=VERSION,
+        max_version=VERSION,
+        own=Own.TOOL | Own.BROKER,
+        own_only=True,
+    )
+
+
+def explained(
+    view: ControllerView, request: ExplainElectionRequest, facts: LogFacts, leaderless: Leaderless
+) -> list[_Explained]:
+    """Answers every partition on its own, in the order of the request."""
+    elections = ElectionContext(view)
+    named = _named(request)
+    found = [
+        _partition(elections, topic, index, facts, leaderless)
+        for topic, index in islice(named, PARTITIONS_PER_REQUEST_MAX)
+    ]
+    found += [
+        _Explained(topic=topic, partition=index, error_code=ErrorCode.REQUEST_LIMIT_REACHED)
+        for topic, index in named
+    ]
+    return found
+
+
+def _named(request: ExplainElectionRequest) -> Iterator[tuple[str, int]]:
+    for topic in request.topics:
+        for index in topic.partitions:
+            yield topic.name, index
+
+
+def _failed(error: ApiError) -> ExplainElectionResponse:
+    return ExplainElectionResponse(error_code=error.code, error_message=error.text)
+
+
+def _partition(
+    elections: ElectionContext, name: str, index: int, facts: LogFacts, leaderless: Leaderless
+) -> _Explained:
+    topic = elections.view.image.topics.by_name.get(name)
+    if topic is None or index not in topic.partitions:
+        return _Explained(
+            topic=name, partition=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    since_ms = leaderless.since_ms(topic.id, index)
+    return _message(
+        name, index, explain_partition(elections, topic, index, facts, since_ms=since_ms)
+    )
+
+
+def _message(name: str, index: int, explanation: Explanation) -> _Explained:
+    partition = explanation.partition
+    return _Explained(
+        topic=name,
+        partition=index,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        elr=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        strategy=explanation.strategy.strategy.value,
+        strategy_key=explanation.strategy.key,
+        strategy_place=explanation.strategy.place.value,
+        manager=explanation.manager,
+        waits=None if explanation.waits is None else explanation.waits.value,
+        waits_for=list(explanation.waits_for),
+        since_ms=-1 if explanation.since_ms is None else explanation.since_ms,
+        candidates=[_candidate(candidate) for candidate in explanation.candidates],
+    )
+
+
+def _candidate(candidate: Candidate) -> _Candidate:
+    answer = candidate.answer
+    return _Candidate(
+        broker=candidate.broker_id,
+        sets=list(candidate.sets),
+        eligible=candidate.eligible,
+        reason=candidate.reason,
+        answer=None
+        if answer is None
+        else ExplainElectionResponse.Answer(
+            last_epoch=answer.last_epoch, end_offset=answer.end_offset, age_ms=answer.age_ms
+        ),
+    )

@@ -1,0 +1,116 @@
+"""Explanations of elections, as `kraftbox elect --explain` and `kraftbox status` show them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from client.admin import Admin, ExplainedPartition
+from client.leaders import TopicPartition
+from kraftbox.cli.connect import run
+from kraftbox.cli.output import say, say_json, table
+
+_WAITS = {
+    "clean-candidate": "one of {brokers} to come back: ISR and ELR have no other",
+    "last-known": "{brokers} to come back: nobody else may have everything",
+    "any-replica": "any of {brokers} to come back",
+    "answers": "{brokers} to say how far their logs reach",
+    "operator": "an operator: kraftbox elect --type ...",
+}
+
+
+def show(partition: TopicPartition, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
+    """Ask, and print. Raises CommandFailed."""
+    (found,) = run(
+        bootstrap,
+        lambda client: Admin(client, timeout_s * 1000).explain_elections([partition]),
+    )
+    if as_json:
+        say_json(document(found))
+        return
+    for line in headlines(found):
+        say(line)
+    columns = ["BROKER", "IN", "MAY LEAD", "WHY NOT", "LAST EPOCH", "LOG END", "HEARD"]
+    table(columns, [_row(candidate) for candidate in found.candidates])
+
+
+def document(found: ExplainedPartition) -> dict[str, Any]:
+    """The explanation as JSON."""
+    return {
+        "topic": found.topic,
+        "partition": found.partition,
+        "leader": found.leader,
+        "leader_epoch": found.leader_epoch,
+        "isr": found.isr,
+        "elr": found.elr,
+        "last_known_elr": found.last_known_elr,
+        "strategy": found.strategy,
+        "strategy_key": found.strategy_key,
+        "strategy_place": found.strategy_place,
+        "recovery_manager": found.manager,
+        "waits": found.waits,
+        "waits_for": found.waits_for,
+        "waits_since_ms": None if found.since_ms < 0 else found.since_ms,
+        "candidates": [
+            {
+                "broker": one.broker,
+                "sets": one.sets,
+                "eligible": one.eligible,
+                "reason": one.reason,
+                "answer": None
+                if one.answer is None
+                else {
+                    "epoch": one.answer.last_epoch,
+                    "end_offset": one.answer.end_offset,
+                    "age_ms": one.answer.age_ms,
+                },
+            }
+            for one in found.candidates
+        ],
+    }
+
+
+def headlines(found: ExplainedPartition) -> list[str]:
+    """Who leads, the sets, the strategy, and what is waited for."""
+    leader = f"leader {found.leader}" if found.leader >= 0 else "no leader"
+    lines = [
+        f"{found.topic}-{found.partition}: {leader}, epoch {found.leader_epoch}",
+        f"ISR {_ids(found.isr)}   ELR {_ids(found.elr)}   "
+        f"last known ELR {_ids(found.last_known_elr)}",
+        f"strategy {found.strategy}: {found.strategy_key} of {found.strategy_place}; "
+        f"recovery manager {'on' if found.manager else 'off'}",
+    ]
+    if found.waits is not None:
+        lines.append(f"waits for {waits(found)}")
+    return lines
+
+
+def waits(found: ExplainedPartition) -> str:
+    """What a partition without leader waits for, and since when."""
+    many = len(found.waits_for) != 1
+    brokers = f"broker{'s' if many else ''} {_ids(found.waits_for)}"
+    kind = found.waits or "nothing"
+    text = _WAITS.get(kind, kind).format(brokers=brokers)
+    if found.since_ms >= 0:
+        since = datetime.fromtimestamp(found.since_ms / 1000, UTC)
+        text += f" (since {since:%Y-%m-%d %H:%M:%S} UTC)"
+    return text
+
+
+def _row(candidate: Any) -> list[object]:
+    answer = candidate.answer
+    return [
+        candidate.broker,
+        ", ".join(candidate.sets) or None,
+        "yes" if candidate.eligible else "no",
+        candidate.reason,
+        *(
+            (None, None, None)
+            if answer is None
+            else (answer.last_epoch, answer.end_offset, f"{answer.age_ms / 1000:.1f} s ago")
+        ),
+    ]
+
+
+def _ids(brokers: list[int]) -> str:
+    return ",".join(map(str, brokers)) or "-"

@@ -1,0 +1,89 @@
+"""ExplainElection (API key 10000), version 0.
+
+Why a partition has the leader that it has, or none. Kafka has no such message: our own tools ask
+any broker, which passes it on to the active controller.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.schema import (
+    FRESH,
+    Request,
+    Response,
+    Struct,
+    array,
+    boolean,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+)
+
+PARTITIONS_PER_REQUEST_MAX: Final = 100
+"""Those beyond are answered with REQUEST_LIMIT_REACHED."""
+
+
+class ExplainElectionResponse(Response, api_key=10000, versions="0", flexible="0+"):
+    throttle_time_ms: int = field(int32, "0+", default=0)
+    error_code: int = field(int16, "0+", default=0)
+    error_message: str | None = field(string, "0+", nullable="0+", default=None)
+    partitions: list[ExplainedPartition] = field(array("ExplainedPartition"), "0+", default=FRESH)
+
+    class ExplainedPartition(Struct):
+        topic: str = field(string, "0+", default="")
+        partition: int = field(int32, "0+", default=0)
+        # UNKNOWN_TOPIC_OR_PARTITION, REQUEST_LIMIT_REACHED.
+        error_code: int = field(int16, "0+", default=0)
+        leader: int = field(int32, "0+", default=-1)
+        leader_epoch: int = field(int32, "0+", default=-1)
+        isr: list[int] = field(array(int32), "0+", default=FRESH)
+        elr: list[int] = field(array(int32), "0+", default=FRESH)
+        last_known_elr: list[int] = field(array(int32), "0+", default=FRESH)
+        # Aggressive, Balanced, None; the key that says it, and where it is set.
+        strategy: str = field(string, "0+", default="")
+        strategy_key: str = field(string, "0+", default="")
+        strategy_place: str = field(string, "0+", default="")
+        # Whether logs are compared (unclean.recovery.manager.enabled).
+        manager: bool = field(boolean, "0+", default=False)
+        # What is waited for, null for nothing; the brokers; since when, in ms since 1970 or -1.
+        waits: str | None = field(string, "0+", nullable="0+", default=None)
+        waits_for: list[int] = field(array(int32), "0+", default=FRESH)
+        since_ms: int = field(int64, "0+", default=-1)
+        # In election order.
+        candidates: list[ExplainElectionResponse.Candidate] = field(
+            array("Candidate"), "0+", default=FRESH
+        )
+
+    class Candidate(Struct):
+        broker: int = field(int32, "0+", default=0)
+        sets: list[str] = field(array(string), "0+", default=FRESH)
+        eligible: bool = field(boolean, "0+", default=False)
+        # Completes "broker N ...".
+        reason: str | None = field(string, "0+", nullable="0+", default=None)
+        answer: ExplainElectionResponse.Answer | None = field(
+            struct("Answer"), "0+", nullable="0+", default=None
+        )
+
+    class Answer(Struct):
+        # The leader epoch of the log's last batch.
+        last_epoch: int = field(int32, "0+", default=-1)
+        end_offset: int = field(int64, "0+", default=-1)
+        age_ms: int = field(int64, "0+", default=0)
+
+
+class ExplainElectionRequest(
+    Request[ExplainElectionResponse],
+    api_key=10000,
+    versions="0",
+    flexible="0+",
+    listeners=("broker", "controller"),
+):
+    topics: list[Topic] = field(array("Topic"), "0+", default=FRESH)
+
+    class Topic(Struct):
+        name: str = field(string, "0+", default="")
+        partitions: list[int] = field(array(int32), "0+", default=FRESH)

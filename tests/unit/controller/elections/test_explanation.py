@@ -1,0 +1,194 @@
+"""Explanations: who may lead a partition, who may not and why, and what it waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.apis.explain_election import explained
+from controller.elections.context import ElectionContext
+from controller.elections.explanation import (
+    MAY_LACK,
+    UNHEARD,
+    Answer,
+    Explanation,
+    explain_partition,
+)
+from controller.elections.leaderless import Leaderless
+from controller.elections.log_facts import LogFact, LogFacts, Replica
+from controller.elections.recovery_rules import WaitsFor
+from metalog.image.delta import MetadataDelta
+from metalog.image.values import EMPTY_IMAGE, Provenance
+from protocol.errors import ErrorCode
+from protocol.messages.explain_election import (
+    PARTITIONS_PER_REQUEST_MAX,
+    ExplainElectionRequest,
+)
+from protocol.metadata import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord
+from testkit.memory.controller import Cluster
+
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Topic t on brokers 1, 2, 3, led by 1."""
+    cluster = Cluster()
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [1, 2, 3])
+    return cluster
+
+
+def state(cluster: Cluster, **fields: Any) -> None:
+    topic = cluster.image.topics.by_name["t"]
+    cluster.apply([PartitionChangeRecord(partition_id=0, topic_id=topic.id, **fields)])
+
+
+def configure(cluster: Cluster, key: str, value: str, kind: int = TOPIC, name: str = "t") -> None:
+    record = ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+    cluster.apply([record])
+
+
+def explain(cluster: Cluster, facts: LogFacts | None = None, **options: Any) -> Explanation:
+    options = {"since_ms": 77, **options}
+    topic = cluster.image.topics.by_name["t"]
+    elections = ElectionContext(cluster.view())
+    return explain_partition(elections, topic, 0, facts or LogFacts(), **options)
+
+
+def reasons(explanation: Explanation) -> list[tuple[int, str | None]]:
+    assert all(one.eligible == (one.reason is None) for one in explanation.candidates)
+    return [(one.broker_id, one.reason) for one in explanation.candidates]
+
+
+def test_a_partition_with_a_leader_waits_for_nothing(cluster: Cluster) -> None:
+    state(cluster, isr=[1, 2], eligible_leader_replicas=[])
+    found = explain(cluster)
+    assert (found.waits, found.waits_for, found.since_ms) == (None, (), None)
+    assert reasons(found) == [(1, None), (2, None), (3, MAY_LACK)]
+    assert [one.sets for one in found.candidates] == [("isr",), ("isr",), ()]
+
+
+def test_the_strategy_says_where_it_comes_from(cluster: Cluster) -> None:
+    def told() -> tuple[str, str, str]:
+        strategy = explain(cluster).strategy
+        return strategy.strategy.value, strategy.key, strategy.place.value
+
+    flag, key = "unclean.leader.election.enable", "unclean.recovery.strategy"
+    assert told() == ("Balanced", flag, "this controller's properties file or the default")
+    configure(cluster, flag, "true", BROKER, "")
+    assert told() == ("Aggressive", flag, "the cluster, dynamic")
+    configure(cluster, key, "None")
+    assert told() == ("None", key, "the topic")
+
+
+def test_without_a_leader_it_waits_for_a_clean_candidate(cluster: Cluster) -> None:
+    cluster.fence(1)
+    cluster.fence(2)
+    state(cluster, leader=-1, isr=[], eligible_leader_replicas=[2, 1])
+    found = explain(cluster)
+    assert (found.waits, found.waits_for) == (WaitsFor.CLEAN_CANDIDATE, (1, 2))
+    assert found.since_ms == 77
+    assert reasons(found) == [(1, "is fenced"), (2, "is fenced"), (3, MAY_LACK)]
+    assert [one.sets for one in found.candidates] == [("elr",), ("elr",), ()]
+
+
+def test_the_last_known_leader_may_lead_where_nobody_clean_is_left(cluster: Cluster) -> None:
+    cluster.fence(2)
+    state(cluster, leader=-1, isr=[], last_known_elr=[2])
+    found = explain(cluster)
+    assert (found.waits, found.waits_for) == (WaitsFor.LAST_KNOWN, (2,))
+    assert reasons(found) == [(1, MAY_LACK), (2, "is fenced"), (3, MAY_LACK)]
+    assert found.candidates[1].sets == ("last_known_elr",)
+    configure(cluster, "unclean.recovery.strategy", "None")
+    found = explain(cluster)
+    assert (found.waits, found.waits_for) == (WaitsFor.OPERATOR, ())
+
+
+def test_where_unclean_elections_are_allowed_any_replica_will_do(cluster: Cluster) -> None:
+    cluster.fence(1)
+    cluster.fence(3)
+    state(cluster, leader=-1, isr=[1])
+    configure(cluster, "unclean.recovery.strategy", "Aggressive")
+    found = explain(cluster)
+    assert (found.waits, found.waits_for) == (WaitsFor.ANYBODY, (1, 2, 3))
+    assert reasons(found) == [(1, "is fenced"), (2, None), (3, "is fenced")]
+
+
+def test_answers_count_for_the_brokers_life_and_the_partitions_epoch(cluster: Cluster) -> None:
+    state(cluster, leader=-1, isr=[], last_known_elr=[1, 2])
+    configure(cluster, "unclean.recovery.manager.enabled", "true", BROKER, "")
+    topic = cluster.image.topics.by_name["t"]
+    epoch = topic.partitions[0].leader_epoch
+    view = cluster.view()
+    facts = LogFacts()
+    for broker_id, leader_epoch, life in ((1, epoch, 0), (2, epoch - 1, 0), (3, epoch, -1)):
+        broker_epoch = view.image.cluster.brokers[broker_id].epoch + life
+        fact = LogFact(4, 100 + broker_id, leader_epoch, view.monotonic_ms - 250.0)
+        facts.learn(Replica(topic.id, 0, broker_id), broker_epoch, fact)
+    found = explain(cluster, facts)
+    # 2 has not seen the last change, 3 said it in an earlier life.
+    assert (found.waits, found.waits_for) == (WaitsFor.ANSWERS, (2, 3))
+    assert reasons(found) == [(1, None), (2, UNHEARD), (3, UNHEARD)]
+    assert [one.answer for one in found.candidates] == [
+        Answer(4, 101, 250),
+        Answer(4, 102, 250),
+        None,
+    ]
+    # One that may have everything is away: nobody is compared before it is back.
+    cluster.fence(2)
+    found = explain(cluster, facts)
+    assert (found.waits, found.waits_for) == (WaitsFor.LAST_KNOWN, (2,))
+    assert reasons(found) == [(1, MAY_LACK), (2, "is fenced"), (3, MAY_LACK)]
+
+
+def test_the_time_without_a_leader_survives_other_changes_and_ends_with_it(
+    cluster: Cluster,
+) -> None:
+    topic_id = cluster.image.topics.by_name["t"].id
+    leaderless = Leaderless()
+    seen = EMPTY_IMAGE
+
+    def publish(at_ms: int) -> int | None:
+        nonlocal seen
+        image = cluster.image.at(Provenance(1, 1, at_ms))
+        leaderless.publish(MetadataDelta(seen, image), image)
+        seen = image
+        return leaderless.since_ms(topic_id, 0)
+
+    assert publish(10) is None
+    state(cluster, leader=-1)
+    assert publish(20) == 20
+    state(cluster, isr=[2])
+    assert publish(30) == 20
+    state(cluster, leader=2)
+    assert publish(40) is None
+    state(cluster, leader=-1)
+    assert publish(50) == 50
+    cluster.apply([RemoveTopicRecord(topic_id=topic_id)])
+    assert publish(60) is None
+    assert len(leaderless) == 0
+
+
+def test_each_partition_is_answered_up_to_the_limit(cluster: Cluster) -> None:
+    indexes = [0, 1, *range(PARTITIONS_PER_REQUEST_MAX - 1)]
+    topics = [
+        ExplainElectionRequest.Topic(name="none", partitions=[0]),
+        ExplainElectionRequest.Topic(name="t", partitions=indexes),
+    ]
+    request = ExplainElectionRequest(topics=topics)
+    found = explained(cluster.view(), request, LogFacts(), Leaderless())
+    assert [(one.topic, one.partition) for one in found] == [
+        ("none", 0),
+        *(("t", index) for index in indexes),
+    ]
+    codes = [one.error_code for one in found]
+    assert codes[:3] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert codes[PARTITIONS_PER_REQUEST_MAX:] == [ErrorCode.REQUEST_LIMIT_REACHED] * 2
+    assert codes[PARTITIONS_PER_REQUEST_MAX - 1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (found[1].leader, found[1].strategy, found[1].since_ms) == (1, "Balanced", -1)
