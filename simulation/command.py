@@ -6,7 +6,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -15,10 +15,14 @@ from typing import Any
 
 from simulation.faults import KINDS
 from simulation.find import Find, schedule_of
+from simulation.narrator import Narrator
+from simulation.page import page
 from simulation.schedule import Schedule, draw_schedule
 from simulation.shape import BadShape, LinkShape
 from simulation.shrink import Verdict, shrink, words
-from simulation.swarm import Outcome, run
+from simulation.story import Story
+from simulation.swarm import Outcome, SwarmWorld, run
+from simulation.views import Moment, Until, partitions_of
 
 HELD, BROKEN, MISUSE = 0, 1, 2
 LINES_TOLD = 40
@@ -38,6 +42,9 @@ class Options:
     faults: str | None = None
     schedule: str | None = None
     shrink: bool = False
+    show: bool = False
+    until: str | None = None
+    partition: str | None = None
     out: Path | None = None
     as_json: bool = False
     show_kinds: bool = False
@@ -58,25 +65,42 @@ def main(options: Options) -> int:
         schedule, replay = _chosen(options, first, kinds)
         if options.shrink:
             return _shrink(schedule, options)
+        if options.until is not None:
+            return _until(schedule, options)
+        return _one(schedule, replay, options)
     except BadShape as error:
         sys.stderr.write(f"kraftbox: {error}\n")
         return MISUSE
-    return _one(schedule, replay, as_json=options.as_json)
 
 
 def _check(options: Options) -> None:
     """Raises BadShape for options that do not go together."""
     drawn = (options.seed, options.runs, options.faults)
+    alone = [
+        name
+        for name, asked in (
+            ("--shrink", options.shrink),
+            ("--show", options.show),
+            ("--until", options.until is not None),
+        )
+        if asked
+    ]
     if options.schedule is not None and drawn != (None, None, None):
         raise BadShape("--schedule says all: no --seed, --runs or --faults with it")
     if options.schedule is not None and options.minutes is not None and not options.shrink:
         raise BadShape("--schedule is one run: --minutes goes with it only for --shrink")
-    if options.shrink and options.runs is not None:
-        raise BadShape("--shrink takes one seed or one schedule: no --runs with it")
-    if options.shrink and options.seed is None and options.schedule is None:
-        raise BadShape("--shrink needs --seed or --schedule: which run is to be made smaller?")
-    if options.out is not None and not options.shrink:
-        raise BadShape("--out says where --shrink writes")
+    if len(alone) > 1:
+        raise BadShape(f"{' and '.join(alone)} do not go together")
+    if alone and (options.runs is not None or (options.minutes is not None and not options.shrink)):
+        raise BadShape(f"{alone[0]} takes one run: no --runs with it, and --minutes for --shrink")
+    if alone and options.seed is None and options.schedule is None:
+        raise BadShape(f"{alone[0]} needs --seed or --schedule: which run is it?")
+    if options.out is not None and not (options.shrink or options.show):
+        raise BadShape("--out says where --shrink or --show writes")
+    if options.out is not None and not options.out.parent.is_dir():
+        raise BadShape(f"--out {options.out}: there is no such folder")
+    if options.partition is not None and options.until is None:
+        raise BadShape("--partition says what --until shows")
 
 
 def _first(options: Options) -> int:
@@ -108,21 +132,74 @@ def _replay(seed: int, faults: str | None) -> str:
 # --- one ------------------------------------------------------------------------------------------
 
 
-def _one(schedule: Schedule, replay: str, *, as_json: bool) -> int:
+def _one(schedule: Schedule, replay: str, options: Options) -> int:
     began_s = time.perf_counter()
-    outcome = run(schedule)
+    outcome, story = told(schedule)
     real_s = time.perf_counter() - began_s
-    if as_json:
+    code = HELD if outcome.broken is None else BROKEN
+    if options.as_json:
         print(json.dumps({**as_document(outcome), "schedule": schedule.to_json()}))
-        return HELD if outcome.broken is None else BROKEN
+        return code
     for line in _shape_lines(schedule):
         print(line)
     print(f"{outcome.virtual_s:.1f} virtual seconds in {real_s:.1f} s: {_counts(outcome.counts)}")
     for kind, drawn in sorted(outcome.drawn.items()):
         print(f"  {kind}: {outcome.took_effect.get(kind, 0)} of {drawn} took effect")
+    if options.show:
+        print("\n".join(["", *story.lines()]))
     if outcome.broken is not None:
-        print("\n".join(broken_lines(outcome, replay)))
+        lines = broken_lines(outcome, replay, [] if options.show else story.lines(LINES_TOLD))
+        print("\n".join(lines))
+    if options.show:
+        path = options.out or Path(f"sim-{schedule.seed}.html")
+        _write(path, page(story, list(_shape_lines(schedule)), f"kraftbox sim {replay}"))
+        print(f"page: {path.resolve()}")
     print(f"trace {outcome.trace}")
+    return code
+
+
+def told(schedule: Schedule) -> tuple[Outcome, Story]:
+    """One run with its story."""
+    narrators: list[Narrator] = []
+
+    def narrate(world: SwarmWorld) -> Narrator:
+        narrators.append(Narrator(world))
+        return narrators[0]
+
+    outcome = run(schedule, watchers=[narrate])
+    story = narrators[0].story
+    if outcome.broken is not None and story.broken is None:
+        story.broken = outcome.broken.words  # found when all was over
+    return outcome, story
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadShape(f"--out {path}: {error.strerror}") from error
+
+
+def _until(schedule: Schedule, options: Options) -> int:
+    """Every node's view at a moment of the run."""
+    moment = Moment.parse(options.until or "", schedule)
+    names = partitions_of(schedule)
+    if options.partition is not None and options.partition not in names:
+        raise BadShape(f"--partition {options.partition!r} is none of {', '.join(names)}")
+    wanted = [] if options.partition is None else [options.partition]
+    found: list[Until] = []
+
+    def watch(world: SwarmWorld) -> Until:
+        found.append(Until(world, moment, wanted))
+        return found[0]
+
+    outcome = run(schedule, keep=0, watchers=[watch])
+    view = found[0]
+    if not view.reached:
+        print(f"the run was over before {moment}; this is how it ended")
+    print("\n".join(view.lines))
+    if outcome.broken is not None:
+        print(f"BROKEN {outcome.broken.code}: {outcome.broken.plain}")
     return HELD if outcome.broken is None else BROKEN
 
 
@@ -160,19 +237,17 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
-def broken_lines(outcome: Outcome, replay: str) -> list[str]:
+def broken_lines(outcome: Outcome, replay: str, story: Sequence[str]) -> list[str]:
     """What is needed to see it again, and to begin to understand it."""
     broken = outcome.broken
     assert broken is not None
-    told = [line for line in outcome.lines if " > " not in line and "/data" not in line]
     return [
         "",
-        *told[-LINES_TOLD:],
+        *story,
         "",
-        *outcome.seen[-LINES_TOLD:],
-        "",
-        f"BROKEN {broken.code} at {broken.at_s:.6f} s: {broken.words}",
+        f"BROKEN {broken.code} at {broken.at_s:.6f} s: {broken.plain}",
         f"replay: kraftbox sim {replay}",
+        f"look:   kraftbox sim {replay} --show | --until broken | --shrink",
     ]
 
 
@@ -206,10 +281,7 @@ def _shrink(schedule: Schedule, options: Options) -> int:
         print(f"seed {schedule.seed} breaks no promise: there is nothing to make smaller")
         return HELD
     path = options.out or Path(f"sim-{schedule.seed}.json")
-    try:
-        path.write_text(Find(found.schedule, found.verdict.code, "").text(), encoding="utf-8")
-    except OSError as error:
-        raise BadShape(f"--out {path}: {error.strerror}") from error
+    _write(path, Find(found.schedule, found.verdict.code, "").text())
     print(
         f"{found.verdict.code} with {words(found.schedule)}, after {found.tries} tries: "
         f"kraftbox sim --schedule '{path}'"
@@ -227,9 +299,15 @@ def _verdict(schedule: Schedule) -> Verdict | None:
 
 def _task(asked: tuple[int, Kinds, str | None]) -> tuple[dict[str, Any], list[str]]:
     seed, kinds, faults = asked
-    outcome = run(draw_schedule(seed, kinds))
-    lines = [] if outcome.broken is None else broken_lines(outcome, _replay(seed, faults))
-    return as_document(outcome), lines
+    schedule = draw_schedule(seed, kinds)
+    outcome = run(schedule, keep=0)
+    if outcome.broken is None:
+        return as_document(outcome), []
+    outcome, story = told(schedule)  # again: who held is not slowed down by a narrator
+    lines = story.lines(LINES_TOLD)
+    if outcome.broken is None:
+        return as_document(outcome), [*lines, "held when it was run again: the trace differs"]
+    return as_document(outcome), broken_lines(outcome, _replay(seed, faults), lines)
 
 
 def _many(first: int, options: Options, kinds: Kinds) -> int:

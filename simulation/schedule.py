@@ -38,6 +38,12 @@ class Event:
         """How long it lasts."""
         return int(self.args.get("for_ms", 0))
 
+    def details(self) -> str:
+        """How long and how, for people; begins with a comma unless there is nothing to say."""
+        lasts = [f"for {self.for_ms / 1000:g} s"] if self.for_ms else []
+        args = [f"{key} {value}" for key, value in self.args.items() if key != "for_ms"]
+        return "".join(f", {one}" for one in [*lasts, *args])
+
 
 @dataclass(frozen=True)
 class Schedule:

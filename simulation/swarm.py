@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from metalog.image.features import ELR_VERSION
 from protocol.errors import ApiError
@@ -33,6 +33,7 @@ from simulation.operator import Operator
 from simulation.preload import import_nodes
 from simulation.schedule import Event, Schedule
 from simulation.shape import BROKER, CONTROLLER, NodeShape, TopicShape
+from simulation.story import FaultSpan
 from simulation.targets import resolve
 from simulation.world import traps
 from simulation.world.cluster import (
@@ -62,6 +63,21 @@ CREATE_TRIES = 100
 Plant = Callable[[], AbstractContextManager[Any]]
 
 
+class Watcher(Protocol):
+    """Looks on and changes nothing: a run is the same with it and without. What it raises as
+    Stopped ends the run."""
+
+    def after(self, life: NodeLife) -> None:
+        """Something ran in this life; asked before the judges."""
+
+    def finish(self, broken: Broken | None) -> None:
+        """The run has ended, and the world still stands as it was then."""
+
+
+class Stopped(Exception):
+    """A watcher has seen what it was waiting for."""
+
+
 @dataclass(frozen=True)
 class Broken:
     """The first broken promise: its code, what was seen, when."""
@@ -69,6 +85,11 @@ class Broken:
     code: str
     words: str
     at_s: float
+
+    @property
+    def plain(self) -> str:
+        """The words without the code in front."""
+        return self.words.removeprefix(f"{self.code}: ")
 
 
 @dataclass(frozen=True)
@@ -97,6 +118,7 @@ def run(
     *,
     keep: int | None = TRACE_LINES,
     disguised: bool = False,
+    watchers: Sequence[Callable[[SwarmWorld], Watcher]] = (),
 ) -> Outcome:
     """Run it to its end or to the first broken promise.
 
@@ -105,9 +127,11 @@ def run(
         planted: bugs, as context managers that are entered for the run.
         keep: so many lines of the trace, None: all.
         disguised: as if on another machine at another time.
+        watchers: made with the world; they look on.
     """
     import_nodes()
     world = SwarmWorld(schedule, judges, keep)
+    world.watchers = [make(world) for make in watchers]
     logged: list[str] = []
     broken: Broken | None = None
     with ExitStack() as stack:
@@ -118,9 +142,12 @@ def run(
         try:
             world.loop.run_world(world.main())
             require(not world.loop.failures, f"F: unhandled: {world.loop.failures[:3]}")
+        except Stopped:
+            pass
         except Exception as error:  # noqa: BLE001 - whatever ends a run is its outcome
             broken = world.broken or _broken(error, world.loop.time())
         finally:
+            world.finish(broken)
             world.loop.close()
         logged = [str(one) for one in events if one["log_level"] != "debug"][-LOG_LINES:]
     outcome = world.outcome(broken, logged)
@@ -178,6 +205,10 @@ class SwarmWorld:
         self.judges = {name: kind.make(self) for name, kind in JUDGES.items()}
         watching = [(name, one) for name, one in self.judges.items() if _watches(one)]
         self._watching = [(name, one.after) for name, one in watching]
+        self.watchers: list[Watcher] = []
+        self.faults: list[FaultSpan] = []
+        """Events of the schedule, as they were done."""
+        self.over = False
 
     def _make_link(self, source: str, target: str) -> Link:
         link = self.shape.link_between(source, target)
@@ -212,6 +243,21 @@ class SwarmWorld:
 
     async def main(self) -> None:
         """Boot, trouble, quiet."""
+        try:
+            await self._main()
+        except Exception as error:
+            self.finish(self.broken or _broken(error, self.loop.time()))
+            raise
+        self.finish(None)
+
+    def finish(self, broken: Broken | None) -> None:
+        """Nothing is looked at any more; the first time counts."""
+        if not self.over:
+            self.over = True
+            for watcher in self.watchers:
+                watcher.finish(broken)
+
+    async def _main(self) -> None:
         CURRENT_HOST.set(CLIENT_HOST)
         for machine in self.cluster.machines:
             self.boot(machine)
@@ -285,7 +331,11 @@ class SwarmWorld:
     ) -> None:
         what = f"{event.name}: {text}"
         self.trace.add(f"{what}: {event.args}")
-        if await do(stream(self.schedule.seed, "event", event.name)):
+        span = FaultSpan(event.name, text + event.details(), self.loop.time(), len(self.trace))
+        self.faults.append(span)
+        span.effect = await do(stream(self.schedule.seed, "event", event.name))
+        span.end_s = self.loop.time()
+        if span.effect:
             self.took_effect[event.kind] = self.took_effect.get(event.kind, 0) + 1
             self.trace.add(f"{what}: over")
         else:
@@ -356,8 +406,14 @@ class SwarmWorld:
     # --- judges -------------------------------------------------------------------------------
 
     def _after(self, life: NodeLife) -> None:
-        if self.broken is not None:
+        if self.over:
             return  # what is seen while the world is taken down means nothing
+        try:
+            for watcher in self.watchers:
+                watcher.after(life)
+        except Stopped:
+            self.finish(None)
+            raise
         for name, after in self._watching:
             try:
                 after(life)
@@ -373,6 +429,7 @@ class SwarmWorld:
     def _found(self, name: str, error: Exception) -> None:
         if name in self.asked:
             self.broken = self.broken or _broken(error, self.loop.time())
+            self.finish(self.broken)
             raise error
 
     def outcome(self, broken: Broken | None, logged: list[str]) -> Outcome:

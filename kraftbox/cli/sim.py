@@ -36,8 +36,21 @@ def sim(
             "--shrink", help="Write the smallest schedule that breaks the same promise (--minutes)."
         ),
     ] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Tell all that happened, and write a page with lanes.")
+    ] = False,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", help="Stop and show what every node knows: 12.5s, 48211, e3 or broken."
+        ),
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="Of this partition only, for instance t0-1.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write; default: sim-SEED.json.")
+        Path | None,
+        typer.Option("--out", "-o", help="Where to write; default: sim-SEED.json or .html."),
     ] = None,
     as_document: JsonFlag = False,
     show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
@@ -57,6 +70,9 @@ def sim(
         faults=faults,
         schedule=schedule,
         shrink=shrink,
+        show=show,
+        until=until,
+        partition=partition,
         out=out,
         as_json=as_document,
         show_kinds=show_kinds,

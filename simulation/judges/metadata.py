@@ -47,6 +47,8 @@ class MetadataTruth:
         self.moves: dict[tuple[str, int], set[frozenset[int]]] = {}
         """Where operators have asked partitions to move, by topic and index."""
         self.records = 0
+        self.last_change: dict[Key, PartitionRecord | PartitionChangeRecord] = {}
+        """Of each partition; it tells the kind and the cause of an election."""
         self._batches: dict[int, tuple[int, int]] = {}
         self._joined = joined
         self._changed = changed
@@ -92,6 +94,7 @@ class MetadataTruth:
             self._removed(before.topics.by_id[record.topic_id])
         elif isinstance(record, PartitionRecord | PartitionChangeRecord):
             key = (record.topic_id, record.partition_id)
+            self.last_change[key] = record
             old, new = before.topics.partition(*key), self.image.topics.partition(*key)
             assert new is not None
             where = f"record {offset}, {self.image.topics.by_id[key[0]].name}-{key[1]}"

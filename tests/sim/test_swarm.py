@@ -36,7 +36,9 @@ def calm(seed: int) -> Schedule:
 
 def held(seed: int) -> None:
     outcome = run(draw_schedule(seed))
-    assert outcome.broken is None, "\n".join(command.broken_lines(outcome, f"--seed {seed}"))
+    assert outcome.broken is None, "\n".join(
+        command.broken_lines(outcome, f"--seed {seed}", outcome.lines)
+    )
     assert outcome.counts["acked"] > 3
 
 
