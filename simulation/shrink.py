@@ -227,6 +227,8 @@ def _simpler_nodes(node: NodeShape) -> Iterator[NodeShape]:
         yield replace(node, settings={})
     if node.rack is not None:
         yield replace(node, rack=None)
+    if node.link is not None:
+        yield replace(node, link=None)
 
 
 def _times(schedule: Schedule) -> Iterator[Schedule]:
@@ -268,12 +270,14 @@ def _settings(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _places(schedule: Schedule) -> Iterator[Schedule]:
-    """Links and disks that leave nothing to chance; weights of what is not drawn any more."""
+    """Links and disks that leave nothing to chance, no ELR, no weights of what is not drawn."""
     shape = schedule.shape
     if shape.link != STEADY_LINK:
         yield _with(schedule, link=STEADY_LINK)
     if shape.disk != STEADY_DISK:
         yield _with(schedule, disk=STEADY_DISK)
+    if shape.elr:
+        yield _with(schedule, elr=False)
     used = {one.kind for one in schedule.events}
     faults = {kind: weight for kind, weight in shape.faults.items() if kind in used}
     if faults != shape.faults:

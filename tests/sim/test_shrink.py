@@ -59,7 +59,8 @@ def test_nothing_is_left_of_what_was_not_needed() -> None:
     assert len(shape.controllers) == len(shape.brokers) == 1
     assert len(shape.clients) == len(shape.topics) == 1
     assert (shape.topics[0].partitions, shape.topics[0].replication_factor) == (1, 1)
-    assert (shape.topics[0].configs, shape.nodes[0].settings) == ({}, {})
+    assert shape.topics[0].configs == {} and not shape.elr
+    assert all((one.settings, one.rack, one.link) == ({}, None, None) for one in shape.nodes)
     assert (shape.link, shape.disk) == (STEADY_LINK, STEADY_DISK)
 
 
