@@ -1,4 +1,4 @@
-"""What every node knows of each partition, side by side, at one moment of a run.
+"""Views of every node on each partition, side by side, at one moment of a run.
 
 The moment (`--until`) is a virtual time (`12.5s`, since the first boot), the number of an event of
 the trace (`48211`, as stories tell it), the name of an event of the schedule (`e3`: when it begins)
