@@ -265,6 +265,7 @@ class BrokerServer:
         if self.context is not None:
             self.context.waits.close()
             await self.context.controller.close()
+            await self.context.elections.close()
         if self._heartbeats is not None:
             await self._heartbeats.close()
         if self._logs_open:
@@ -275,6 +276,7 @@ class BrokerServer:
         """The quorum has another leader, or none: what waits for the old one asks again."""
         if self.context is not None:
             self.context.controller.controller_moved()
+            self.context.elections.controller_moved()
         if self.replication is not None:
             self.replication.controller_moved()
         if self._heartbeats is not None:
@@ -329,6 +331,7 @@ class BrokerServer:
                 self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
             ),
             controller=self._channel("forwarding"),
+            elections=self._channel("elections"),
             supervisor=self._supervisor,
             quotas=self.quotas,
             throttles=ReplicationThrottles(

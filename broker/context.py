@@ -48,6 +48,9 @@ class BrokerContext:
     late_appends: LateAppends
     time_lookups: TimeLookups
     controller: ControllerChannel
+    elections: ControllerChannel
+    """To the same controller. An election may wait for brokers to come back, and answers come in
+    the order of the requests: nothing else is to wait behind it."""
     supervisor: Supervisor
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     throttles: ReplicationThrottles = field(default_factory=ReplicationThrottles)

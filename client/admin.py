@@ -39,6 +39,9 @@ from protocol.transport.client import DEFAULT_TIMEOUT_MS
 
 R = TypeVar("R", bound=Response)
 
+ANSWER_GRACE_MS = 2_000.0
+"""On top of the time of an election, for the answer that it is over."""
+
 ExplainedPartition = ExplainElectionResponse.ExplainedPartition
 
 QUORUM_REQUEST = DescribeQuorumRequest(
@@ -335,11 +338,16 @@ class Admin:
     # --- replicas and quorum -------------------------------------------------------------------
 
     async def elect_leaders(
-        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None = None
+        self,
+        kind: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        leaders: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, ElectionResult]:
-        """Elect leaders of these partitions; what became of each.
+        """Elect leaders of these partitions; what became of each. The time is for each thousand.
 
         Without a list, of all that there are; those that need no election are left out then.
+        `leaders` says for a designation which broker is to lead each. Types that Kafka does not
+        have raise ApiError(UNSUPPORTED_VERSION) for a cluster of Kafka's.
         """
         everything = partitions is None
         if partitions is None:
@@ -348,9 +356,14 @@ class Admin:
                 for topic in await self.describe_topics()
                 for one in topic.partitions
             ]
-        elections = ElectionRequests(kind, partitions)
+        elections = ElectionRequests(kind, partitions, leaders)
         while (request := elections.request(self._timeout_ms)) is not None:
-            elections.take(await self._ask(request))
+            # A broker that answers in time, but says only then that it was in vain, is believed.
+            patience_ms = self._timeout_ms + ANSWER_GRACE_MS
+            reply = await self._client.request_any(
+                request, patience_ms, version=kind.version, answer_ms=patience_ms
+            )
+            elections.take(reply)
         if not everything:
             return elections.results
         return {

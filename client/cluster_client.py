@@ -175,23 +175,30 @@ class ClusterClient:
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         *,
         version: int | None = None,
+        answer_ms: float = REQUEST_TIMEOUT_MS,
     ) -> R:
         """Send a request to any broker that can be reached; its errors are the caller's to read.
 
         `version` where the request has the shape of one; otherwise the highest both sides know.
+        `answer_ms`: how long one broker may take before another is asked.
         Raises OSError when no broker answers in time, ApiError(UNSUPPORTED_VERSION), EncodeError,
         ProtocolError.
         """
-        return await self._request_some(message, timeout_ms, version, None)
+        return await self._request_some(message, timeout_ms, version, None, answer_ms)
 
     async def _request_some(
-        self, message: Request[R], timeout_ms: float, version: int | None, doubting: int | None
+        self,
+        message: Request[R],
+        timeout_ms: float,
+        version: int | None,
+        doubting: int | None,
+        answer_ms: float = REQUEST_TIMEOUT_MS,
     ) -> R:
         async def attempt(left_ms: float) -> R:
             failure: Exception | None = None
             for address in self._addresses(doubting):
                 try:
-                    answer = await self._request(address, message, left_ms, version)
+                    answer = await self._request(address, message, left_ms, version, answer_ms)
                     if isinstance(message, MetadataRequest):
                         self._told[address] = next(self._turns)
                     return answer
@@ -486,10 +493,15 @@ class ClusterClient:
         return await asyncio.shield(task)
 
     async def _request(
-        self, address: Address, message: Request[R], left_ms: float, version: int | None
+        self,
+        address: Address,
+        message: Request[R],
+        left_ms: float,
+        version: int | None,
+        answer_ms: float = REQUEST_TIMEOUT_MS,
     ) -> R:
         connection = await self._connection(address, left_ms)
-        return await connection.request(message, min(left_ms, REQUEST_TIMEOUT_MS), version)
+        return await connection.request(message, min(left_ms, answer_ms), version)
 
     async def leader(self, topic: str, partition: int, left_ms: float) -> Connection:
         """A connection to the partition's leader. Raises ApiError (retriable) without one."""

@@ -13,18 +13,37 @@ from typing import NamedTuple
 from client.errors import Refused
 from client.leaders import TopicPartition
 from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.elect_leaders import (
+    PARTITIONS_PER_REQUEST_MAX,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 
-PARTITIONS_MAX = 1_000
-"""Partitions in one request."""
+PARTITIONS_MAX = PARTITIONS_PER_REQUEST_MAX
+"""Partitions in one request, in all versions."""
+OWN_VERSION = 3
+"""The first version with the types that Kafka does not have (KIP-966)."""
 
 
 class ElectionType(IntEnum):
     """PREFERRED: the first replica, if it is in sync. UNCLEAN: any, where no other is left; what
-    only others had is lost (KIP-460)."""
+    only others had is lost (KIP-460).
+
+    The others are for partitions without leader (KIP-966). LONGEST_LOG_AGGRESSIVE: whoever has most
+    of those that are alive. LONGEST_LOG_BALANCED: whoever has most, once all that may have
+    everything are back. DESIGNATION: the broker that is named, whatever it has.
+    """
 
     PREFERRED = 0
     UNCLEAN = 1
+    LONGEST_LOG_AGGRESSIVE = 2
+    LONGEST_LOG_BALANCED = 3
+    DESIGNATION = 4
+
+    @property
+    def version(self) -> int | None:
+        """The version of ElectLeaders that has it; None: any."""
+        return OWN_VERSION if self > ElectionType.UNCLEAN else None
 
 
 class ElectionResult(NamedTuple):
@@ -54,12 +73,19 @@ class ElectionResult(NamedTuple):
 
 class ElectionRequests:
     """The requests for one election in these partitions. Ask `request`, hand over the answer with
-    `take`, until `request` is None. `results` are in the order in which they came."""
+    `take`, until `request` is None. `results` are in the order of the answers. `leaders` are the
+    brokers that a designation names."""
 
-    def __init__(self, kind: ElectionType, partitions: Iterable[TopicPartition]) -> None:
+    def __init__(
+        self,
+        kind: ElectionType,
+        partitions: Iterable[TopicPartition],
+        leaders: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
         self.results: dict[TopicPartition, ElectionResult] = {}
         self._kind = kind
         self._waiting = list(dict.fromkeys(partitions))
+        self._leaders = leaders or {}
 
     def request(self, timeout_ms: float) -> ElectLeadersRequest | None:
         """What to ask now; None when every partition has a result."""
@@ -68,26 +94,40 @@ class ElectionRequests:
         by_topic: dict[str, list[int]] = {}
         for topic, index in self._waiting[:PARTITIONS_MAX]:
             by_topic.setdefault(topic, []).append(index)
+        designates = self._kind is ElectionType.DESIGNATION
         return ElectLeadersRequest(
             election_type=self._kind,
             topic_partitions=[
-                ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
+                ElectLeadersRequest.TopicPartitions(
+                    topic=topic,
+                    partitions=indexes,
+                    desired_leaders=[self._leaders.get((topic, one), -1) for one in indexes]
+                    if designates
+                    else None,
+                )
                 for topic, indexes in by_topic.items()
             ],
             timeout_ms=int(timeout_ms),
         )
 
     def take(self, answer: ElectLeadersResponse) -> None:
-        """Add an answer. A partition that it leaves out failed. Raises Refused for a whole request
-        that was refused."""
+        """Add an answer. A partition that it leaves out failed, and so did those that are over the
+        limit of a broker that has served none. Raises Refused for a whole request that was
+        refused."""
         told = _results(answer)
         if answer.error_code and not told:
             raise Refused("election", answer.error_code)
-        asked, self._waiting = self._waiting[:PARTITIONS_MAX], self._waiting[PARTITIONS_MAX:]
-        for partition in asked:
-            self.results[partition] = told.get(partition, _UNTOLD)
+        asked, later = self._waiting[:PARTITIONS_MAX], self._waiting[PARTITIONS_MAX:]
+        results = {partition: told.get(partition, _UNTOLD) for partition in asked}
+        over = [one for one, result in results.items() if result.number == OVER_THE_LIMIT]
+        again = [] if len(over) == len(asked) else over
+        self._waiting = [*again, *later]
+        for partition in again:
+            del results[partition]
+        self.results.update(results)
 
 
+OVER_THE_LIMIT = ErrorCode.REQUEST_LIMIT_REACHED
 _UNTOLD = ElectionResult(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves it out")
 
 

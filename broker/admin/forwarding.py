@@ -18,7 +18,9 @@ from broker.admin.forwarding_errors import error_response
 from broker.context import BrokerContext
 from broker.controller_link.channel import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
 from broker.quota.throttle_time import read_encoded
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.schema import Request
 from protocol.transport.dispatch import (
     Body,
@@ -31,6 +33,8 @@ from protocol.transport.own_names import Own
 from serving.controller_apis import OWN_APIS, OWN_VERSIONS, forwarded_apis
 
 FORWARD_TIMEOUT_MS: Final = 30_000.0
+ELECTION_TIMEOUT_MS: Final = 3_600_000.0
+"""An operator may wait for a broker to come back."""
 TIMEOUT_GRACE_MS: Final = 1_000.0
 """On top of a request's own timeout, so that the controller's answer to it arrives."""
 
@@ -60,13 +64,15 @@ class Forwarder:
         clock = self._broker.clock
         version = context.api_version
         envelope = wrap(context, request, version)
+        elects = context.api_key is ApiKey.ELECT_LEADERS
+        channel = self._broker.elections if elects else self._broker.controller
         deadline_ms = clock.monotonic_ms() + _timeout_ms(request)
         pause_ms = BACK_OFF_MS
         while (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
             try:
-                answer = await self._broker.controller.request(envelope, left_ms)
+                answer = await channel.request(envelope, left_ms)
             except ControllerUnavailable:
-                await self._broker.controller.pause(pause_ms * self._broker.rng.uniform(0.8, 1.2))
+                await channel.pause(pause_ms * self._broker.rng.uniform(0.8, 1.2))
                 pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
                 continue
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -87,4 +93,6 @@ def _timeout_ms(request: Request[Any]) -> float:
     asked_ms: int | None = getattr(request, "timeout_ms", None)
     if asked_ms is None or asked_ms <= 0:
         return FORWARD_TIMEOUT_MS
-    return min(asked_ms + TIMEOUT_GRACE_MS, FORWARD_TIMEOUT_MS)
+    elects = isinstance(request, ElectLeadersRequest)
+    most_ms = ELECTION_TIMEOUT_MS if elects else FORWARD_TIMEOUT_MS
+    return min(asked_ms + TIMEOUT_GRACE_MS, most_ms)

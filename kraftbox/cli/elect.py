@@ -14,7 +14,7 @@ from client.elections import ElectionResult, ElectionType
 from client.leaders import TopicPartition
 from kraftbox.cli import explanation
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
-from kraftbox.cli.election_file import INT32_MAX, read_election_file
+from kraftbox.cli.election_file import INT32_MAX, DesiredLeaders, leaders_of, read_election_file
 from kraftbox.cli.output import FAILED, JsonFlag, say, say_json
 from protocol.errors import ErrorCode
 
@@ -26,43 +26,60 @@ class Kind(Enum):
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
+    LONGEST_LOG_AGGRESSIVE = "longest-log-aggressive"
+    LONGEST_LOG_BALANCED = "longest-log-balanced"
+    DESIGNATION = "designation"
+
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", show_default=False)
+]
+KindOption = Annotated[
+    Kind,
+    typer.Option(
+        "--type",
+        help="preferred: the first replica, where it is in sync. The others are for partitions "
+        "without leader, and what the elected one lacks is lost. unclean: any replica; "
+        "longest-log-aggressive: the longest log of the live ones; longest-log-balanced: the "
+        "longest once all that may have everything are back; designation: --leader.",
+    ),
+]
+EverythingFlag = Annotated[
+    bool, typer.Option("--all", help="Every partition that needs the election.")
+]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help='JSON: {"partitions": [{"topic": "t", "partition": 0, "desiredLeader": 1}]}; '
+        "desiredLeader counts in a designation only.",
+    ),
+]
+LeaderOption = Annotated[
+    int | None, typer.Option("--leader", min=0, help="The broker that a designation names.")
+]
+ExplainOption = Annotated[
+    str | None,
+    typer.Option(
+        "--explain",
+        metavar="TOPIC-PARTITION",
+        help="Elect nobody: say who may lead, who may not and why, and what is waited for.",
+    ),
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=0.1, max=TIMEOUT_S_MAX, help="Seconds to wait.")
+]
 
 
 def elect(
-    partitions: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", show_default=False)
-    ] = None,
-    kind: Annotated[
-        Kind,
-        typer.Option(
-            "--type",
-            help="preferred: the first replica, where it is in sync; unclean: any replica, where "
-            "no other is left: what only the others had is lost.",
-        ),
-    ] = Kind.PREFERRED,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Every partition that needs the election.")
-    ] = False,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help='JSON: {"partitions": [{"topic": "t", "partition": 0}]}',
-        ),
-    ] = None,
-    explain: Annotated[
-        str | None,
-        typer.Option(
-            "--explain",
-            metavar="TOPIC-PARTITION",
-            help="Elect nobody: say who may lead, who may not and why, and what is waited for.",
-        ),
-    ] = None,
-    timeout_s: Annotated[
-        float,
-        typer.Option("--timeout", min=0.1, max=TIMEOUT_S_MAX, help="Seconds to wait."),
-    ] = 30.0,
+    partitions: Names = None,
+    kind: KindOption = Kind.PREFERRED,
+    everything: EverythingFlag = False,
+    file: FileOption = None,
+    leader: LeaderOption = None,
+    explain: ExplainOption = None,
+    timeout_s: TimeoutOption = 30.0,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -74,16 +91,20 @@ def elect(
     if explain is not None:
         explanation.show(topic_partition(explain), bootstrap, timeout_s, as_json=as_json)
         return
-    wanted: list[TopicPartition] | None = None
+    if leader is not None and (kind is not Kind.DESIGNATION or not partitions):
+        raise typer.BadParameter("--leader is for a designation that names its partitions")
+    if kind is Kind.DESIGNATION and leader is None and file is None:
+        raise typer.BadParameter("a designation needs --leader, or --file with desiredLeader")
+    wanted: DesiredLeaders | None = None
     if file is not None:
-        wanted = list(read_election_file(file))
+        wanted = read_election_file(file)
     elif partitions:
-        wanted = [topic_partition(text) for text in partitions]
+        wanted = {topic_partition(text): leader for text in partitions}
+    election = ElectionType[kind.name]
+    leaders = leaders_of(election, wanted)
     results = run(
         bootstrap,
-        lambda client: Admin(client, timeout_s * 1000).elect_leaders(
-            ElectionType[kind.name], wanted
-        ),
+        lambda client: Admin(client, timeout_s * 1000).elect_leaders(election, wanted, leaders),
     )
     _tell(results, as_json=as_json)
     if any(result.failed for result in results.values()):

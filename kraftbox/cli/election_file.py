@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from client.elections import ElectionType
 from client.leaders import TopicPartition
 from kraftbox.cli.output import CommandFailed
 
@@ -41,6 +42,18 @@ def read_election_file(path: Path) -> DesiredLeaders:
             )
         found[partition] = leader
     return found
+
+
+def leaders_of(election: ElectionType, wanted: DesiredLeaders | None) -> dict[TopicPartition, int]:
+    """The brokers that a designation names, nobody for other elections. Raises CommandFailed."""
+    if election is not ElectionType.DESIGNATION:
+        return {}
+    leaders = {}
+    for (topic, index), leader in (wanted or {}).items():
+        if leader is None:
+            raise CommandFailed(f"{topic}-{index} has no desiredLeader, which a designation needs")
+        leaders[topic, index] = leader
+    return leaders
 
 
 def _entry(entry: Any) -> tuple[TopicPartition, int | None]:

@@ -1,9 +1,9 @@
-"""kafka-leader-election.sh: elect preferred leaders, or any replica where no other is left."""
+"""kafka-leader-election.sh: elect preferred leaders, or others where no leader is left."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from client.admin import Admin
@@ -11,12 +11,20 @@ from client.cluster_client import ClusterClient
 from client.elections import ElectionType
 from client.leaders import TopicPartition
 from kraftbox.cli.connect import run
-from kraftbox.cli.election_file import read_election_file
+from kraftbox.cli.election_file import DesiredLeaders, leaders_of, read_election_file
 from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import bootstrap_of, parser
 from protocol.errors import ErrorCode
 
-TYPES = {"preferred": ElectionType.PREFERRED, "unclean": ElectionType.UNCLEAN}
+TYPES = {
+    "preferred": ElectionType.PREFERRED,
+    "unclean": ElectionType.UNCLEAN,
+    # KIP-966 spells it so.
+    "longest_log_agressive": ElectionType.LONGEST_LOG_AGGRESSIVE,
+    "longest_log_aggressive": ElectionType.LONGEST_LOG_AGGRESSIVE,
+    "longest_log_balanced": ElectionType.LONGEST_LOG_BALANCED,
+    "designation": ElectionType.DESIGNATION,
+}
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
@@ -30,11 +38,12 @@ def main(name: str, arguments: Sequence[str]) -> int:
     options.add_argument("--all-topic-partitions", action="store_true")
     given = options.parse_args(arguments)
     wanted = partitions_of(given)
-    failed = run(bootstrap_of(given), lambda client: _elect(client, given, wanted))
+    leaders = leaders_of(TYPES[given.election_type], wanted)
+    failed = run(bootstrap_of(given), lambda client: _elect(client, given, wanted, leaders))
     return 1 if failed else 0
 
 
-def partitions_of(options: argparse.Namespace) -> list[TopicPartition] | None:
+def partitions_of(options: argparse.Namespace) -> DesiredLeaders | None:
     """The partitions that are meant, None for all of them. Raises CommandFailed."""
     if (options.topic is None) != (options.partition is None):
         raise CommandFailed("--topic and --partition belong together")
@@ -47,20 +56,26 @@ def partitions_of(options: argparse.Namespace) -> list[TopicPartition] | None:
         raise CommandFailed(
             "give one of --all-topic-partitions, --path-to-json-file, or --topic with --partition"
         )
+    if options.path_to_json_file is not None:
+        return read_election_file(Path(options.path_to_json_file))
+    if TYPES[options.election_type] is ElectionType.DESIGNATION:
+        raise CommandFailed("a designation needs --path-to-json-file, with a desiredLeader each")
     if options.all_topic_partitions:
         return None
-    if options.topic is not None:
-        return [(options.topic, options.partition)]
-    return list(read_election_file(Path(options.path_to_json_file)))
+    return {(options.topic, options.partition): None}
 
 
 async def _elect(
-    client: ClusterClient, options: argparse.Namespace, wanted: list[TopicPartition] | None
+    client: ClusterClient,
+    options: argparse.Namespace,
+    wanted: DesiredLeaders | None,
+    leaders: Mapping[TopicPartition, int],
 ) -> bool:
     """Whether something failed."""
     kind = options.election_type
     done, had, failed = [], [], []
-    for (topic, index), result in (await Admin(client).elect_leaders(TYPES[kind], wanted)).items():
+    results = await Admin(client).elect_leaders(TYPES[kind], wanted, leaders)
+    for (topic, index), result in results.items():
         name = f"{topic}-{index}"
         if result.number == ErrorCode.NONE:
             done.append(name)

@@ -212,6 +212,7 @@ class Harness:
                 self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor
             ),
             controller=cast(ControllerChannel, self.controller),
+            elections=cast(ControllerChannel, self.controller),
             supervisor=self.supervisor,
         )
         self.replicas.on_flush_due(self.context.flusher.want)

@@ -51,6 +51,38 @@ def test_a_long_list_is_split_and_each_partition_is_asked_once():
     assert list(elections.results) == every
 
 
+def test_what_was_over_the_limit_is_asked_again_as_long_as_something_is_served():
+    elections = ElectionRequests(ElectionType.UNCLEAN, [("t", index) for index in range(4)])
+    some = answer([("t", 0)])
+    some.replica_election_results += answer(
+        [("t", index) for index in (1, 2, 3)], ErrorCode.REQUEST_LIMIT_REACHED
+    ).replica_election_results
+    elections.take(some)
+    assert named(elections.request(1)) == [("t", 1), ("t", 2), ("t", 3)]
+    none = answer([("t", index) for index in (1, 2, 3)], ErrorCode.REQUEST_LIMIT_REACHED)
+    elections.take(none)
+    assert elections.request(1) is None
+    assert [one.number for one in elections.results.values()] == [0, 10000, 10000, 10000]
+
+
+def test_a_designation_names_a_broker_for_each_partition():
+    partitions = [("t", 1), ("u", 0), ("t", 0)]
+    elections = ElectionRequests(ElectionType.DESIGNATION, partitions, {("t", 1): 7, ("t", 0): 8})
+    request = elections.request(1)
+    assert request is not None
+    assert [
+        (one.topic, one.partitions, one.desired_leaders) for one in request.topic_partitions or ()
+    ] == [("t", [1, 0], [7, 8]), ("u", [0], [-1])]
+    other = ElectionRequests(ElectionType.LONGEST_LOG_BALANCED, partitions, {("t", 1): 7})
+    request = other.request(1)
+    assert request is not None
+    assert [one.desired_leaders for one in request.topic_partitions or ()] == [None, None]
+
+
+def test_types_that_kafka_does_not_have_need_a_version_that_has_them():
+    assert [one.version for one in ElectionType] == [None, None, 3, 3, 3]
+
+
 def test_a_partition_that_the_answer_leaves_out_has_failed():
     elections = ElectionRequests(ElectionType.PREFERRED, [("t", 0), ("t", 1)])
     elections.take(answer([("t", 1), ("other", 0)]))

@@ -133,4 +133,6 @@ def test_the_timeout_follows_the_requests_own_timeout_within_ours() -> None:
     assert _timeout_ms(CreateTopicsRequest(timeout_ms=5000)) == 6000
     assert _timeout_ms(CreateTopicsRequest(timeout_ms=10**6)) == 30_000
     assert _timeout_ms(AlterConfigsRequest()) == 30_000
+    assert _timeout_ms(ElectLeadersRequest(timeout_ms=10**5)) == 101_000
+    assert _timeout_ms(ElectLeadersRequest(timeout_ms=2**31 - 1)) == 3_600_000
     assert _timeout_ms(UpdateFeaturesRequest(timeout_ms=0)) == 30_000

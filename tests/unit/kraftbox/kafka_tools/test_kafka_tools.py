@@ -8,14 +8,17 @@ import json
 
 import pytest
 
+from client.elections import ElectionType
 from client.visible_records import Received
+from kraftbox.cli.election_file import leaders_of
 from kraftbox.cli.output import CommandFailed
 from kraftbox.kafka_tools import TOOLS, main
 from kraftbox.kafka_tools.api_versions import shown
 from kraftbox.kafka_tools.configs import added
 from kraftbox.kafka_tools.console_consumer import Printer
 from kraftbox.kafka_tools.console_producer import Reader
-from kraftbox.kafka_tools.elections import partitions_of
+from kraftbox.kafka_tools.elections import TYPES, partitions_of
+from kraftbox.kafka_tools.elections import main as elections_main
 from kraftbox.kafka_tools.options import check_client_properties, pairs
 from kraftbox.kafka_tools.topics import assignment
 from protocol.schema import VersionRange
@@ -106,13 +109,14 @@ def test_partitions_of_an_election_are_given_in_one_way(tmp_path):
         "path_to_json_file": None,
         "topic": None,
         "partition": None,
+        "election_type": "preferred",
     }
 
     def given(**options: object):
         return partitions_of(argparse.Namespace(**{**nothing, **options}))
 
-    assert given(path_to_json_file=str(path)) == [("a", 1), ("a", 0)]
-    assert given(topic="t", partition=0) == [("t", 0)]
+    assert given(path_to_json_file=str(path)) == {("a", 1): None, ("a", 0): None}
+    assert given(topic="t", partition=0) == {("t", 0): None}
     assert given(all_topic_partitions=True) is None
     for wrong in (
         {},
@@ -125,3 +129,26 @@ def test_partitions_of_an_election_are_given_in_one_way(tmp_path):
     for half in ({"topic": "t"}, {"partition": 0, "all_topic_partitions": True}):
         with pytest.raises(CommandFailed, match="belong together"):
             given(**half)
+
+
+def test_a_designation_names_a_leader_for_each_partition_in_a_file(tmp_path):
+    path = tmp_path / "p.json"
+    entries = [{"topic": "a", "partition": 1, "desiredLeader": 3}, {"topic": "a", "partition": 0}]
+    for kind in TYPES.values():
+        assert leaders_of(kind, {("a", 1): 3}) == (
+            {("a", 1): 3} if kind is ElectionType.DESIGNATION else {}
+        )
+    path.write_text(json.dumps({"partitions": entries}))
+    common = ["--bootstrap-server", "127.0.0.1:1", "--election-type", "DESIGNATION"]
+    for arguments, said in (
+        (["--path-to-json-file", str(path)], "a-0 has no desiredLeader"),
+        (["--topic", "a", "--partition", "0"], "a designation needs --path-to-json-file"),
+        (["--all-topic-partitions"], "a designation needs --path-to-json-file"),
+    ):
+        with pytest.raises(CommandFailed, match=said):
+            elections_main("kafka-leader-election", [*common, *arguments])
+
+
+def test_the_types_of_elections_are_spelled_as_in_the_proposal():
+    assert TYPES["longest_log_agressive"] is TYPES["longest_log_aggressive"]
+    assert set(TYPES.values()) == set(ElectionType)
