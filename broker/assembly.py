@@ -357,6 +357,7 @@ class BrokerServer:
             # Whoever has the id now may lead the same partitions. Why is the lifecycle's to say.
             self.replicas.lead_nothing()
         elif self._caught_up:
+            # A new ISR counts by the min ISR that the controller made it by.
             self.replicas.reconfigure(changed)
             self.replicas.apply(delta)
         elif ours:

@@ -5,6 +5,10 @@ The leader's rules:
 - The high watermark is the smallest log end among the maximal ISR (the committed ISR together with
   what an unanswered AlterPartition proposes), and it moves only while the committed ISR has the
   effective minimum of members: min(min.insync.replicas, replication factor). It never goes back.
+- The controller decides an ISR by its own min ISR, which may be higher already; whoever it then
+  counts as eligible leader must have all that is committed (KIP-966). So where its answer may stand
+  beside an ELR, because the ISR shrinks or was below the minimum, the high watermark waits until the
+  metadata that this broker follows has that partition epoch, and with it all configurations before.
 - A new leader may know a high watermark below the start of its own epoch. Until that has passed,
   nothing that needs a monotone high watermark is answered (OFFSET_NOT_AVAILABLE).
 - A follower's fetch moves its log end only if it comes from the broker's current epoch, so that a
@@ -88,6 +92,7 @@ class Partition(Watched):
         "_host",
         "_low_watermark_waits",
         "_uncommitted",
+        "_unread_isr",
         "_unshown",
         "adding",
         "counters",
@@ -152,6 +157,8 @@ class Partition(Watched):
         self._commit_waits = OffsetWaits()
         # The leader's high watermark where the own one must wait, see `follow_high_watermark`.
         self._unshown = 0
+        # Whether the high watermark waits for the metadata that a proposal's answer told of.
+        self._unread_isr = False
         # (end offset, size) of appended batches above the high watermark.
         self._uncommitted: deque[tuple[int, int]] = deque()
 
@@ -267,6 +274,7 @@ class Partition(Watched):
         new_epoch = leader_epoch != self.leader_epoch or self.role is not ReplicaRole.LEADER
         self._check_epochs(leader_epoch, partition_epoch)
         self._enter(ReplicaRole.LEADER)
+        self._unread_isr = False
         if new_epoch or partition_epoch != self.partition_epoch:
             # Whatever was proposed is accepted or refused by now.
             self.proposal = None
@@ -312,6 +320,7 @@ class Partition(Watched):
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.proposal = None
+        self._unread_isr = False
         self.isr = self.maximal_isr = frozenset(isr)
         self.remote = {}
         if changed:
@@ -357,7 +366,9 @@ class Partition(Watched):
     def maybe_advance_high_watermark(self) -> bool:
         """Moves the high watermark as far as the maximal ISR allows; True if it moved."""
         log = self.log
-        if len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr:
+        if self._unread_isr or (
+            len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr
+        ):
             return False
         target = log.log_end_offset
         if target > log.epoch_file.limit:
@@ -435,8 +446,12 @@ class Partition(Watched):
                 and state.partition_epoch >= self.partition_epoch
             ):
                 self.proposal = None
+                isr = frozenset(state.isr)
+                if state.partition_epoch > self.partition_epoch:
+                    shrinks = not self.isr <= isr
+                    self._unread_isr |= shrinks or len(self.isr) < self.effective_min_isr
                 self.partition_epoch = state.partition_epoch
-                self._set_isr(frozenset(state.isr), counted=True)
+                self._set_isr(isr, counted=True)
                 self._touch_watches(0)
                 self.maybe_advance_high_watermark()
             return False

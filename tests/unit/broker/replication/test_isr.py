@@ -161,8 +161,12 @@ async def test_a_member_that_is_no_replica_is_left_out() -> None:
 # --- proposals and answers ----------------------------------------------------------------------
 
 
-async def test_proposed_members_hold_the_high_watermark_until_the_answer() -> None:
-    """P3, and bug 5 (KAFKA-13091): the high watermark moves with the answer itself."""
+async def test_those_who_go_hold_the_high_watermark_until_the_answer_is_in_the_metadata() -> None:
+    """P3, and bug 5 (KAFKA-13091): the high watermark moves when that comes, without another fetch.
+
+    With the answer alone it may not: the min ISR that the controller went by may be a higher one,
+    and 3 be an eligible leader (P2).
+    """
     c = Cluster()
     c.create(1, 2, 3)
     c.fetch(2)
@@ -175,12 +179,45 @@ async def test_proposed_members_hold_the_high_watermark_until_the_answer() -> No
     assert expire(c) == {1, 2}
     assert c[1].high_watermark == 0  # 3 counts until the controller has agreed
     assert not answer(c)
+    c[1].partition().maybe_advance_high_watermark()
+    assert c[1].high_watermark == 0
+    c.change(isr=[1, 2])
     assert c[1].high_watermark == 1
     assert waiting.done()
     partition = c[1].partition()
     assert (partition.isr, partition.partition_epoch) == ({1, 2}, 1)
     assert partition.counters.isr_shrinks == 1
     partition.validate()
+
+
+async def test_an_answer_that_the_metadata_has_already_holds_nothing() -> None:
+    """Nothing more would come to wait for: the controller writes no record for the same ISR."""
+    c = Cluster()
+    c.create(1, 2, 3)
+    c.fetch(2)
+    c.fetch(3)
+    waiting = c[1].append(b"a", acks=-1)
+    c.fetch(2, times=2)
+    c.clock.advance(LAG_MS + 1)
+    c.fetch(2)
+    assert expire(c) == {1, 2}
+    assert not answer(c, partition_epoch=0)
+    assert c[1].high_watermark == 1
+    assert waiting.done()
+
+
+async def test_members_that_join_an_isr_at_its_minimum_hold_nothing() -> None:
+    """There is no ELR beside such an ISR, so the controller's min ISR does not matter."""
+    c = Cluster(3)
+    c.create(1, 2, 3, isr=[1, 2])
+    c.fetch(2)
+    c.fetch(3)
+    c[1].append(b"a")
+    c.fetch(2, times=2)
+    c.fetch(3, times=2)
+    assert not answer(c)
+    assert c[1].partition().isr == {1, 2, 3}
+    assert c[1].high_watermark == 1
 
 
 async def test_a_joining_member_holds_the_high_watermark_at_once() -> None:

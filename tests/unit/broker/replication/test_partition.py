@@ -99,6 +99,9 @@ async def test_the_high_watermark_stands_still_under_min_isr() -> None:
     c.fetch(2, times=2)
     answer(c)
     assert c[1].partition().isr == {1, 2}
+    # With a min ISR of 3, which this broker may not know of yet, 3 would be an eligible leader.
+    assert c[1].high_watermark == 0
+    c.change(isr=[1, 2])
     assert c[1].high_watermark == 2
     assert (await waiting).responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
