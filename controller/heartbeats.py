@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from metalog.image.values import BrokerImage
+from runtime.marks import mark
 
 
 class SessionTimeouts(NamedTuple):
@@ -178,6 +179,7 @@ class Heartbeats:
         contact = self._contacts.get(broker_id)
         if contact is None or contact.connection is not connection:
             return False
+        mark("controller.connection-lost")
         contact.connection = None
         contact.lost_ms = monotonic_ms
         return True
@@ -188,6 +190,7 @@ class Heartbeats:
         contact = self._contacts.get(broker_id)
         if contact is None or contact.spoken or contact.lost_ms is not None:
             return False
+        mark("controller.process-gone")
         contact.lost_ms = monotonic_ms
         return True
 

@@ -13,12 +13,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from simulation.coverage import coverage_lines
 from simulation.faults import KINDS
 from simulation.find import Find, schedule_of
 from simulation.narrator import Narrator
 from simulation.page import page
 from simulation.schedule import Schedule, draw_schedule
-from simulation.shape import BadShape, LinkShape
+from simulation.shape import BadShape, LinkShape, Shape
 from simulation.shrink import Verdict, shrink, words
 from simulation.story import Story
 from simulation.swarm import Outcome, SwarmWorld, run
@@ -45,6 +46,7 @@ class Options:
     show: bool = False
     until: str | None = None
     partition: str | None = None
+    marks: bool = False
     out: Path | None = None
     as_json: bool = False
     show_kinds: bool = False
@@ -95,6 +97,8 @@ def _check(options: Options) -> None:
         raise BadShape(f"{alone[0]} takes one run: no --runs with it, and --minutes for --shrink")
     if alone and options.seed is None and options.schedule is None:
         raise BadShape(f"{alone[0]} needs --seed or --schedule: which run is it?")
+    if options.marks and options.runs is None and options.minutes is None:
+        raise BadShape("--marks is a table over many runs: it needs --runs or --minutes")
     if options.out is not None and not (options.shrink or options.show):
         raise BadShape("--out says where --shrink or --show writes")
     if options.out is not None and not options.out.parent.is_dir():
@@ -263,6 +267,8 @@ def as_document(outcome: Outcome) -> dict[str, Any]:
         "took_effect": outcome.took_effect,
         "counts": outcome.counts,
         "errors": outcome.errors,
+        "shape": _sizes(outcome.schedule.shape),
+        "marks": outcome.marks,
     }
 
 
@@ -292,6 +298,17 @@ def _shrink(schedule: Schedule, options: Options) -> int:
 def _verdict(schedule: Schedule) -> Verdict | None:
     broken = run(schedule, keep=0).broken
     return None if broken is None else Verdict(broken.code, broken.at_s * 1000)
+
+
+def _sizes(shape: Shape) -> dict[str, str]:
+    """What a table of shapes counts."""
+    roles = {one.roles for one in shape.nodes}
+    combined = any(one.controls and one.serves for one in shape.nodes)
+    return {
+        "controllers": str(len(shape.controllers)),
+        "brokers": str(len(shape.brokers)),
+        "layout": "separate" if not combined else "combined" if len(roles) == 1 else "mixed",
+    }
 
 
 # --- many -----------------------------------------------------------------------------------------
@@ -326,6 +343,8 @@ def _many(first: int, options: Options, kinds: Kinds) -> int:
     if as_json:
         print(json.dumps({"held": held, "runs": documents, "real_s": real_s}))
     else:
+        if options.marks:
+            print("\n".join(coverage_lines(documents)))
         print("\n".join(_summary(documents, held, real_s)))
     return HELD if held == len(documents) else BROKEN
 

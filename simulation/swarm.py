@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from metalog.image.features import ELR_VERSION
 from protocol.errors import ApiError
 from runtime import log
+from runtime.marks import counted
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.clients.client import SimClient, Unknown
@@ -95,7 +96,7 @@ class Broken:
 @dataclass(frozen=True)
 class Outcome:
     """What one run did. `lines` are the end of its trace, `seen` of what the partitions' judge saw,
-    `logged` of what the nodes logged."""
+    `logged` of what the nodes logged; `marks` counts rare branches (`runtime.marks`)."""
 
     schedule: Schedule
     trace: str
@@ -105,6 +106,7 @@ class Outcome:
     took_effect: dict[str, int]
     counts: dict[str, int]
     errors: dict[str, int]
+    marks: dict[str, int]
     lines: list[str] = field(repr=False)
     seen: list[str] = field(repr=False)
     logged: list[str] = field(repr=False)
@@ -139,6 +141,7 @@ def run(
             stack.enter_context(plant())
         stack.enter_context(traps.disguised() if disguised else traps.locked())
         events = stack.enter_context(log.captured())
+        hit = stack.enter_context(counted())
         try:
             world.loop.run_world(world.main())
             require(not world.loop.failures, f"F: unhandled: {world.loop.failures[:3]}")
@@ -150,7 +153,7 @@ def run(
             world.finish(broken)
             world.loop.close()
         logged = [str(one) for one in events if one["log_level"] != "debug"][-LOG_LINES:]
-    outcome = world.outcome(broken, logged)
+    outcome = world.outcome(broken, logged, hit)
     del world
     gc.collect()
     return outcome
@@ -432,7 +435,7 @@ class SwarmWorld:
             self.finish(self.broken)
             raise error
 
-    def outcome(self, broken: Broken | None, logged: list[str]) -> Outcome:
+    def outcome(self, broken: Broken | None, logged: list[str], hit: dict[str, int]) -> Outcome:
         """What became of it."""
         drawn: dict[str, int] = {}
         for event in self.schedule.events:
@@ -458,6 +461,7 @@ class SwarmWorld:
             took_effect=self.took_effect,
             counts=counts,
             errors={} if load is None else load.errors,
+            marks={name: count for name, count in hit.items() if count},
             lines=trace.lines(),
             seen=list(promises.history),
             logged=logged,

@@ -24,6 +24,7 @@ from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import Body, Reply, RequestContext
+from runtime.marks import mark
 
 if TYPE_CHECKING:
     from storage.log.log import Log
@@ -501,6 +502,7 @@ def _divergence(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndO
     if epoch < 0 or end_offset < 0:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, None)
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        mark("replication.fetch-diverges")
         return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
 

@@ -29,6 +29,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from broker.replication.follower_watch import FollowerWatch
 from protocol.errors import ApiError, ErrorCode
+from runtime.marks import mark
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -247,8 +248,10 @@ class FetchSessionCache(Generic[Request]):
     ) -> FetchSession[Request]:
         session = self._sessions.get(session_id)
         if session is None:
+            mark("session.unknown")
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None)
         if session.epoch != session_epoch:
+            mark("session.epoch-out-of-turn")
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, None)
         if session.uses_topic_ids != uses_topic_ids:
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, None)
@@ -264,6 +267,7 @@ class FetchSessionCache(Generic[Request]):
         if len(self._sessions) >= self._slots_max and not self._evict(
             len(wanted), privileged, now_ms
         ):
+            mark("session.refused")
             return None
         session: FetchSession[Request] = FetchSession(
             self._new_id(), privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
@@ -297,6 +301,7 @@ class FetchSessionCache(Generic[Request]):
             return False
         self.forget(victim.session_id)
         self.evictions += 1
+        mark("session.evicted")
         return True
 
     def _new_id(self) -> int:

@@ -36,6 +36,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
+from runtime.marks import mark
 from storage.log.errors import CorruptLog, LogFailed
 
 IN_FLIGHT_MAX: Final = 2
@@ -401,7 +402,10 @@ class Fetcher:
             for data in topic.partitions:
                 key = (topic_id, data.partition_index)
                 followed = self._followed.get(key)
-                if followed is None or serial < followed.serial or followed.paused:
+                if followed is None or followed.paused:
+                    continue
+                if serial < followed.serial:
+                    mark("replication.stale-answer")
                     continue
                 self._apply(key, followed, data, now_ms, effects)
         return effects

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from broker.replication.partition import Partition
 from protocol.batch.header import Buffer
 from runtime.log import get_logger
+from runtime.marks import mark
 
 _log = get_logger("broker.replicas")
 
@@ -73,6 +74,7 @@ def truncate(partition: Partition, offset: int) -> bool:
     """Cuts the log at `offset`; True if records went. Raises LogFailed."""
     log = partition.log
     if offset < log.high_watermark:
+        mark("replication.truncation-shown")
         partition.counters.truncations_below_high_watermark += 1
         _log.warning(
             "committed records are cut off: the leader does not have them",
@@ -86,6 +88,7 @@ def truncate(partition: Partition, offset: int) -> bool:
     before = log.log_end_offset
     cut = log.truncate_to(offset)
     if cut:
+        mark("replication.truncation")
         _log.info(
             "log truncated",
             topic=partition.topic,
@@ -106,6 +109,7 @@ def start_at(partition: Partition, offset: int) -> None:
         log_end_before=partition.log.log_end_offset,
         log_start=offset,
     )
+    mark("replication.log-begins-anew")
     partition.log.truncate_fully_and_start_at(offset)
 
 

@@ -7,8 +7,8 @@ The leader's rules:
   effective minimum of members: min(min.insync.replicas, replication factor). It never goes back.
 - The controller decides an ISR by its own min ISR, which may be higher already; whoever it then
   counts as eligible leader must have all that is committed (KIP-966). So where its answer may stand
-  beside an ELR, because the ISR shrinks or was below the minimum, the high watermark waits until the
-  metadata that this broker follows has that partition epoch, and with it all configurations before.
+  beside an ELR, because the ISR shrinks or was below the minimum, the high watermark waits until
+  the metadata that this broker follows has that partition epoch, and so all configurations before.
 - A new leader may know a high watermark below the start of its own epoch. Until that has passed,
   nothing that needs a monotone high watermark is answered (OFFSET_NOT_AVAILABLE).
 - A follower's fetch moves its log end only if it comes from the broker's current epoch, so that a
@@ -41,6 +41,7 @@ from broker.replication.watched import Watch, Watched
 from protocol.batch.validate import AppendRules
 from protocol.errors import ApiError, ErrorCode
 from runtime.errors import InvariantViolated
+from runtime.marks import mark
 
 if TYPE_CHECKING:
     from storage.log.append import AppendInfo
@@ -229,7 +230,9 @@ class Partition(Watched):
         if client_epoch == -1 or client_epoch == self.leader_epoch:
             return
         if client_epoch < self.leader_epoch:
+            mark("replication.epoch-fenced")
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, None)
+        mark("replication.epoch-unknown")
         raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, None)
 
     def require_leader(self, client_epoch: int = -1) -> Log:
@@ -426,6 +429,7 @@ class Partition(Watched):
         out |= self.isr.difference(self.replicas)
         if not out:
             return False
+        mark("replication.isr-shrinks")
         self._propose(self.isr - out)
         return True
 
@@ -457,13 +461,18 @@ class Partition(Watched):
             return False
         self.counters.failed_isr_updates += 1
         if error in ROLLED_BACK:
+            mark("replication.isr-rolled-back")
             self.proposal = None
             self.maximal_isr = self.isr
             # Whoever was proposed may rest, and be fit to join the next time it is looked at.
             self._touch_watches(0)
             self.maybe_advance_high_watermark()
             return False
-        return error not in SUPERSEDED
+        if error in SUPERSEDED:
+            mark("replication.isr-superseded")
+            return False
+        mark("replication.isr-retried")
+        return True
 
     def _maybe_expand(self, replica_id: int, remote: RemoteReplica) -> None:
         if (
@@ -548,7 +557,10 @@ class Partition(Watched):
         of its fetch session.
         """
         remote = self.remote.get(replica_id)
-        if remote is None or broker_epoch < remote.broker_epoch:
+        if remote is None:
+            return False
+        if broker_epoch < remote.broker_epoch:
+            mark("replication.fetch-of-earlier-life")
             return False
         before, start_before = remote.log_end, remote.log_start
         remote.fetched(offset, log_start, broker_epoch, self.log.log_end_offset, now_ms, times)

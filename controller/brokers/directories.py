@@ -29,6 +29,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.schema import MetadataRecord
+from runtime.marks import mark
 
 
 class Assigned(NamedTuple):
@@ -82,6 +83,7 @@ def _error(
     if broker.id not in current.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if _is_new_replica(current, broker, directory) and _is_relied_on(current, broker.id):
+        mark("controller.wiped-disk")
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 

@@ -35,6 +35,7 @@ from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.register_controller_record import RegisterControllerRecord
 from protocol.metadata.unregister_broker_record import UnregisterBrokerRecord
 from protocol.schema import MetadataRecord
+from runtime.marks import mark
 
 _FENCE = 1
 _UNFENCE = -1
@@ -171,6 +172,7 @@ def _check_identity(
         # is dead, however fresh its session looks. Kafka lets it wait the session out.
         return
     if view.heartbeats.has_session(existing.id, view.monotonic_ms, settings.session_timeout_ms):
+        mark("controller.duplicate-broker")
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"another process is registered as broker {existing.id} and alive; if it has stopped, "
@@ -269,6 +271,7 @@ def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> Brok
     if broker is None:
         raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
     if broker.epoch != epoch:
+        mark("controller.broker-epoch-stale")
         raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH,
             f"broker {broker_id} is registered with epoch {broker.epoch}, not {epoch}",
@@ -381,6 +384,7 @@ def _next_in_shutdown(view: ControllerView, broker: BrokerImage) -> BrokerState:
         return BrokerState.CONTROLLED_SHUTDOWN
     lowest = view.heartbeats.lowest_active_metadata_offset(view.image.cluster.brokers.values())
     if lowest is not None and lowest < begun_at:
+        mark("controller.shutdown-waits")
         return BrokerState.CONTROLLED_SHUTDOWN
     return BrokerState.SHUTDOWN_NOW
 

@@ -18,10 +18,11 @@ over clean candidates that could lead, and none takes the place of a leader that
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from controller.elections.eligibility import ReplicaEligibility, is_eligible
 from metalog.image.values import LOSSY_ELECTIONS, NO_LEADER, ElectedAs
+from runtime.marks import mark
 
 
 class Wish(Enum):
@@ -74,6 +75,13 @@ class Candidates(NamedTuple):
     last_known: int | None
 
 
+RARE: Final = {
+    ElectedAs.ELR: "controller.elr-election",
+    ElectedAs.LAST_KNOWN_LEADER: "controller.last-known-leader",
+    ElectedAs.UNCLEAN: "controller.unclean-election",
+    ElectedAs.UNCLEAN_RECOVERY: "controller.unclean-election",
+    ElectedAs.PREFERRED: "controller.preferred-election",
+}
 NOBODY = Elected(NO_LEADER, ElectedAs.NONE)
 
 
@@ -90,6 +98,8 @@ def elect(
         elected = _elect_clean(candidates, eligibility_of)
     if elected is NOBODY:
         elected = _elect_uncleanly(candidates, election, eligibility_of)
+    if elected.kind in RARE:
+        mark(RARE[elected.kind])
     return elected
 
 

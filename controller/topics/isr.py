@@ -37,6 +37,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.schema import MetadataRecord
+from runtime.marks import mark
 
 Proposal: TypeAlias = AlterPartitionRequest.PartitionData
 
@@ -119,6 +120,7 @@ def _alter(
         isinstance(isr_eligibility(view, current, member), Ineligible) for member in members
     ):
         error = ErrorCode.INELIGIBLE_REPLICA
+        mark("controller.isr-ineligible")
     if error is not None:
         return _refused(proposal, error), None
     change = elections.change_partition(
@@ -138,6 +140,7 @@ def _alter(
     after = merge_partition_change(current, change.record)
     if after.leader != broker_id:
         # The proposal completed a reassignment that leaves the proposer out.
+        mark("controller.isr-ends-leadership")
         return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED), change.record
     return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, after), change.record
 
@@ -148,12 +151,15 @@ def _epoch_error(current: PartitionImage, broker_id: int, proposal: Proposal) ->
         proposal.leader_epoch > current.leader_epoch
         or proposal.partition_epoch > current.partition_epoch
     ):
+        mark("controller.isr-behind")
         return ErrorCode.NOT_CONTROLLER
     if proposal.leader_epoch < current.leader_epoch:
+        mark("controller.isr-epoch-fenced")
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != current.leader:
         return ErrorCode.INVALID_REQUEST
     if proposal.partition_epoch < current.partition_epoch:
+        mark("controller.isr-version-stale")
         return ErrorCode.INVALID_UPDATE_VERSION
     return None
 

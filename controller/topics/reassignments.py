@@ -34,6 +34,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.schema import MetadataRecord
+from runtime.marks import mark
 
 Wanted: TypeAlias = AlterPartitionReassignmentsRequest.ReassignablePartition
 
@@ -187,6 +188,7 @@ def _cancel(
             f"going back to {list(original)} would leave {list(isr)} in sync, fewer than the "
             f"{needed} that min.insync.replicas asks for; not in sync: {missing}",
         )
+    mark("controller.reassignment-cancelled")
     target = Target(
         isr=isr,
         replicas=original,

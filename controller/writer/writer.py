@@ -55,6 +55,7 @@ from protocol.transport.dispatch import Connection
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
+from runtime.marks import mark
 from runtime.tasks import Supervisor
 
 R = TypeVar("R")
@@ -497,6 +498,8 @@ class Controller:
         self._activities.end()
         self._arm()
         _log.info("No longer the active controller", epoch=self._epoch, in_flight=len(pending))
+        if pending:
+            mark("controller.resigns-with-writes")
         error = self._not_controller()
         for append in pending:
             for waiter in append.waiters:

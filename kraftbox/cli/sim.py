@@ -48,6 +48,9 @@ def sim(
     partition: Annotated[
         str | None, typer.Option("--partition", help="Of this partition only, for instance t0-1.")
     ] = None,
+    marks: Annotated[
+        bool, typer.Option("--marks", help="A table of shapes, faults and rare branches taken.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Where to write; default: sim-SEED.json or .html."),
@@ -73,6 +76,7 @@ def sim(
         show=show,
         until=until,
         partition=partition,
+        marks=marks,
         out=out,
         as_json=as_document,
         show_kinds=show_kinds,

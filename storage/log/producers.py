@@ -37,6 +37,7 @@ from protocol.batch.header import (
 )
 from protocol.batch.records import read_batch
 from protocol.errors import ApiError, ErrorCode, ProtocolError
+from runtime.marks import mark
 from storage.log.errors import CorruptLog
 
 REMEMBERED_BATCHES: Final = 5
@@ -251,6 +252,7 @@ class ProducerStates:
 
     def _check_one(self, state: ProducerState, header: BatchHeader, origin: Origin) -> None:
         if header.producer_epoch < state.epoch:
+            mark("producer.fenced")
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Producer {state.producer_id} has epoch {state.epoch}, "

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from protocol.batch.header import BatchHeader
+from runtime.marks import mark
 from storage.files import Files
 from storage.log import segment as names
 from storage.log.checkpoints import (
@@ -255,6 +256,7 @@ def _find_end(
             return last.next_offset if last is not None else active.base_offset
         except CorruptLog as error:
             # The marker said clean, the bytes say otherwise: trust the bytes.
+            mark("log.marked-clean-is-not")
             report.problems.append(str(error))
             active.discard_handles()
     report.clean = False
@@ -278,6 +280,7 @@ def _recover(
             at += 1
             continue
         if at and _is_hole(request, segment, end):
+            mark("log.recovery-hole")
             report.problems.append(f"offsets {end} to {segment.base_offset} are missing")
             _delete_from_end(request.files, request.directory, segments, at, report)
             break
@@ -286,6 +289,7 @@ def _recover(
         end = scan.next_offset
         if scan.problem is None:
             continue
+        mark("log.recovery-cuts")
         if end < request.recovery_point:
             report.problems.append(
                 f"offsets {end} to {request.recovery_point} had been flushed and are lost here"

@@ -21,6 +21,7 @@ from metalog.quorum.core.roles import (
     UnattachedState,
 )
 from protocol.errors import ErrorCode
+from runtime.marks import mark
 
 ELECTION_BACKOFF_FIRST_MS = 100
 """The bound of the pause after a lost election; it doubles with each one in a row."""
@@ -110,8 +111,10 @@ class Electing:
             if election.role is Role.PROSPECTIVE and known and refused:
                 assert replica.leader_id is not None
                 # The others know that the leader lives; ours was only slow to us.
+                mark("quorum.pre-vote-back-to-leader")
                 self._following.follow(replica.leader_id, replica.epoch)
             else:
+                mark("quorum.election-lost")
                 election.deadline_ms = replica.now_ms + 1 + self._backoff_ms()
         return False
 
@@ -148,6 +151,7 @@ class Electing:
             error = ErrorCode.INVALID_REQUEST
         elif event.epoch < replica.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
+            mark("quorum.vote-fenced")
         else:
             if event.epoch > replica.epoch:
                 self._following.detach(Cause.HIGHER_EPOCH, event.epoch)
@@ -174,11 +178,19 @@ class Electing:
             leader_lives = isinstance(state, LeaderState) or (
                 isinstance(state, FollowerState) and state.fetched
             )
+            if leader_lives:
+                mark("quorum.pre-vote-refused-leader-lives")
+            elif not up_to_date:
+                mark("quorum.pre-vote-refused-log-behind")
             return up_to_date and not leader_lives
         if not isinstance(state, UnattachedState) and state.role is not Role.PROSPECTIVE:
             return False
         if replica.leader_id is not None:
             return False
         if replica.voted is not None:
+            if replica.voted != event.candidate:
+                mark("quorum.vote-refused-voted")
             return replica.voted == event.candidate
+        if not up_to_date:
+            mark("quorum.vote-refused-log-behind")
         return up_to_date

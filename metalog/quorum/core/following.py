@@ -37,6 +37,7 @@ from metalog.quorum.core.roles import (
 from metalog.quorum.core.voters import Endpoints, ReplicaKey
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
+from runtime.marks import mark
 
 LOST_LEADER_TIMEOUT_MS = 250.0
 """The fetch timeout of a non-voter whom others send back to the leader it has just lost: they may
@@ -107,6 +108,7 @@ class Following:
 
     def leader_lost(self, state: FollowerState) -> None:
         """The leader of a non-voter has not answered in time."""
+        mark("quorum.observer-lost-leader")
         lost = (state.leader_id, self._replica.epoch)
         self._lost_times = min(self._lost_times + 1, 10) if lost == self._lost else 0
         self._lost = lost
@@ -196,6 +198,7 @@ class Following:
             return
         place = next((i for i, key in enumerate(preferred) if key.matches(replica.node)), None)
         if place == 0:
+            mark("quorum.stands-early")
             state.deadline_ms = replica.now_ms
         else:
             timing = replica.timing
@@ -227,6 +230,7 @@ class Following:
         self._lost, self._refusals, replica.lost_elections = None, 0, 0
         state.deadline_ms = replica.now_ms + self._fetch_timeout_ms()
         if event.snapshot is not None:
+            mark("quorum.snapshot-fetched")
             state.fetch.id = event.fetch_id
             replica.effects.append(
                 InstallSnapshot(event.fetch_id, state.leader_id, replica.epoch, event.snapshot)
@@ -256,6 +260,7 @@ class Following:
                 f"high watermark {replica.high_watermark}"
             )
         replica.flushed_end = min(replica.flushed_end, end_offset)
+        mark("quorum.truncation")
         replica.effects.append(TruncateLog(end_offset))
 
     def on_log_truncated(self, event: LogTruncated) -> None:
@@ -297,9 +302,11 @@ class Following:
             return
         pending.id = None
         if event.refused:
+            mark("quorum.leader-gone")
             self._leader_refused()
         self._retry_fetch()
         if event.not_stored:
+            mark("quorum.not-stored")
             pending.retry_ms = self._replica.now_ms + self._disk_pause_ms()
 
     def _disk_pause_ms(self) -> float:

@@ -18,6 +18,7 @@ from metalog.quorum.core.replica import Replica
 from metalog.quorum.core.roles import Cause, LeaderState, Progress, ResignedState
 from metalog.quorum.core.voters import ReplicaKey
 from protocol.errors import ErrorCode
+from runtime.marks import mark
 
 CHECK_QUORUM_FACTOR = 1.5
 """How many fetch timeouts a leader waits for a majority to fetch before it resigns."""
@@ -65,6 +66,7 @@ class Leading:
     def tick(self, state: LeaderState) -> None:
         now_ms = self._replica.now_ms
         if state.check_deadline_ms is not None and now_ms >= state.check_deadline_ms:
+            mark("quorum.leader-resigns-alone")
             self.resign(state, Cause.QUORUM_LOST)
         elif state.begin_pending and now_ms >= state.begin_at_ms:
             self._send_begin_epoch(state)
@@ -154,6 +156,7 @@ class Leading:
         diverging = snapshot = None
         if event.epoch < replica.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
+            mark("quorum.fetch-fenced")
         elif event.epoch > replica.epoch:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
         elif not isinstance(state, LeaderState):
@@ -190,6 +193,7 @@ class Leading:
             return None, latest
         end = log.end_offset_for_epoch(epoch)
         if end.epoch != epoch or offset > end.offset:
+            mark("quorum.fetch-diverges")
             return end, None
         return None, None
 

@@ -1,0 +1,90 @@
+"""Coverage marks: rare branches of the product, each with a name that a simulation can count.
+
+`mark(NAME)` stands in a branch that only a rare run takes. In production nobody counts, and a call
+is one comparison. A simulated run installs a count for its time (`counted`), so that a table says
+which of these branches a thousand runs took, and which none did. A mark decides nothing: the code
+around it does the same whether it is counted or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Final
+
+MARKS: Final[dict[str, str]] = {
+    "quorum.pre-vote-refused-leader-lives": "a pre-vote is refused: this node hears of the leader",
+    "quorum.pre-vote-refused-log-behind": "a pre-vote is refused: the candidate's log is behind",
+    "quorum.vote-refused-log-behind": "a vote is refused: the candidate's log is behind",
+    "quorum.vote-refused-voted": "a vote is refused: another one has it in this epoch",
+    "quorum.vote-fenced": "a vote is asked for an epoch that is over",
+    "quorum.pre-vote-back-to-leader": "a prospective node follows its leader again: others hear it",
+    "quorum.election-lost": "an election cannot be won any more, and waits",
+    "quorum.leader-resigns-alone": "a leader that a majority does not ask resigns (KIP-595)",
+    "quorum.truncation": "a node cuts its metadata log where the leader's differs",
+    "quorum.snapshot-fetched": "a node loads the leader's snapshot (KIP-630)",
+    "quorum.fetch-fenced": "a fetch of an epoch that is over reaches a leader",
+    "quorum.fetch-diverges": "a leader says where a log leaves its own",
+    "quorum.leader-gone": "a follower finds the leader's port closed",
+    "quorum.stands-early": "a leader that resigned has named this node its first successor",
+    "quorum.observer-lost-leader": "a broker looks for another quorum leader",
+    "quorum.not-stored": "a disk refuses what was fetched",
+    "replication.truncation": "a follower cuts its log where the leader's differs",
+    "replication.truncation-shown": "a follower cuts below its high watermark",
+    "replication.fetch-diverges": "a leader tells a follower where the logs part (KIP-595)",
+    "replication.epoch-fenced": "a request with an old leader epoch is refused (KIP-320)",
+    "replication.epoch-unknown": "a request with a newer leader epoch is refused (KIP-320)",
+    "replication.fetch-of-earlier-life": "a fetch from before a follower's restart (KIP-903)",
+    "replication.stale-answer": "an answer from before a partition changed is dropped",
+    "replication.isr-shrinks": "a leader proposes to leave followers out",
+    "replication.isr-rolled-back": "the controller refuses a proposed ISR",
+    "replication.isr-superseded": "the partition has changed since the ISR was proposed",
+    "replication.isr-retried": "a proposed ISR is sent again",
+    "replication.log-begins-anew": "a follower empties its log: the leader's begins later",
+    "session.evicted": "a fetch session makes room for another (KIP-227)",
+    "session.refused": "no slot is free for a fetch session",
+    "session.unknown": "a fetch session that is gone is asked for",
+    "session.epoch-out-of-turn": "a fetch session is asked with another epoch",
+    "log.recovery-cuts": "recovery cuts bytes that are no whole batch",
+    "log.recovery-hole": "recovery deletes segments behind a hole",
+    "log.marked-clean-is-not": "a log that was closed in good order ends with no whole batch",
+    "producer.fenced": "a batch of an older producer epoch is refused",
+    "controller.elr-election": "an eligible leader replica leads (KIP-966)",
+    "controller.last-known-leader": "the last known leader leads (KIP-966)",
+    "controller.unclean-election": "a replica leads that may lack records",
+    "controller.preferred-election": "the preferred replica leads again",
+    "controller.duplicate-broker": "a second process with a live broker's id is refused",
+    "controller.broker-epoch-stale": "a broker speaks with an epoch that is not its own now",
+    "controller.wiped-disk": "a broker is relied on for what another disk of it has",
+    "controller.isr-epoch-fenced": "an ISR of an old leader epoch is refused",
+    "controller.isr-version-stale": "an ISR of an old partition epoch is refused",
+    "controller.isr-behind": "a leader knows more than this controller (KAFKA-14154)",
+    "controller.isr-ineligible": "an ISR with a fenced or restarted broker is refused",
+    "controller.isr-ends-leadership": "an ISR completes a reassignment that leaves the leader out",
+    "controller.reassignment-cancelled": "a reassignment is cancelled (KIP-455)",
+    "controller.shutdown-waits": "a broker that shuts down waits until others know the new leaders",
+    "controller.connection-lost": "the connection of a broker's heartbeats is closed",
+    "controller.process-gone": "a broker's port is closed since before the takeover",
+    "controller.resigns-with-writes": "a controller resigns while writes wait for commit",
+}
+"""Every mark and what it says has happened."""
+
+_count: MutableMapping[str, int] | None = None
+
+
+def mark(name: str) -> None:
+    """A rare branch is taken. `name` is one of MARKS; who counts gets a KeyError for another."""
+    if _count is not None:
+        _count[name] += 1
+
+
+@contextmanager
+def counted() -> Iterator[dict[str, int]]:
+    """Count marks until the end of the block; the block that was entered last counts alone."""
+    global _count
+    before, mine = _count, dict.fromkeys(MARKS, 0)
+    _count = mine
+    try:
+        yield mine
+    finally:
+        _count = before
