@@ -51,7 +51,7 @@ CONTROLLER_APIS: Final = frozenset(
     }
 )
 
-OWN_VERSIONS: Final[Mapping[ApiKey, int]] = {}
+OWN_VERSIONS: Final[Mapping[ApiKey, int]] = {ApiKey.ELECT_LEADERS: 3}
 """Last versions that our own tools may ask for, beyond what everybody may."""
 
 OWN_APIS: Final = frozenset({ApiKey.EXPLAIN_ELECTION})

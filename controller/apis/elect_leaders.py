@@ -1,58 +1,116 @@
-"""ElectLeaders (key 43), versions 0-2.
+"""ElectLeaders (key 43), versions 0-3.
 
 Behaviour: elects the preferred leader, or unclean any live replica where there is no leader, in the
 named partitions or in all of them (null). For all of them the answer leaves out those that needed
 none. The messages say per broker why it could not be elected.
 
+The longest log, by what all live replicas say (type 2, aggressive) or all that may have everything
+(3, balanced), and the broker that is named (4, designation) lead only where nobody does. Types 2
+and 3 are answered when every partition is decided, or at TimeoutMs with REQUEST_TIMED_OUT for those
+that are not: these are not elected later (KIP-966).
+
 Versions: 0 has preferred elections only and no error of its own; 1 adds the type and the top-level
-error.
+error; 3, in no release of Kafka, has types 2 to 4, desired leaders, and a limit of 1,000
+partitions. It is there for our own tools.
 
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
-PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE. For all: INVALID_REQUEST (type),
-POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, REQUEST_TIMED_OUT, INVALID_REQUEST
+(the desired leader is no replica), REQUEST_LIMIT_REACHED. For all: INVALID_REQUEST (type, desired
+leaders), POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 """
 
 from __future__ import annotations
 
-from controller.elections.on_request import ElectionOutcome, decide_elect_leaders
+from collections.abc import Iterable
+
+from controller.decision import Decision
+from controller.elections.on_request import ElectionOutcome, ElectionType, decide_elect_leaders
+from controller.elections.recovery_requests import (
+    RecoveryPlan,
+    RecoveryRequest,
+    Waits,
+    decide_recovery_elections,
+)
 from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.elect_leaders import (
+    PARTITIONS_PER_REQUEST_MAX,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.own_names import Own
 
 MIN_VERSION = 0
 MAX_VERSION = 2
+OWN_MAX_VERSION = 3
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
     """Serve the API from `table`."""
 
     def handle(context: RequestContext, request: ElectLeadersRequest) -> Reply:
+        version = context.api_version
+        if ElectionType.LONGEST_LOG_AGGRESSIVE <= request.election_type <= max(ElectionType):
+            return _recover(controller, context, request)
+        limit = PARTITIONS_PER_REQUEST_MAX if version > MAX_VERSION else None
         return controller.submit(
-            lambda view: decide_elect_leaders(view, request),
+            lambda view: decide_elect_leaders(view, request, limit=limit),
             _response,
-            fail=lambda error: _failed(context.api_version, request, error),
+            fail=lambda error: _failed(version, request, error),
             timeout_ms=request.timeout_ms,
         )
 
-    table.register(ApiKey.ELECT_LEADERS, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+    table.register(
+        ApiKey.ELECT_LEADERS,
+        handle,
+        min_version=MIN_VERSION,
+        max_version=OWN_MAX_VERSION if table.unstable else MAX_VERSION,
+        own_max_version=OWN_MAX_VERSION,
+        own=Own.TOOL,
+    )
+
+
+async def _recover(
+    controller: Controller, context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
+    version = context.api_version
+    deadline_ms = context.received_ms + max(request.timeout_ms, 0)
+    try:
+        plan: RecoveryPlan = await controller.submit(
+            lambda view: decide_recovery_elections(view, request, version),
+            lambda reply: reply,
+            timeout_ms=request.timeout_ms,
+        )
+        if not plan.waiting or plan.strategy is None:
+            return _response(part for part in plan.parts if isinstance(part, ElectionOutcome))
+        keys = [(part.topic_id, part.partition_id) for part in plan.waiting]
+        decided = await controller.recovery.wait(RecoveryRequest(plan.strategy, keys, deadline_ms))
+        # What was elected is appended; this waits until it is committed.
+        await controller.submit(lambda view: Decision((), None), lambda reply: reply)
+    except ApiError as error:
+        return _failed(version, request, error)
+    return _response(
+        ElectionOutcome(part.topic, part.partition_id, *decided[part.topic_id, part.partition_id])
+        if isinstance(part, Waits)
+        else part
+        for part in plan.parts
+    )
 
 
 def _failed(version: int, request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
     response = _response(
-        tuple(
-            ElectionOutcome(named.topic, partition_id, error.code, error.text)
-            for named in request.topic_partitions or ()
-            for partition_id in named.partitions
-        )
+        ElectionOutcome(named.topic, partition_id, error.code, error.text)
+        for named in request.topic_partitions or ()
+        for partition_id in named.partitions
     )
     if version >= 1:
         response.error_code = error.code
     return response
 
 
-def _response(outcomes: tuple[ElectionOutcome, ...]) -> ElectLeadersResponse:
+def _response(outcomes: Iterable[ElectionOutcome]) -> ElectLeadersResponse:
     by_topic: dict[str, list[ElectLeadersResponse.PartitionResult]] = {}
     for outcome in outcomes:
         by_topic.setdefault(outcome.topic, []).append(

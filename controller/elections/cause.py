@@ -27,3 +27,4 @@ class Cause(Enum):
     UNCLEAN_CONFIG = "unclean-config"
     REASSIGNMENT = "reassignment"
     MIN_ISR = "min-isr"
+    UNCLEAN_RECOVERY = "unclean-recovery"

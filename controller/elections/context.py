@@ -11,7 +11,12 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from controller.configs.topic_settings import RecoveryStrategy, min_isr_of, recovery_strategy
+from controller.configs.topic_settings import (
+    RecoveryStrategy,
+    min_isr_of,
+    recovery_manager_enabled,
+    recovery_strategy,
+)
 from controller.decision import ControllerView
 from controller.elections.cause import Cause
 from controller.elections.election import Election, Wish
@@ -132,10 +137,11 @@ class ElectionContext:
     def _resolve(self, topic: TopicImage) -> TopicRules:
         view = self.view
         strategy = recovery_strategy(view, topic.name)
+        managed = recovery_manager_enabled(view)
         safety = Safety(
             min_isr=min_isr_of(view, topic.name),
             elr_enabled=view.elr_enabled,
-            last_known_mode=LastKnownMode.LAST_LEADER,
+            last_known_mode=LastKnownMode.WHOLE_SET if managed else LastKnownMode.LAST_LEADER,
             strategy=strategy,
             last_known_electable=True,
             unclean_shutdown=self.change.unclean,
@@ -144,7 +150,8 @@ class ElectionContext:
             now_ms=view.now_ms,
             metadata_version=view.metadata_version,
         )
-        allowed = strategy is RecoveryStrategy.AGGRESSIVE
+        # The recovery manager compares logs first; `elections.recovery` then names the broker.
+        allowed = strategy is RecoveryStrategy.AGGRESSIVE and not managed
         return TopicRules(safety, Wish.UNCLEAN if allowed else Wish.ONLINE)
 
 

@@ -72,6 +72,10 @@ class LogFacts:
             ):
                 del self._facts[replica]
 
+    def forget(self, replica: Replica) -> None:
+        """Nobody needs it any more."""
+        self._facts.pop(replica, None)
+
     def clear(self) -> None:
         """Start over, as a controller that has just become active."""
         self._facts.clear()

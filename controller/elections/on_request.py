@@ -33,10 +33,13 @@ from protocol.schema import MetadataRecord
 
 
 class ElectionType(IntEnum):
-    """The request's election type."""
+    """The request's election type; `recovery_requests` has those from 2 on (KIP-966)."""
 
     PREFERRED = 0
     UNCLEAN = 1
+    LONGEST_LOG_AGGRESSIVE = 2
+    LONGEST_LOG_BALANCED = 3
+    DESIGNATION = 4
 
 
 class ElectionOutcome(NamedTuple):
@@ -49,14 +52,15 @@ class ElectionOutcome(NamedTuple):
 
 
 def decide_elect_leaders(
-    view: ControllerView, request: ElectLeadersRequest
+    view: ControllerView, request: ElectLeadersRequest, *, limit: int | None = None
 ) -> Decision[tuple[ElectionOutcome, ...]]:
     """Elect leaders in the named partitions, or in all of them when none are named.
 
-    For all partitions, those that need no election are left out of the reply.
+    For all partitions, those that need no election are left out of the reply. With a `limit` no
+    more than that are served.
     Raises INVALID_REQUEST for a type that does not exist, POLICY_VIOLATION.
     """
-    if request.election_type not in tuple(ElectionType):
+    if request.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"{request.election_type} is not a type of election"
         )
@@ -64,13 +68,17 @@ def decide_elect_leaders(
     elections = ElectionContext(view)
     everything = request.topic_partitions is None
     records: list[MetadataRecord] = []
-    outcomes = []
+    outcomes: list[ElectionOutcome] = []
     for name, index in dict.fromkeys(_named(view, request)):
         outcome, record = _elect(elections, name, index, election)
+        if everything and outcome.error is ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        if limit is not None and len(outcomes) >= limit:
+            outcomes.append(ElectionOutcome(name, index, ErrorCode.REQUEST_LIMIT_REACHED))
+            continue
+        outcomes.append(outcome)
         if record is not None:
             records.append(record)
-        if not (everything and outcome.error is ErrorCode.ELECTION_NOT_NEEDED):
-            outcomes.append(outcome)
     check_record_count(len(records))
     return Decision(tuple(records), tuple(outcomes))
 

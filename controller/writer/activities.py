@@ -46,6 +46,9 @@ class Activity(Protocol):
     def begin(self, now_ms: float) -> None:
         """This controller has become active."""
 
+    def end(self) -> None:
+        """This controller is active no longer: nothing is due any more."""
+
     def act(self, now_ms: float, view: MakeView) -> Act:
         """Decide, and say when to do it next."""
         ...
@@ -73,7 +76,7 @@ class Activities:
     def end(self) -> None:
         """Nothing is due any more."""
         for activity in self._activities:
-            activity.due_ms = None
+            activity.end()
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
         """Records were appended and replayed."""
@@ -103,6 +106,9 @@ class Fencing:
     def begin(self, now_ms: float) -> None:
         self._is_at_it = False
         self.look_again()
+
+    def end(self) -> None:
+        self.due_ms = None
 
     def look_again(self) -> None:
         """A session may end sooner than was known."""
@@ -152,6 +158,9 @@ class Idling:
         due_ms = self._last_append_ms + self._interval_ms
         self.due_ms = due_ms if due_ms > now_ms else now_ms + self._interval_ms
 
+    def end(self) -> None:
+        self.due_ms = None
+
     def act(self, now_ms: float, view: MakeView) -> Act:
         is_idle = now_ms - self._last_append_ms >= self._interval_ms and not self._is_pending()
         if is_idle:
@@ -181,6 +190,9 @@ class Upkeep:
 
     def begin(self, now_ms: float) -> None:
         self.due_ms = now_ms + self._interval_ms
+
+    def end(self) -> None:
+        self.due_ms = None
 
     def act(self, now_ms: float, view: MakeView) -> Act:
         decision = self._decide(view())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from controller.elections.recovery import RecoveryCounts
 from metalog.image.values import LOSSY_ELECTIONS, NO_LEADER, ElectedAs, MetadataImage
 from protocol.metadata import PartitionChangeRecord
 from protocol.schema import MetadataRecord
@@ -28,6 +29,7 @@ class ControllerStats:
         "lost_leadership",
         "metadata_errors",
         "processing",
+        "recovery",
         "timed_out_heartbeats",
         "unclean_elections",
     )
@@ -39,6 +41,7 @@ class ControllerStats:
         self.unclean_elections = 0
         self.metadata_errors = 0
         self.timed_out_heartbeats = 0
+        self.recovery = RecoveryCounts()
         self.processing = RecentTimes()
 
     def operation(self, duration_ms: float) -> None:

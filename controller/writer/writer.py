@@ -38,6 +38,7 @@ from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
 from controller.settings import ControllerSettings
 from controller.writer.activities import Activities, Activity, Fencing, Idling, Upkeep
+from controller.writer.recovery import Recovery
 from controller.writer.stats import ControllerStats
 from metalog.image.features import METADATA_VERSION, MINIMUM_METADATA_VERSION, record_version
 from metalog.image.replay import GrowingImage, ReplayError
@@ -152,6 +153,14 @@ class Controller:
         # What was seen between the election and the end of catching up.
         self._early_contacts: dict[int, Callable[[], None]] = {}
         self._gone: set[int] = set()
+        self.recovery = Recovery(
+            settings,
+            self.stats.recovery,
+            clock=clock,
+            supervisor=supervisor,
+            view=self.view,
+            rearm=self._arm,
+        )
         self._fencing = Fencing(self.heartbeats, settings.session_timeouts, self.stats)
         self._activities = Activities(self._own_activities())
         self._timers: dict[Activity, _Timer] = {}
@@ -174,6 +183,7 @@ class Controller:
             settings.unclean_election_interval_ms,
             wakes_on=ELECTION_KEYS,
         )
+        yield self.recovery
         if settings.rebalance:
             yield Upkeep(decide_rebalance, settings.rebalance_interval_ms)
 

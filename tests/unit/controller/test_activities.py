@@ -40,6 +40,9 @@ class At:
     def begin(self, now_ms: float) -> None:
         self.due_ms = now_ms
 
+    def end(self) -> None:
+        self.due_ms = None
+
     def act(self, now_ms: float, view: MakeView) -> Act:
         return Act()
 

@@ -1,0 +1,129 @@
+"""Questions of unclean recovery: which broker is asked about which partitions, and when.
+
+A broker has one request under way at most, with at most 1,000 partitions. What it does not answer
+well is asked again behind all the rest; one whose answers bring nothing is left alone for a while,
+twice as long each time, so that a broker that is not reachable costs nothing.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from protocol.messages.get_replica_log_info import PARTITIONS_PER_REQUEST_MAX
+
+PAUSE_FIRST_MS: Final = 50.0
+PAUSE_MAX_MS: Final = 2_000.0
+
+PartitionKey: TypeAlias = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class Question(NamedTuple):
+    """One request to one broker."""
+
+    broker_id: int
+    partitions: tuple[PartitionKey, ...]
+
+
+class _Asked:
+    """One broker."""
+
+    __slots__ = ("not_before_ms", "pause_ms", "under_way", "wanted")
+
+    def __init__(self) -> None:
+        self.wanted: dict[PartitionKey, None] = {}
+        self.under_way: Question | None = None
+        self.pause_ms = PAUSE_FIRST_MS
+        self.not_before_ms = 0.0
+
+
+class Questions:
+    """What is still to be answered, by broker."""
+
+    __slots__ = ("_brokers", "_held_until_ms")
+
+    def __init__(self) -> None:
+        self._held_until_ms = 0.0
+        self._brokers: dict[int, _Asked] = {}
+
+    def want(self, broker_id: int, partition: PartitionKey) -> None:
+        """The broker is to be asked about the partition."""
+        self._brokers.setdefault(broker_id, _Asked()).wanted[partition] = None
+
+    def drop(self, broker_id: int, partition: PartitionKey) -> None:
+        """It need not be asked any more."""
+        asked = self._brokers.get(broker_id)
+        if asked is not None:
+            asked.wanted.pop(partition, None)
+            self._forget(broker_id, asked)
+
+    def take(self, now_ms: float) -> list[Question]:
+        """What is to be sent now; each is under way until it is `settle`d."""
+        questions: list[Question] = []
+        if now_ms < self._held_until_ms:
+            return questions
+        for broker_id, asked in self._brokers.items():
+            if asked.wanted and asked.under_way is None and asked.not_before_ms <= now_ms:
+                partitions = tuple(islice(asked.wanted, PARTITIONS_PER_REQUEST_MAX))
+                asked.under_way = Question(broker_id, partitions)
+                questions.append(asked.under_way)
+        return questions
+
+    def settle(self, question: Question, now_ms: float, *, useful: bool) -> bool:
+        """The question was answered, or will not be. False for one of before `clear`.
+
+        `useful`: something was learned from it. What of it is still wanted goes to the end.
+        """
+        asked = self._brokers.get(question.broker_id)
+        if asked is None or asked.under_way is not question:
+            return False
+        asked.under_way = None
+        if useful:
+            asked.pause_ms, asked.not_before_ms = PAUSE_FIRST_MS, now_ms
+        else:
+            asked.not_before_ms = now_ms + asked.pause_ms
+            asked.pause_ms = min(asked.pause_ms * 2, PAUSE_MAX_MS)
+        for partition in question.partitions:
+            if partition in asked.wanted:
+                del asked.wanted[partition]
+                asked.wanted[partition] = None
+        self._forget(question.broker_id, asked)
+        return True
+
+    def encourage(self) -> None:
+        """Something about brokers has changed: nobody is left alone any longer."""
+        for asked in self._brokers.values():
+            asked.pause_ms, asked.not_before_ms = PAUSE_FIRST_MS, 0.0
+
+    def due_ms(self) -> float | None:
+        """When `take` will give something next; None: not before something changes."""
+        return min(
+            (
+                max(asked.not_before_ms, self._held_until_ms)
+                for asked in self._brokers.values()
+                if asked.wanted and asked.under_way is None
+            ),
+            default=None,
+        )
+
+    def are_for(self, broker_id: int) -> bool:
+        """Whether anything is wanted of that broker."""
+        asked = self._brokers.get(broker_id)
+        return asked is not None and bool(asked.wanted)
+
+    def drop_all(self, held_until_ms: float) -> None:
+        """Nothing is wanted now, and nobody is asked before that time."""
+        self._held_until_ms = held_until_ms
+        for broker_id, asked in list(self._brokers.items()):
+            asked.wanted.clear()
+            self._forget(broker_id, asked)
+
+    def clear(self) -> None:
+        """Start over: the connections are closed, so nothing is under way either."""
+        self._brokers.clear()
+        self._held_until_ms = 0.0
+
+    def _forget(self, broker_id: int, asked: _Asked) -> None:
+        if not asked.wanted and asked.under_way is None:
+            del self._brokers[broker_id]

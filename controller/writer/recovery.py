@@ -1,0 +1,251 @@
+"""Shell: Unclean recovery's questions to brokers, and operators who wait for its elections.
+
+An activity around the machine of `elections.recovery`, which decides. The active controller
+connects to brokers at their inter-broker listener, as they registered it, when something is to be
+asked there, and closes the connection when nothing is. A broker that cannot be reached, answers too
+late or does not have the API has not answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from controller.decision import ControllerView
+from controller.elections.log_facts import LogFacts
+from controller.elections.recovery import RecoveryCounts, UncleanRecovery, Waiting
+from controller.elections.recovery_questions import PartitionKey, Question
+from controller.elections.recovery_requests import Outcome, RecoveryRequest
+from controller.elections.recovery_view import Explanation, explain
+from controller.settings import ControllerSettings
+from controller.writer.activities import Act, MakeView
+from metalog.image.values import BrokerImage, Endpoint
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+)
+from protocol.schema import MetadataRecord
+from protocol.transport.client import Connection
+from protocol.transport.own_names import CONTROLLER_SOFTWARE_NAME
+from runtime.clock import Clock
+from runtime.config import keys_security, keys_server
+from runtime.log import get_logger
+from runtime.tasks import Supervisor
+from serving.listeners import SECURITY_PROTOCOL_IDS
+
+ASK_TIMEOUT_MS: Final = 5_000.0
+REQUESTS_MAX: Final = 1_000
+"""Operators' requests that wait at a time."""
+
+_log = get_logger("controller")
+
+
+class Recovery:
+    """One per controller. `rearm` is called when `due_ms` has changed outside of the writer's own
+    calls; `connect` takes host, port and a time limit in ms."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        counts: RecoveryCounts,
+        *,
+        clock: Clock,
+        supervisor: Supervisor,
+        view: MakeView,
+        rearm: Callable[[], None],
+        connect: Callable[[str, int, float], Awaitable[Connection]] | None = None,
+    ) -> None:
+        self.due_ms: float | None = None
+        self.facts = LogFacts()
+        self._core = UncleanRecovery(self.facts, counts)
+        self._settings = settings
+        self._clock = clock
+        self._supervisor = supervisor
+        self._view = view
+        self._rearm = rearm
+        self._connect = connect or self._dial
+        self._active = False
+        self._links: dict[int, tuple[Endpoint, Connection]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiters: dict[RecoveryRequest, asyncio.Future[Mapping[PartitionKey, Outcome]]] = {}
+
+    # --- the activity -------------------------------------------------------------------------
+
+    def begin(self, now_ms: float) -> None:
+        self._active = True
+        self._core.begin()
+        self.due_ms = now_ms
+
+    def end(self) -> None:
+        """Whoever waits here hears NOT_CONTROLLER."""
+        self.due_ms = None
+        self._active = False
+        self._core.end()
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        for _, connection in self._links.values():
+            connection.abort()
+        self._links.clear()
+        waiters, self._waiters = self._waiters, {}
+        for future in waiters.values():
+            if not future.done():
+                future.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, None))
+
+    def act(self, now_ms: float, view: MakeView) -> Act:
+        turn = self._core.turn(view(), now_ms)
+        self._send(now_ms)
+        for request in turn.answered:
+            future = self._waiters.pop(request, None)
+            if future is not None and not future.done():
+                future.set_result(request.outcomes)
+        self.due_ms = self._core.due_ms(now_ms)
+        return Act(turn.records)
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
+        self._core.appended(records)
+        self.due_ms = self._core.due_ms(now_ms)
+
+    # --- operators ----------------------------------------------------------------------------
+
+    async def wait(self, request: RecoveryRequest) -> Mapping[PartitionKey, Outcome]:
+        """What has become of each partition, once all are decided or the request's time is over.
+
+        Elections are appended by then, not committed. Raises ApiError: NOT_CONTROLLER,
+        POLICY_VIOLATION where too many wait.
+        """
+        if not self._active:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, None)
+        if len(self._waiters) >= REQUESTS_MAX:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION, f"{REQUESTS_MAX} requests wait for elections already"
+            )
+        future: asyncio.Future[Mapping[PartitionKey, Outcome]]
+        future = asyncio.get_running_loop().create_future()
+        self._waiters[request] = future
+        self._core.request(request)
+        self._refresh()
+        try:
+            return await future
+        finally:
+            if self._waiters.pop(request, None) is not None:
+                self._core.withdraw(request)
+                self._refresh()
+
+    def waits_for(self, topic_id: bytes, partition_id: int) -> Waiting | None:
+        """What a partition without leader waits for; None for others, and while not active."""
+        return self._core.waits_for(topic_id, partition_id)
+
+    def explain(self, view: ControllerView, topic: str, partition_id: int) -> Explanation | None:
+        """The elections of one partition as they stand; None if there is no such partition."""
+        image = view.image.topics.by_name.get(topic)
+        if image is None:
+            return None
+        return explain(view, self._core, self.facts, image, partition_id)
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        if self._active:
+            self.due_ms = self._core.due_ms(self._clock.monotonic_ms())
+            self._rearm()
+
+    def _send(self, now_ms: float) -> None:
+        for question in self._core.questions(now_ms):
+            name = f"ask broker {question.broker_id} how far its logs reach"
+            task = self._supervisor.spawn(name, self._ask(question), fatal=False)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, question: Question) -> None:
+        response = None
+        try:
+            response = await self._answer(question)
+        except (OSError, ApiError, ProtocolError) as error:
+            _log.info(
+                "A broker does not say how far its logs reach",
+                broker=question.broker_id,
+                partitions=len(question.partitions),
+                error=f"{type(error).__name__}: {error}",
+            )
+        finally:
+            # Whatever happened: while a question is under way its broker is not asked another.
+            if self._active:
+                now_ms = self._clock.monotonic_ms()
+                if response is None:
+                    self._core.unanswered(question, now_ms)
+                else:
+                    self._core.answered(question, response, self._view(), now_ms)
+                self._refresh()
+                if not self._core.asks(question.broker_id):
+                    self._hang_up(question.broker_id)
+
+    async def _answer(self, question: Question) -> GetReplicaLogInfoResponse:
+        broker = self._view().image.cluster.brokers.get(question.broker_id)
+        if broker is None:
+            raise ConnectionError("the broker is not registered")
+        connection = await self._connection(broker)
+        try:
+            return await connection.request(_request(question), ASK_TIMEOUT_MS)
+        except ApiError:
+            raise  # a broker without the API: the connection is as good as any
+        except BaseException:
+            self._hang_up(broker.id)
+            raise
+
+    async def _connection(self, broker: BrokerImage) -> Connection:
+        endpoint = self._endpoint(broker)
+        if endpoint is None:
+            raise ConnectionError(f"broker {broker.id} has no listener for brokers")
+        known = self._links.get(broker.id)
+        if known is not None:
+            if known[0] == endpoint and not known[1].is_closed:
+                return known[1]
+            self._hang_up(broker.id)
+        connection = await self._connect(endpoint.host, endpoint.port, ASK_TIMEOUT_MS)
+        self._links[broker.id] = endpoint, connection
+        return connection
+
+    def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        config = self._settings.config
+        found = broker.endpoint(config.inter_broker_listener_name)
+        if found is None and config[keys_server.INTER_BROKER_LISTENER_NAME] is None:
+            protocol = SECURITY_PROTOCOL_IDS.get(
+                config[keys_security.SECURITY_INTER_BROKER_PROTOCOL]
+            )
+            same = (e for e in broker.endpoints if e.security_protocol == protocol)
+            found = next(same, None)
+        return found
+
+    async def _dial(self, host: str, port: int, timeout_ms: float) -> Connection:
+        return await Connection.connect(
+            host,
+            port,
+            f"controller-{self._settings.node_id}-recovery",
+            timeout_ms,
+            software_name=CONTROLLER_SOFTWARE_NAME,
+        )
+
+    def _hang_up(self, broker_id: int) -> None:
+        link = self._links.pop(broker_id, None)
+        if link is not None:
+            link[1].abort()
+
+
+def _request(question: Question) -> GetReplicaLogInfoRequest:
+    return GetReplicaLogInfoRequest(
+        broker_id=question.broker_id,
+        topic_partitions=[
+            GetReplicaLogInfoRequest.TopicPartitions(topic_id=topic_id, partitions=indexes)
+            for topic_id, indexes in _by_topic(question.partitions).items()
+        ],
+    )
+
+
+def _by_topic(partitions: Iterable[PartitionKey]) -> dict[bytes, list[int]]:
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, index in partitions:
+        by_topic.setdefault(topic_id, []).append(index)
+    return by_topic

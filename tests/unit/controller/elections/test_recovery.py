@@ -1,0 +1,669 @@
+"""Unclean recovery: who is asked, who leads, who is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.configs.topic_settings import RecoveryStrategy
+from controller.elections.log_facts import LogFacts
+from controller.elections.recovery import (
+    BEHIND_PAUSE_MS,
+    LOOKS_PER_TURN,
+    RecoveryCounts,
+    UncleanRecovery,
+)
+from controller.elections.recovery_questions import PartitionKey, Question
+from controller.elections.recovery_requests import Outcome, RecoveryRequest
+from controller.elections.recovery_rules import WaitsFor
+from controller.elections.recovery_view import explain
+from metalog.image.values import NO_LEADER, ElectedAs, LeaderRecoveryState
+from protocol.errors import ErrorCode
+from protocol.messages.get_replica_log_info import GetReplicaLogInfoResponse
+from protocol.metadata import (
+    ConfigRecord,
+    FenceBrokerRecord,
+    RemoveTopicRecord,
+    UnfenceBrokerRecord,
+)
+from testkit.memory.controller import Cluster
+
+AGGRESSIVE, BALANCED, NONE = RecoveryStrategy
+TIMEOUT_MS = 300_000
+TOPIC, BROKER = 2, 4
+
+
+class World(Cluster):
+    """Brokers 1 to 3 with logs; topic t at 1, 2, 3 and min ISR 2. `turns` lets everything happen
+    that happens without waiting; brokers in `silent` do not answer."""
+
+    def __init__(self, partitions: int = 1, *, elr: bool = True, **properties: str) -> None:
+        self.facts = LogFacts()
+        self.counts = RecoveryCounts()
+        self.recovery = UncleanRecovery(self.facts, self.counts)
+        properties = {"unclean_recovery_manager_enabled": "true", **properties}
+        super().__init__(elr=elr, min_insync_replicas="2", **properties)
+        self.logs: dict[int, tuple[int, int]] = {1: (0, 10), 2: (0, 20), 3: (0, 15)}
+        self.silent: set[int] = set()
+        self.asked: list[Question] = []
+        self.pending: list[Question] = []
+        self.written: list[Any] = []
+        self.answered: list[RecoveryRequest] = []
+        self.lives = {1: 1, 2: 1, 3: 1}
+        self.start(1, 2, 3)
+        self.create_topic("t", *[[1, 2, 3]] * partitions)
+        self.recovery.begin()
+        self.turns()
+
+    def apply(self, records: Sequence[Any]) -> None:
+        super().apply(records)
+        self.recovery.appended(records)
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def down(self, *brokers: int) -> None:
+        for broker_id in brokers:
+            self.fence(broker_id)
+        self.turns()
+
+    def back(self, *brokers: int) -> None:
+        """Uncleanly."""
+        for broker_id in brokers:
+            self.lives[broker_id] += 1
+            self.register(broker_id, life=self.lives[broker_id])
+            self.heartbeat(broker_id)
+        self.turns()
+
+    def configure(self, key: str, value: str | None, topic: str | None = None) -> None:
+        kind, name = (BROKER, "") if topic is None else (TOPIC, topic)
+        self.apply([ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)])
+        self.turns()
+
+    def fence_only(self, broker_id: int) -> None:
+        """In the life that it has."""
+        epoch = self.image.cluster.brokers[broker_id].epoch
+        self.apply([FenceBrokerRecord(id=broker_id, epoch=epoch)])
+        self.turns()
+
+    def unfence(self, broker_id: int) -> None:
+        epoch = self.image.cluster.brokers[broker_id].epoch
+        self.apply([UnfenceBrokerRecord(id=broker_id, epoch=epoch)])
+        self.turns()
+
+    def wait(self, by_ms: float) -> None:
+        pending, self.pending = self.pending, []
+        for question in pending:
+            self.recovery.unanswered(question, self.monotonic_ms)
+        self.advance(by_ms)
+        self.turns()
+
+    def turns(self) -> None:
+        """Until nothing is due now."""
+        for _ in range(1000):
+            due = self.recovery.due_ms(self.monotonic_ms)
+            if due is None or due > self.monotonic_ms:
+                return
+            self.turn()
+        raise AssertionError("it does not come to rest")
+
+    def turn(self) -> None:
+        turn = self.recovery.turn(self.view(), self.monotonic_ms)
+        questions = self.recovery.questions(self.monotonic_ms)
+        self.written += turn.records
+        if turn.records:
+            self.apply(turn.records)
+        self.answered += turn.answered
+        for question in questions:
+            self.asked.append(question)
+            if question.broker_id in self.silent:
+                self.pending.append(question)
+            else:
+                self.answer(question)
+
+    def answer(self, question: Question, **fields: Any) -> None:
+        self.recovery.answered(
+            question, self.response(question, **fields), self.view(), self.monotonic_ms
+        )
+
+    def response(self, question: Question, **fields: Any) -> GetReplicaLogInfoResponse:
+        broker_epoch = fields.pop(
+            "broker_epoch", self.image.cluster.brokers[question.broker_id].epoch
+        )
+        epoch, end = self.logs[question.broker_id]
+        topics: dict[bytes, list[int]] = {}
+        for topic_id, index in question.partitions:
+            topics.setdefault(topic_id, []).append(index)
+        return GetReplicaLogInfoResponse(
+            broker_epoch=broker_epoch,
+            topic_partition_log_info_list=[
+                GetReplicaLogInfoResponse.TopicPartitionLogInfo(
+                    topic_id=topic_id,
+                    partition_log_info=[
+                        GetReplicaLogInfoResponse.PartitionLogInfo(
+                            partition=index,
+                            last_written_leader_epoch=epoch,
+                            log_end_offset=end,
+                            current_leader_epoch=self.partition("t", index).leader_epoch,
+                        ).replace(**fields)
+                        for index in indexes
+                    ],
+                )
+                for topic_id, indexes in topics.items()
+            ],
+        )
+
+    # --- what is seen -----------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> int:
+        return self.partition("t").leader
+
+    def key(self, index: int = 0) -> PartitionKey:
+        return self.image.topics.by_name["t"].id, index
+
+    def waits(self, index: int = 0) -> tuple[WaitsFor, tuple[int, ...]] | None:
+        waiting = self.recovery.waits_for(*self.key(index))
+        return None if waiting is None else (waiting.waits, waiting.brokers)
+
+    def ask(self, strategy: RecoveryStrategy, time_ms: float = 1e6) -> RecoveryRequest:
+        deadline_ms = self.monotonic_ms + time_ms
+        partitions = self.partition_keys()
+        request = RecoveryRequest(strategy, partitions, deadline_ms)
+        self.recovery.request(request)
+        self.turns()
+        return request
+
+    def partition_keys(self) -> list[PartitionKey]:
+        topic = self.image.topics.by_name["t"]
+        return [(topic.id, index) for index in topic.partitions]
+
+
+def power_cut(world: World) -> World:
+    """All brokers died; none is back. LastKnownELR is known to be 3, 2 and 1."""
+    world.down(1, 2, 3)
+    for broker_id in (1, 2, 3):
+        world.lives[broker_id] += 1
+        world.register(broker_id, life=world.lives[broker_id])
+    world.turns()
+    partition = world.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), ())
+    return world
+
+
+# --- Balanced -------------------------------------------------------------------------------------
+
+
+def test_balanced_waits_for_all_that_may_have_everything_and_elects_the_longest() -> None:
+    w = power_cut(World())
+    assert sorted(w.partition("t").last_known_elr) == [2, 3]  # 1 left while there were enough
+    assert w.waits() == (WaitsFor.LAST_KNOWN, (2, 3))
+    w.unfence(3)
+    w.unfence(1)
+    assert w.asked == []
+    w.wait(10 * TIMEOUT_MS)
+    assert w.asked == []
+    w.unfence(2)
+    assert {q.broker_id for q in w.asked} == {1, 2, 3}
+    (record,) = w.written
+    assert (record.leader, record.isr) == (2, [2])
+    assert record.election_kind == ElectedAs.UNCLEAN_RECOVERY
+    assert record.leader_recovery_state == LeaderRecoveryState.RECOVERING
+    assert record.election_cause == "unclean-recovery"
+    assert sorted(w.partition("t").last_known_elr) == [3]
+    assert (w.counts.running, w.counts.finished, w.counts.given_up) == (0, 1, 0)
+    assert w.waits() is None
+    assert +w.counts.waiting == {}
+    assert len(w.facts) == 0
+
+
+def test_others_are_waited_for_until_the_timeout_members_without_end() -> None:
+    w = power_cut(World())
+    w.logs[1] = (5, 1)
+    w.silent = {1, 3}
+    for broker_id in (1, 2, 3):
+        w.unfence(broker_id)
+    assert w.waits() == (WaitsFor.ANSWERS, (1, 3))
+    assert w.counts.running == 1
+    w.wait(TIMEOUT_MS)
+    assert w.waits() == (WaitsFor.ANSWERS, (3,))
+    w.silent = {1}
+    w.wait(10_000)
+    assert w.leader == 2
+
+
+def test_a_member_that_is_fenced_sends_it_back_to_waiting_with_a_new_timeout() -> None:
+    w = power_cut(World())
+    w.silent = {1, 3}
+    for broker_id in (1, 2, 3):
+        w.unfence(broker_id)
+    w.wait(TIMEOUT_MS / 2)
+    w.fence_only(3)
+    assert w.waits() == (WaitsFor.LAST_KNOWN, (3,))
+    assert (w.counts.running, w.counts.given_up) == (0, 1)
+    w.silent = {1}
+    w.unfence(3)
+    w.wait(100)
+    assert w.waits() == (WaitsFor.ANSWERS, (1,))  # what 2 has said still counts
+    w.wait(TIMEOUT_MS - 101)
+    assert w.leader == NO_LEADER
+    w.wait(1)
+    assert w.leader == 2
+
+
+def test_an_elr_member_that_comes_back_first_ends_it_cleanly() -> None:
+    w = World(unclean_recovery_strategy="Aggressive")
+    w.down(1, 2, 3)
+    assert w.partition("t").elr
+    w.silent = {1}
+    member = w.partition("t").elr[0]
+    assert member != 1
+    w.lives[1] += 1
+    w.register(1, life=w.lives[1])
+    w.heartbeat(1)
+    w.turns()
+    assert w.waits() == (WaitsFor.ANSWERS, (1,))
+    w.heartbeat(member)
+    w.turns()
+    assert w.leader == member
+    assert w.written == []
+    assert (w.counts.running, w.counts.finished, w.counts.given_up) == (0, 0, 1)
+
+
+def test_balanced_waits_for_a_clean_candidate() -> None:
+    w = World()
+    w.down(1, 2, 3)
+    w.back(1)
+    assert w.waits() == (WaitsFor.CLEAN_CANDIDATE, w.partition("t").replicas[1:])
+    assert w.asked == []
+
+
+def test_a_set_that_is_not_whole_waits_for_every_replica() -> None:
+    w = World(unclean_recovery_manager_enabled="false")
+    power_cut(w)
+    assert len(w.partition("t").last_known_elr) == 1
+    w.configure("kraftbox.no.such", "x")
+    w.configure("unclean.recovery.manager.enabled", "true")
+    assert w.waits() == (WaitsFor.LAST_KNOWN, (1, 2, 3))
+    w.unfence(1)
+    w.unfence(2)
+    assert w.leader == NO_LEADER
+    assert w.waits() == (WaitsFor.LAST_KNOWN, (3,))
+
+
+# --- Aggressive -----------------------------------------------------------------------------------
+
+
+def test_aggressive_elects_of_those_that_are_alive() -> None:
+    w = power_cut(World(unclean_recovery_strategy="Aggressive"))
+    assert w.waits() == (WaitsFor.ANYBODY, (1, 2, 3))
+    w.unfence(1)
+    assert w.leader == 1
+    assert w.counts.finished == 1
+
+
+def test_aggressive_waits_for_all_that_are_alive_until_the_timeout() -> None:
+    w = power_cut(World(unclean_recovery_strategy="Aggressive"))
+    w.silent = {1, 2, 3}
+    w.unfence(1)
+    w.unfence(3)
+    w.wait(TIMEOUT_MS + 5_000)
+    assert w.waits() == (WaitsFor.ANSWERS, (1, 3))
+    w.silent = {3}
+    w.recovery.answered(w.asked[-1], w.response(w.asked[-1]), w.view(), w.monotonic_ms)
+    w.wait(5_000)
+    assert w.leader in (1, 3)
+
+
+def test_aggressive_does_not_wait_for_who_is_fenced_meanwhile() -> None:
+    w = power_cut(World(unclean_recovery_strategy="Aggressive"))
+    w.silent = {1, 3}
+    for broker_id in (1, 3):
+        w.unfence(broker_id)
+    w.silent = {3}
+    w.wait(10_000)
+    assert w.waits() == (WaitsFor.ANSWERS, (3,))
+    w.fence_only(3)
+    assert w.leader == 1
+
+
+# --- which answers count --------------------------------------------------------------------------
+
+
+def asking(**properties: str) -> tuple[World, dict[int, Question]]:
+    """All are alive and asked, none has answered."""
+    w = power_cut(World(**properties))
+    w.silent = {1, 2, 3}
+    for broker_id in (1, 2, 3):
+        w.unfence(broker_id)
+    return w, {question.broker_id: question for question in w.asked}
+
+
+def test_an_answer_of_another_life_does_not_count() -> None:
+    w, questions = asking()
+    w.answer(questions[1])
+    w.answer(questions[3])
+    w.answer(questions[2], broker_epoch=w.image.cluster.brokers[2].epoch - 1)
+    w.turns()
+    assert w.waits() == (WaitsFor.ANSWERS, (2,))
+    # It answers, and registers anew before it could be elected.
+    w.silent = set()
+    w.logs[2] = (0, 1)
+    w.lives[3] += 1
+    w.fence_only(3)
+    w.register(3, life=w.lives[3])
+    w.wait(5_000)
+    assert w.waits() == (WaitsFor.LAST_KNOWN, (3,))
+    w.heartbeat(3)
+    w.wait(5_000)
+    assert w.leader == 3
+
+
+def test_an_answer_at_an_older_leader_epoch_is_asked_again() -> None:
+    w, questions = asking()
+    before = w.partition("t").leader_epoch - 1
+    w.answer(questions[1])
+    w.answer(questions[3])
+    w.answer(questions[2], current_leader_epoch=before)
+    w.turns()
+    assert w.waits() == (WaitsFor.ANSWERS, (2,))
+    w.silent = set()
+    w.wait(5_000)
+    assert w.leader == 2
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_LIMIT_REACHED, ErrorCode(-1)]
+)
+def test_an_error_is_no_answer(error: ErrorCode) -> None:
+    w, questions = asking()
+    for broker_id in (1, 3):
+        w.answer(questions[broker_id])
+    w.answer(questions[2], error_code=error)
+    w.turns()
+    assert w.waits() == (WaitsFor.ANSWERS, (2,))
+
+
+def test_no_answer_is_asked_for_again_and_again_but_not_all_the_time() -> None:
+    w, questions = asking()
+    w.recovery.unanswered(questions[2], w.monotonic_ms)
+    count = len(w.asked)
+    for _ in range(100):
+        w.wait(100)
+        for question in [q for q in w.asked[count:] if q.broker_id == 2]:
+            w.recovery.unanswered(question, w.monotonic_ms)
+        count = len(w.asked)
+    assert 5 < len([q for q in w.asked if q.broker_id == 2]) < 15
+
+
+def test_a_newer_leader_epoch_drops_everything() -> None:
+    w, questions = asking()
+    w.answer(questions[1])
+    w.answer(questions[3])
+    w.answer(questions[2], current_leader_epoch=w.partition("t").leader_epoch + 1)
+    assert len(w.facts) == 0
+    w.silent = set()
+    w.turns()
+    assert w.leader == NO_LEADER
+    w.wait(BEHIND_PAUSE_MS)
+    assert w.leader == 2
+    assert {q.broker_id for q in w.asked[3:]} == {1, 2, 3}
+
+
+def test_a_new_controller_starts_over() -> None:
+    w, questions = asking()
+    w.wait(TIMEOUT_MS / 2)
+    w.answer(questions[2])
+    w.recovery.end()
+    assert w.recovery.due_ms(w.monotonic_ms) is None
+    assert w.counts.running == 0
+    w.recovery.begin()
+    w.silent = {1}
+    w.turns()
+    assert w.waits() == (WaitsFor.ANSWERS, (1,))
+    w.answer(questions[1])  # an answer to what was asked before counts as any
+    w.turns()
+    assert w.leader == 2
+    w, _ = asking()
+    w.recovery.begin()
+    w.silent = {1}
+    w.turns()
+    w.wait(TIMEOUT_MS - 1)
+    assert w.leader == NO_LEADER
+    w.wait(1)
+    assert w.leader == 2
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+
+def test_a_change_of_strategy_counts_at_once_on_a_recovery_that_runs() -> None:
+    w, questions = asking()
+    w.answer(questions[2])
+    w.turns()
+    w.configure("unclean.recovery.strategy", "None", topic="t")
+    assert w.waits() == (WaitsFor.OPERATOR, ())
+    assert (w.counts.running, w.counts.given_up) == (0, 1)
+    w.configure("unclean.recovery.strategy", "Aggressive")
+    assert w.waits() == (WaitsFor.OPERATOR, ())  # the topic's own comes first
+    w.configure("unclean.recovery.strategy", None, topic="t")
+    assert w.waits() == (WaitsFor.ANSWERS, (1, 3))
+
+
+def test_the_manager_turned_off_ends_a_recovery() -> None:
+    w, questions = asking()
+    w.configure("unclean.recovery.manager.enabled", "false")
+    assert w.counts.running == 0
+    for question in questions.values():
+        w.answer(question)
+    w.turns()
+    assert w.leader == NO_LEADER
+
+
+def test_a_shorter_timeout_counts_at_once() -> None:
+    w, questions = asking()
+    for broker_id in (2, 3):
+        w.answer(questions[broker_id])
+    w.wait(1000)
+    assert w.waits() == (WaitsFor.ANSWERS, (1,))
+    w.configure("unclean.recovery.timeout.ms", "1000")
+    assert w.leader == 2
+
+
+def test_a_longer_timeout_counts_at_once() -> None:
+    w, _ = asking()
+    w.silent = {1, 3}
+    w.wait(TIMEOUT_MS + 5_000)
+    assert w.waits() == (WaitsFor.ANSWERS, (3,))
+    w.configure("unclean.recovery.timeout.ms", str(2 * TIMEOUT_MS))
+    assert w.waits() == (WaitsFor.ANSWERS, (1, 3))
+
+
+def test_without_the_manager_nobody_is_asked() -> None:
+    w = power_cut(World(unclean_recovery_manager_enabled="false"))
+    for broker_id in (1, 2, 3):
+        w.unfence(broker_id)
+    assert w.asked == []
+    assert w.recovery.due_ms(w.monotonic_ms) is None
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manager", ["true", "false"])
+def test_an_operator_gets_the_longest_log_whatever_is_configured(manager: str) -> None:
+    w = World(unclean_recovery_manager_enabled=manager, unclean_recovery_strategy="None")
+    power_cut(w)
+    for broker_id in (1, 3):
+        w.unfence(broker_id)
+    balanced = w.ask(BALANCED)
+    assert w.answered == []
+    assert w.waits() is not None
+    aggressive = w.ask(AGGRESSIVE)
+    assert w.leader == 3
+    assert w.written[0].election_cause == "operator-request"
+    assert set(w.answered) == {balanced, aggressive}
+    assert aggressive.outcomes == {w.key(): Outcome(ErrorCode.NONE)}
+
+
+def test_a_request_whose_time_is_over_elects_nothing_later() -> None:
+    w = power_cut(World(unclean_recovery_strategy="None"))
+    w.silent = {1}
+    w.unfence(1)
+    request = w.ask(AGGRESSIVE, time_ms=1000.0)
+    w.wait(999)
+    assert w.answered == []
+    w.wait(1)
+    assert w.answered == [request]
+    (outcome,) = request.outcomes.values()
+    assert outcome.error is ErrorCode.REQUEST_TIMED_OUT
+    assert outcome.message == "brokers 1 have not said yet how far their logs reach"
+    w.silent = set()
+    w.wait(10_000)
+    assert w.leader == NO_LEADER
+    assert w.counts.running == 0
+
+
+def test_a_request_that_is_withdrawn_elects_nothing_later() -> None:
+    w = power_cut(World(unclean_recovery_strategy="None"))
+    request = w.ask(AGGRESSIVE)
+    w.recovery.withdraw(request)
+    w.unfence(1)
+    assert w.leader == NO_LEADER
+    assert w.answered == []
+
+
+def test_a_request_hears_of_a_topic_that_is_gone() -> None:
+    w = power_cut(World(2))
+    request = w.ask(BALANCED)
+    w.apply([RemoveTopicRecord(topic_id=w.key()[0])])
+    w.turns()
+    assert w.answered == [request]
+    assert {o.error for o in request.outcomes.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(w.facts) == 0
+
+
+# --- many -----------------------------------------------------------------------------------------
+
+
+def test_thousands_are_decided_in_slices() -> None:
+    w = power_cut(World(2_500))
+    for broker_id in (1, 3):
+        w.unfence(broker_id)
+    w.written.clear()
+    turns = 0
+    epoch = w.image.cluster.brokers[2].epoch
+    w.apply([UnfenceBrokerRecord(id=2, epoch=epoch)])
+    while (due := w.recovery.due_ms(w.monotonic_ms)) is not None and due <= w.monotonic_ms:
+        before = len(w.written)
+        w.turn()
+        assert len(w.written) - before <= LOOKS_PER_TURN
+        turns += 1
+    assert len(w.written) == 2_500
+    assert {record.leader for record in w.written} == {2}
+    assert max(len(q.partitions) for q in w.asked) <= 1000
+    assert turns < 30
+    assert (w.counts.finished, w.counts.running, len(w.facts)) == (2_500, 0, 0)
+
+
+def test_explanation() -> None:
+    w = power_cut(World(unclean_recovery_strategy="Balanced"))
+    w.silent = {1, 3}
+    for broker_id in (1, 2, 3):
+        w.unfence(broker_id)
+    began_ms = w.monotonic_ms
+    w.wait(500)
+    found = explain(w.view(), w.recovery, w.facts, w.image.topics.by_name["t"], 0)
+    assert found is not None and found.waiting is not None
+    assert found.managed
+    assert found.strategy.strategy is BALANCED
+    assert found.waiting == (WaitsFor.ANSWERS, (1, 3), began_ms)
+    assert [(c.broker_id, c.in_last_known, c.answer is not None) for c in found.candidates] == [
+        (1, False, False),
+        (2, True, True),
+        (3, True, False),
+    ]
+    assert explain(w.view(), w.recovery, w.facts, w.image.topics.by_name["t"], 9) is None
+
+
+# --- against a naive model ------------------------------------------------------------------------
+
+
+class Model(World):
+    """Remembers who has said what in the life that it has, and knows the rules by their words."""
+
+    def __init__(self) -> None:
+        self.strategy = "Balanced"
+        self.told: dict[int, int] = {}
+        super().__init__()
+        power_cut(self)
+        self.silent = {1, 2, 3}
+
+    def answer(self, question: Question, **fields: Any) -> None:
+        super().answer(question, **fields)
+        self.told[question.broker_id] = self.logs[question.broker_id][1]
+
+    def choice(self, *, overdue: bool) -> int | None:
+        """Who is to lead by what is known now."""
+        partition = self.partition("t")
+        alive = [r for r in partition.replicas if not self.image.cluster.brokers[r].fenced]
+        told = {r: self.told[r] for r in alive if r in self.told}
+        needed = [2, 3] if self.strategy == "Balanced" else []  # as `power_cut` leaves it
+        if (
+            self.strategy == "None"
+            or not told
+            or any(r not in told for r in needed)
+            or (not overdue and len(told) < len(alive))
+        ):
+            return None
+        return next(r for r in alive if told.get(r) == max(told.values()))
+
+    def do(self, event: str, about: Any) -> None:
+        if event in ("fence", "restart") and not self.image.cluster.brokers[about].fenced:
+            self.fence_only(about)
+        if event == "unfence" and self.image.cluster.brokers[about].fenced:
+            self.unfence(about)
+        elif event == "restart":
+            self.told.pop(about, None)
+            self.lives[about] += 1
+            self.register(about, life=self.lives[about])
+            self.turns()
+        elif event == "speak":
+            self.silent.discard(about)
+            self.wait(5_000)  # longer than any pause
+        elif event == "hush":
+            self.silent.add(about)
+        elif event == "strategy":
+            self.strategy = about
+            self.configure("unclean.recovery.strategy", about)
+        elif event == "wait":
+            self.wait(about)
+
+
+BROKERS = st.sampled_from([1, 2, 3])
+EVENTS = st.one_of(
+    st.tuples(st.sampled_from(["fence", "restart", "hush"]), BROKERS),
+    st.tuples(st.sampled_from(["unfence", "speak"]), BROKERS),
+    st.tuples(st.sampled_from(["unfence", "speak"]), BROKERS),
+    st.tuples(st.just("strategy"), st.sampled_from(["Aggressive", "Balanced", "None"])),
+    st.tuples(st.just("wait"), st.sampled_from([10, 5_000, TIMEOUT_MS])),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(events=st.lists(EVENTS, min_size=4, max_size=15), ends=st.tuples(*[st.integers(0, 3)] * 3))
+def test_whatever_happens_the_leader_is_the_choice_of_the_rules(
+    events: list[tuple[str, Any]], ends: tuple[int, int, int]
+) -> None:
+    w = Model()
+    w.logs = {broker: (0, end) for broker, end in enumerate(ends, 1)}
+    for event, about in events:
+        w.do(event, about)
+        if w.leader != NO_LEADER:
+            assert w.leader == w.choice(overdue=True)
+            return
+        assert w.choice(overdue=False) is None
+        assert w.counts.running == (w.waits() or (None,))[0:1].count(WaitsFor.ANSWERS)
