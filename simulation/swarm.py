@@ -28,6 +28,7 @@ from simulation.faults import KINDS as FAULTS
 from simulation.faults.kind import OperatorKind
 from simulation.judges import ALL
 from simulation.judges import KINDS as JUDGES
+from simulation.judges.changes import Changes
 from simulation.judges.judge import Judge
 from simulation.judges.partitions import Promises
 from simulation.operator import Operator
@@ -139,6 +140,7 @@ def run(
     with ExitStack() as stack:
         for plant in planted:
             stack.enter_context(plant())
+        stack.enter_context(world.changes.told())
         stack.enter_context(traps.disguised() if disguised else traps.locked())
         events = stack.enter_context(log.captured())
         hit = stack.enter_context(counted())
@@ -190,7 +192,10 @@ class SwarmWorld:
         pairs = list(machines)
         self.controllers: list[Machine] = [machine for machine, node in pairs if node.controls]
         self.brokers: list[Machine] = [machine for machine, node in pairs if node.serves]
-        self.promises: Promises = Promises(self.shape.given_up, self.shape.shrinking)
+        self.changes = Changes()
+        """What nodes have changed since the judges looked."""
+        shape = self.shape
+        self.promises: Promises = Promises(shape.given_up, shape.shrinking, self.changes)
         """What was committed, as the partitions' judge has seen it."""
         self.load: Load | None = None
         self.operator: Operator
@@ -208,6 +213,7 @@ class SwarmWorld:
         self.judges = {name: kind.make(self) for name, kind in JUDGES.items()}
         watching = [(name, one) for name, one in self.judges.items() if _watches(one)]
         self._watching = [(name, one.after) for name, one in watching]
+        self._always = [(name, one.after) for name, one in watching if not one.changes_only]
         self.watchers: list[Watcher] = []
         self.faults: list[FaultSpan] = []
         """Events of the schedule, as they were done."""
@@ -417,11 +423,13 @@ class SwarmWorld:
         except Stopped:
             self.finish(None)
             raise
-        for name, after in self._watching:
+        marked = self.changes.marked
+        for name, after in self._watching if marked else self._always:
             try:
                 after(life)
             except Exception as error:  # noqa: BLE001 - a node's own check raises what it likes
                 self._found(name, error)
+        marked.clear()
 
     def _ask(self, name: str, ask: Callable[[], None]) -> None:
         try:

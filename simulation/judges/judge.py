@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class Judge:
     """Overrides what it needs; the message of a Violation begins with the promise's code."""
 
+    changes_only = False
+    """Whether `after` is called only where something of `judges.changes` was written to."""
+
     def after(self, life: NodeLife) -> None:
         """Something ran in this life; called thousands of times a second, so look for what has
         changed first."""

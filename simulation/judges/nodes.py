@@ -9,6 +9,7 @@ from simulation.world.disks import is_disk_fault
 from simulation.world.invariants import require
 
 if TYPE_CHECKING:
+    from kraftbox.node import Node
     from simulation.swarm import SwarmWorld
     from simulation.world.cluster import NodeLife
 
@@ -16,13 +17,21 @@ if TYPE_CHECKING:
 class NodeJudge(Judge):
     """See the module."""
 
+    changes_only = True
+
     def __init__(self, world: SwarmWorld) -> None:
         self._world = world
+        self._followed: set[Node] = set()
 
     def after(self, life: NodeLife) -> None:
         """Nothing that stops the node has happened but a refusal of its disk."""
         node = life.node
-        if node is not None and node.failed.done():
+        if node is None:
+            return
+        if node not in self._followed:
+            self._followed.add(node)
+            node.failed.add_done_callback(lambda _: self._world.changes.marked.add(id(node)))
+        if node.failed.done():
             name, error = node.failed.result()
             require(is_disk_fault(error), f"F: {life} failed in {name}: {error!r}")
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class PartitionJudge(Judge):
     """Asks the world's promises, which clients and faults look at, too."""
 
+    changes_only = True
+
     def __init__(self, world: SwarmWorld) -> None:
         self._promises = world.promises
 

@@ -38,6 +38,7 @@ from metalog.image.values import (
 )
 from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
+from simulation.judges.changes import Changes
 from simulation.judges.leader_hints import Views
 from simulation.judges.metadata import MetadataTruth
 from simulation.world.invariants import Key, Violation, require
@@ -105,15 +106,24 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
 
 
 class Promises:
-    """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end."""
+    """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end.
 
-    def __init__(self, given_up: Iterable[str] = (), may_shrink: Iterable[str] = ()) -> None:
+    `changes` are those since `after` was called last; None: all partitions are looked at.
+    """
+
+    def __init__(
+        self,
+        given_up: Iterable[str] = (),
+        may_shrink: Iterable[str] = (),
+        changes: Changes | None = None,
+    ) -> None:
         self.given_up = set(given_up)
         """Topics; an operator's choice adds to them while the cluster runs."""
         self.may_shrink = set(may_shrink)
         """Topics whose old records may be deleted."""
         self.may_vanish: set[str] = set()
         """Topics that somebody has asked to delete."""
+        self._changes = changes
         self.metadata = MetadataTruth(
             joined=self._joined,
             changed=self._replaced,
@@ -159,8 +169,11 @@ class Promises:
         if node.broker is None:
             return
         seen = self._seen
+        marked = None if self._changes is None else self._changes.marked
         for one in node.broker.replicas:
             log = one.log
+            if marked is not None and not (id(one) in marked or id(log) in marked):
+                continue
             state = (
                 one.role,
                 one.leader_epoch,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class QuorumJudge(Judge):
     """See the module."""
 
+    changes_only = True
+
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
         self._epochs: dict[tuple[int, bytes | None], int] = {}

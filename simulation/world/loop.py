@@ -8,7 +8,7 @@ It is a real `asyncio` loop (futures, tasks, timeouts and context variables are 
 library's own), with three things replaced:
 
 * the clock: `time()` is virtual seconds since the start of the world;
-* the selector: waiting is moving the clock; a wait without any timer is a deadlock and raises;
+* the turn: waiting is moving the clock; a wait without any timer is a deadlock and raises;
 * the network and the executor: `create_server` and `create_connection` come from
   `world.network.Network`, `run_in_executor` calls the function in line, one turn later.
 
@@ -45,22 +45,13 @@ class Livelock(RuntimeError):
 
 TURNS_MAX = 20_000
 """Turns of the loop within one instant."""
-
-
-def _run_in(life: Life | None, handle: Any, run: Callable[[], None]) -> None:
-    """A paused life keeps its callbacks for later; another is looked at after each."""
-    if life is None:
-        run()
-    elif life.parked is not None:
-        life.parked.append(handle)
-    else:
-        run()
-        if life.watch is not None and life.alive:
-            life.watch()
+TIMERS_MIN = 100
+"""Fewer are not looked through for those that were cancelled."""
 
 
 class _Soon(asyncio.Handle):
-    """A callback that knows its life."""
+    """A callback that knows its life. Made without asyncio's own constructor, which asks for the
+    loop's debug mode each time."""
 
     __slots__ = ("_life",)
 
@@ -72,18 +63,20 @@ class _Soon(asyncio.Handle):
         context: contextvars.Context | None,
         life: Life | None,
     ) -> None:
-        super().__init__(callback, args, loop, context)
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
         self._life = life
-
-    def _run(self) -> None:
-        _run_in(self._life, self, super()._run)
 
 
 class _Timer(asyncio.TimerHandle):
-    """Timers that are due at the same instant run in the order they were set. Real clocks hardly
-    ever make two equal; virtual time stands still while a whole turn of the loop runs."""
+    """As `_Soon`, for later."""
 
-    __slots__ = ("_life", "_number")
+    __slots__ = ("_life",)
 
     # Of asyncio's own, without types there.
     _when: float
@@ -92,51 +85,22 @@ class _Timer(asyncio.TimerHandle):
     def __init__(
         self,
         when: float,
-        number: int,
         callback: Callable[..., object],
         args: tuple[Any, ...],
         loop: asyncio.AbstractEventLoop,
         context: contextvars.Context | None,
         life: Life | None,
     ) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self._number = number
-        self._life = life
-
-    def __lt__(self, other: Any) -> bool:
-        if self._when == other._when:
-            return bool(self._number < other._number)
-        return bool(self._when < other._when)
-
-    def _run(self) -> None:
-        _run_in(self._life, self, super()._run)
-
-
-class _VirtualSelector:
-    """Stands where the loop keeps its selector; `select` moves the clock."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
+        self._context = contextvars.copy_context() if context is None else context
         self._loop = loop
-        self._turns = 0
-
-    def select(self, timeout: float | None) -> list[Any]:
-        """Advance virtual time by `timeout` seconds and report no I/O events.
-
-        Raises Deadlock when there is nothing to wait for, Livelock when time does not pass.
-        """
-        if timeout is None:
-            raise Deadlock(f"at {self._loop.time():.3f} s nothing is ready and no timer is set")
-        self._turns += 1
-        if timeout > 0:
-            self._loop.advance(timeout)
-            self._turns = 0
-        elif self._turns > TURNS_MAX:
-            ready = [repr(handle) for handle in list(self._loop._ready)[:5]]
-            raise Livelock(f"at {self._loop.time():.3f} s time does not pass; {ready}")
-        return []
-
-    def close(self) -> None:
-        """Nothing is held."""
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+        self._life = life
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -144,12 +108,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # Of asyncio's own, without types there.
     _ready: deque[_Soon | _Timer]
-    _scheduled: list[_Timer]
+    _scheduled: list[tuple[float, int, _Timer]]
+    """By due time; those that are due at the same instant run in the order they were set. Real
+    clocks hardly ever make two equal; virtual time stands still while a whole turn of the loop
+    runs."""
+    _stopping: bool
+    _timer_cancelled_count: int
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self._now_s = 0.0
-        self._selector = _VirtualSelector(self)
         self._clock_resolution = 1e-9
         self.network = network
         network.attach(self)
@@ -158,17 +126,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         self._tasks_checked = 0
         self._timers = 0
+        self._turns = 0
+        """Turns since time has passed."""
 
     def time(self) -> float:
         """Virtual seconds since the world began."""
         return self._now_s
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward."""
-        self._now_s += seconds
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: the network delivers by timers."""
 
     def _write_to_self(self) -> None:
         """One thread only, so nobody needs waking."""
@@ -179,6 +142,65 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return  # nobody was left to look at it
         if not isinstance(context.get("exception"), PowerCut):
             self.failures.append(context)
+
+    # --- turns --------------------------------------------------------------------------------
+
+    def _run_once(self) -> None:
+        """One turn, as asyncio's own: what is ready now runs; what that makes ready runs in the
+        next turn. Waiting is moving the clock.
+
+        Raises Deadlock when there is nothing to wait for, Livelock when time does not pass.
+        """
+        if self._timer_cancelled_count:
+            self._drop_cancelled()
+        scheduled, ready = self._scheduled, self._ready
+        if ready or self._stopping:
+            self._pass(0.0)
+        elif scheduled:
+            self._pass(max(0.0, scheduled[0][0] - self._now_s))
+        else:
+            raise Deadlock(f"at {self._now_s:.3f} s nothing is ready and no timer is set")
+        due_s = self._now_s + self._clock_resolution
+        while scheduled and scheduled[0][0] < due_s:
+            timer = heapq.heappop(scheduled)[2]
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            life = handle._life
+            if life is None:
+                handle._run()
+            elif life.parked is not None:
+                life.parked.append(handle)  # a paused life keeps its callbacks for later
+            else:
+                handle._run()
+                if life.watch is not None and life.alive:
+                    life.watch()
+
+    def _pass(self, wait_s: float) -> None:
+        if wait_s > 0:
+            self._now_s += wait_s
+            self._turns = 0
+            return
+        self._turns += 1
+        if self._turns > TURNS_MAX:
+            some = [repr(handle) for handle in list(self._ready)[:5]]
+            raise Livelock(f"at {self._now_s:.3f} s time does not pass; {some}")
+
+    def _drop_cancelled(self) -> None:
+        """Timers that nobody waits for: at the head at once, elsewhere when they are many."""
+        scheduled = self._scheduled
+        if len(scheduled) > TIMERS_MIN and self._timer_cancelled_count > len(scheduled) / 2:
+            for _, _, timer in scheduled:
+                timer._scheduled = not timer._cancelled
+            scheduled[:] = [one for one in scheduled if not one[2]._cancelled]
+            heapq.heapify(scheduled)
+            self._timer_cancelled_count = 0
+        while scheduled and scheduled[0][2]._cancelled:
+            heapq.heappop(scheduled)[2]._scheduled = False
+            self._timer_cancelled_count -= 1
 
     # --- lives --------------------------------------------------------------------------------
 
@@ -201,18 +223,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """As asyncio's, for the living."""
         self._timers += 1
         life = life_of(context)
-        timer = _Timer(when, self._timers, callback, args, self, context, life)
+        timer = _Timer(when, callback, args, self, context, life)
         if life is not None and not life.alive:
+            timer._scheduled = False
             timer.cancel()
         else:
-            heapq.heappush(self._scheduled, timer)
-            timer._scheduled = True
+            heapq.heappush(self._scheduled, (when, self._timers, timer))
         return timer
 
     def end_life(self, life: Life) -> None:
         """Nothing that was started in this life runs any more. The caller's own stack goes on."""
         life.alive = False
-        for handle in [*self._ready, *self._scheduled, *(life.parked or ())]:
+        timers = [timer for _, _, timer in self._scheduled]
+        for handle in [*self._ready, *timers, *(life.parked or ())]:
             if handle._life is life:
                 handle.cancel()
         life.parked = None

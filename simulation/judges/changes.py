@@ -1,0 +1,52 @@
+"""Changes that judges look for, told by the objects themselves: after most callbacks there is none.
+
+While the hooks are installed, assigning one of the attributes below marks its object. The product
+knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from broker.replication.partition import Partition
+from kraftbox.node import Node
+from metalog.quorum.core.replica import Replica
+from storage.log.log import Log
+
+WATCHED: dict[type, frozenset[str]] = {
+    Partition: frozenset({"role", "leader_epoch", "partition_epoch", "isr", "maximal_isr", "log"}),
+    Log: frozenset({"high_watermark", "log_end_offset"}),
+    Replica: frozenset({"epoch", "state", "leader_id", "high_watermark"}),
+    Node: frozenset({"loader", "broker", "quorum"}),
+}
+
+
+class Changes:
+    """`marked` are the ids of objects that were written to; whoever has looked empties it."""
+
+    def __init__(self) -> None:
+        self.marked: set[int] = set()
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Objects of the watched classes mark themselves inside."""
+        with contextlib.ExitStack() as stack:
+            for kind, names in WATCHED.items():
+                # Not there by itself but in `object`; so it is created, and taken away again.
+                setter = _setter(self.marked, names)
+                stack.enter_context(mock.patch.object(kind, "__setattr__", setter))
+            yield
+
+
+def _setter(marked: set[int], names: frozenset[str]) -> Callable[[Any, str, Any], None]:
+    assign = object.__setattr__
+
+    def set_and_mark(one: Any, name: str, value: Any) -> None:
+        assign(one, name, value)
+        if name in names:
+            marked.add(id(one))
+
+    return set_and_mark
