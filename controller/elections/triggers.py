@@ -29,7 +29,7 @@ def records_for_change(
         concerned = [
             (index, partition)
             for index, partition in topic.partitions.items()
-            if _concerns(partition, change)
+            if _concerns(view, partition, change)
         ]
         for index, partition in sorted(concerned):
             target = _target(partition, change)
@@ -40,10 +40,12 @@ def records_for_change(
                 yield changed.record
 
 
-def _concerns(partition: PartitionImage, change: BrokerChange) -> bool:
+def _concerns(view: ControllerView, partition: PartitionImage, change: BrokerChange) -> bool:
     if change.directories is not None:
         return any(partition.directory_of(b) in change.directories for b in change.leaving)
-    if any(b in partition.isr or b in partition.elr for b in change.leaving | change.unclean):
+    # What is left of an ELR when the feature was turned off is no reason for a change of its own.
+    elr = partition.elr if view.elr_enabled else ()
+    if any(b in partition.isr or b in elr for b in change.leaving | change.unclean):
         return True
     return partition.leader == NO_LEADER and any(r in change.joining for r in partition.replicas)
 
