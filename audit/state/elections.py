@@ -107,9 +107,9 @@ def election_kind(
     if change.kind in NOTED_KINDS:
         return NOTED_KINDS[change.kind]
     began_recovering = after.recovery == RECOVERING and change.recovery == RECOVERING
+    if not before.isr and not before.elr and leader in before.last_known:
+        return ElectionKind.LAST_KNOWN_LEADER
     if began_recovering:
-        if not before.isr and not before.elr and leader in before.last_known:
-            return ElectionKind.LAST_KNOWN_LEADER
         return ElectionKind.UNCLEAN
     if leader not in before.isr:
         return _from_outside_the_isr(before, after)

@@ -67,6 +67,14 @@ def test_the_last_known_leader_returns(tmp_path: Path) -> None:
     assert result["summary"]["promises_hold"]
 
 
+def test_the_last_known_leader_of_a_partition_that_recovers_already(tmp_path: Path) -> None:
+    """Kafka's record does not say RECOVERING again."""
+    builder = cluster()
+    leaderless(builder, eligible_leader_replicas=[], last_known_elr=[1], leader_recovery_state=1)
+    builder.unfence(1, builder.change(isr=[1], leader=1, last_known_elr=[]))
+    assert elected(builder, tmp_path) == [("last-known-leader", "broker-unfenced", -1, 1)]
+
+
 @pytest.mark.parametrize(("enabled", "cause"), [(False, "unknown"), (True, "unclean-config")])
 def test_an_unclean_election(tmp_path: Path, enabled: bool, cause: str) -> None:
     builder = cluster()
