@@ -9,7 +9,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -86,6 +86,7 @@ class NodeProcess:
             CLUSTER_ID,
             initial_controllers=initial_controllers,
             no_initial_controllers=no_initial_controllers,
+            asked=list(self.cluster.features),
         )
 
     def start(self) -> None:
@@ -136,8 +137,11 @@ class ProcessCluster:
         brokers: int = 2,
         dynamic: bool = False,
         settings: Mapping[str, str] | None = None,
+        features: Sequence[str] = (),
     ) -> None:
+        """`features` are formatted at levels of their own: NAME=LEVEL."""
         self.directory = directory
+        self.features = tuple(features)
         self.dynamic = dynamic
         self.settings = dict(settings or {})
         self.links = LinkProxies()
