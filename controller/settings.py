@@ -37,6 +37,7 @@ class ControllerSettings:
     delete_topic_enable: bool
     min_insync_replicas: int
     unclean_election: bool
+    last_known_leader_election: bool
     recovery_strategy: str | None
     recovery_manager: bool
     recovery_timeout_ms: int
@@ -89,6 +90,9 @@ class ControllerSettings:
             else None,
             recovery_manager=config[keys_log.UNCLEAN_RECOVERY_MANAGER_ENABLED],
             recovery_timeout_ms=config[keys_log.UNCLEAN_RECOVERY_TIMEOUT_MS],
+            last_known_leader_election=config[
+                keys_kraftbox.KRAFTBOX_LAST_KNOWN_LEADER_ELECTION_ENABLE
+            ],
             max_idle_interval_ms=config[keys_quorum.METADATA_MAX_IDLE_INTERVAL_MS],
             connection_loss_fence_ms=config[keys_kraftbox.KRAFTBOX_BROKER_CONNECTION_LOSS_FENCE_MS],
             quorum_fetch_timeout_ms=config[keys_quorum.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS],

@@ -43,6 +43,12 @@ _GAUGES: Final = (
         "Segments of the log",
         lambda ps: [len(p.log.segments) for p in ps],
     ),
+    # On every replica: where it matters most there is no leader.
+    _Gauge(
+        "kraftbox_partition_electable_replicas",
+        "Replicas that can be elected without loss, ISR and ELR",
+        lambda ps: [p.electable_count for p in ps],
+    ),
 )
 
 _CLUSTER: Final = "kafka_cluster_partition_"

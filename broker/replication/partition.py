@@ -97,6 +97,7 @@ class Partition(Watched):
         "_unshown",
         "adding",
         "counters",
+        "elr",
         "follower_throttled",
         "index",
         "isr",
@@ -144,6 +145,7 @@ class Partition(Watched):
         # Of a reassignment that goes on; nothing is decided by them here.
         self.adding: tuple[int, ...] = ()
         self.removing: tuple[int, ...] = ()
+        self.elr: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
         self.proposal: IsrProposal | None = None
@@ -196,6 +198,12 @@ class Partition(Watched):
     @property
     def under_replicated(self) -> bool:
         return self.is_leader and len(self.isr) < len(self.replicas)
+
+    @property
+    def electable_count(self) -> int:
+        """Replicas that can be elected without loss: ISR and ELR (KIP-966). A proposal's answer may
+        be ahead of the ELR, which is the metadata's."""
+        return len(self.isr) + sum(member not in self.isr for member in self.elr)
 
     @property
     def reassigning(self) -> bool:

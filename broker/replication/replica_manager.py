@@ -542,6 +542,7 @@ class ReplicaManager:
         if wanted.partition_epoch < partition.partition_epoch:
             return  # the controller's answer to a proposal was faster than this image
         partition.adding, partition.removing = wanted.adding, wanted.removing
+        partition.elr = wanted.elr
         if wanted.leader == self.node_id:
             self._lead(partition, wanted)
         else:

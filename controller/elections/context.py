@@ -143,7 +143,7 @@ class ElectionContext:
             elr_enabled=view.elr_enabled,
             last_known_mode=LastKnownMode.WHOLE_SET if managed else LastKnownMode.LAST_LEADER,
             strategy=strategy,
-            last_known_electable=True,
+            last_known_electable=view.settings.last_known_leader_election,
             unclean_shutdown=self.change.unclean,
             eligibility_of=self.eligibility_of,
             order=election_order(view, topic),

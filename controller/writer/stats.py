@@ -19,26 +19,41 @@ PARTITIONS_PER_TURN = 2_000
 """How many are counted before others may have the loop: a millisecond's worth."""
 _PREFIX = "kafka_controller_kafkacontroller_"
 
+ELECTIONS: tuple[ElectedAs, ...] = tuple(kind for kind in ElectedAs if kind is not ElectedAs.NONE)
+
+
+def word_of(kind: ElectedAs) -> str:
+    """The kind as the audit says it: "last-known-leader"."""
+    return kind.name.lower().replace("_", "-")
+
+
+def last_known_leaders(records: Iterable[MetadataRecord]) -> list[PartitionChangeRecord]:
+    """Changes that elect a last known leader: nobody was left who has all committed records."""
+    return [
+        record
+        for record in records
+        if type(record) is PartitionChangeRecord
+        and record.election_kind == ElectedAs.LAST_KNOWN_LEADER
+    ]
+
 
 class ControllerStats:
     """Counters of one controller."""
 
     __slots__ = (
         "became_active",
-        "elections",
+        "by_kind",
         "lost_leadership",
         "metadata_errors",
         "processing",
         "recovery",
         "timed_out_heartbeats",
-        "unclean_elections",
     )
 
     def __init__(self) -> None:
         self.became_active = 0
         self.lost_leadership = 0
-        self.elections = 0
-        self.unclean_elections = 0
+        self.by_kind: dict[ElectedAs, int] = dict.fromkeys(ELECTIONS, 0)
         self.metadata_errors = 0
         self.timed_out_heartbeats = 0
         self.recovery = RecoveryCounts()
@@ -56,8 +71,17 @@ class ControllerStats:
         """
         for record in records:
             if type(record) is PartitionChangeRecord and record.election_kind != ElectedAs.NONE:
-                self.elections += 1
-                self.unclean_elections += record.election_kind in LOSSY_ELECTIONS
+                self.by_kind[ElectedAs(record.election_kind)] += 1
+
+    @property
+    def elections(self) -> int:
+        """Elections of all kinds."""
+        return sum(self.by_kind.values())
+
+    @property
+    def unclean_elections(self) -> int:
+        """Those whose leader may lack committed records."""
+        return sum(self.by_kind[kind] for kind in LOSSY_ELECTIONS)
 
 
 class ImageCounts:
@@ -161,6 +185,18 @@ def stats_families(
         "Elections of a leader",
         stats.elections,
         "counter",
+    )
+    yield single(
+        "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total",
+        "Elections from the eligible leader replicas, which lose nothing",
+        stats.by_kind[ElectedAs.ELR],
+        "counter",
+    )
+    yield Family(
+        "kraftbox_controller_elections_total",
+        "Elections of a leader by their kind",
+        "counter",
+        [({"kind": word_of(kind)}, count) for kind, count in stats.by_kind.items()],
     )
     events = "kafka_controller_controllereventmanager_"
     # Operations are decided when they arrive: none ever waits in a queue.

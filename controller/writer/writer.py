@@ -39,7 +39,7 @@ from controller.quotas.mutations import MutationQuotas
 from controller.settings import ControllerSettings
 from controller.writer.activities import Activities, Activity, Fencing, Idling, Upkeep
 from controller.writer.recovery import Recovery
-from controller.writer.stats import ControllerStats
+from controller.writer.stats import ControllerStats, last_known_leaders
 from metalog.image.features import METADATA_VERSION, MINIMUM_METADATA_VERSION, record_version
 from metalog.image.replay import GrowingImage, ReplayError
 from metalog.image.snapshot import fit_record
@@ -50,6 +50,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.metadata import (
     AbortTransactionRecord,
     FeatureLevelRecord,
+    PartitionChangeRecord,
 )
 from protocol.schema import MetadataRecord
 from protocol.transport.dispatch import Connection
@@ -392,6 +393,7 @@ class Controller:
             )
         self._log_image.append(image, base_offset=base_offset, epoch=self._epoch)
         self.stats.count_elections(records)
+        self._warn_of_last_known(image, last_known_leaders(records))
         now_ms = self._clock.monotonic_ms()
         append = _Append(last_offset, [])
         self._pending.append(append)
@@ -402,6 +404,20 @@ class Controller:
         # A quorum of one may have committed the batch while it was appended.
         self._settle_committed()
         return append
+
+    @staticmethod
+    def _warn_of_last_known(image: MetadataImage, changes: Sequence[PartitionChangeRecord]) -> None:
+        """One line for a batch: a power cut may mean ten thousand of these."""
+        if changes:
+            one = changes[0]
+            name = image.topics.by_id[one.topic_id].name
+            _log.warning(
+                "Last known leaders lead again, nobody clean was left: what they had not flushed "
+                "when they ended is lost",
+                partitions=len(changes),
+                one=f"{name}-{one.partition_id}",
+                leader=one.leader,
+            )
 
     def _replayed(self, image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataImage:
         growing = GrowingImage(image)

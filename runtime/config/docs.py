@@ -79,6 +79,8 @@ DOCS: dict[str, str] = {
     "kraftbox.files.open.max": "Files kept open at once; 0 takes a share of the process's limit.",
     "kraftbox.http.listener": "Where /healthz, /readyz and /metrics are served; empty for "
     "nowhere. When the default port is taken, the kernel chooses another.",
+    "kraftbox.last.known.leader.election.enable": "Whether the last known leader of a partition is "
+    "elected when ISR and ELR are empty, as Kafka does; it may lack records (KIP-966).",
     "kraftbox.leader.discovery.enable": "Whether a refused produce or fetch names the new leader "
     "(KIP-951).",
     "kraftbox.log.format": "How log lines look.",

@@ -23,6 +23,9 @@ KRAFTBOX_FAULT_FILES_READ_MS = NodeKey("kraftbox.fault.files.read.ms", INT, 100,
 KRAFTBOX_FAULT_STALL_MS = NodeKey("kraftbox.fault.stall.ms", INT, 0, at_least(0), LOW)
 KRAFTBOX_FILES_OPEN_MAX = NodeKey("kraftbox.files.open.max", INT, 0, at_least(0))
 KRAFTBOX_HTTP_LISTENER = NodeKey("kraftbox.http.listener", STRING, "localhost:9404")
+KRAFTBOX_LAST_KNOWN_LEADER_ELECTION_ENABLE = NodeKey(
+    "kraftbox.last.known.leader.election.enable", BOOLEAN, True
+)
 KRAFTBOX_LEADER_DISCOVERY_ENABLE = NodeKey("kraftbox.leader.discovery.enable", BOOLEAN, True)
 KRAFTBOX_LOG_FORMAT = NodeKey("kraftbox.log.format", STRING, "console", one_of("console", "json"))
 KRAFTBOX_LOG_LEVEL = NodeKey(

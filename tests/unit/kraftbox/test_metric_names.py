@@ -123,6 +123,12 @@ STANDS: tuple[tuple[str, dict[str, str], float], ...] = (
     ("kafka_controller_kafkacontroller_metadataerrorcount", {}, 0),
     ("kafka_controller_kafkacontroller_lastappliedrecordlagms", {}, 0),  # the active one has none
     ("kafka_controller_controllerstats_uncleanleaderelections_total", {}, 0),  # *
+    ("kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total", {}, 0),  # *
+    ("kraftbox_partition_electable_replicas", P, 1),  # *
+    *(
+        ("kraftbox_controller_elections_total", {"kind": kind}, 0)
+        for kind in ("elr", "last-known-leader", "unclean", "unclean-recovery", "designated")
+    ),
     ("kafka_server_replicamanager_underreplicatedpartitions", {}, 0),  # *
     ("kafka_server_replicamanager_underminisrpartitioncount", {}, 0),  # *
     ("kafka_server_replicamanager_offlinereplicacount", {}, 0),
@@ -182,8 +188,6 @@ DOES_NOT_APPLY: dict[str, str] = {
     "kafka_server_raftchannelmetrics_request_total": "a sole voter talks to nobody",
     "kafka_server_raftchannelmetrics_response_total": "a sole voter talks to nobody",
     "kafka_network_requestchannel_requestqueuesize": "a request is served when it is read",
-    "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total": "takes an ISR "
-    "that lost all its members, so several brokers",
     "jvm_memory_used_bytes": "no JVM, and none is faked",
     "jvm_gc_collection_seconds_sum": "no JVM",
     "jvm_threads_current": "no JVM",

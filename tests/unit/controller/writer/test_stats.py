@@ -32,6 +32,15 @@ def test_elections_are_counted_from_what_is_written() -> None:
         ]
     )
     assert (stats.elections, stats.unclean_elections) == (7, 5)
+    assert stats.by_kind == {
+        ElectedAs.ISR: 1,
+        ElectedAs.PREFERRED: 0,
+        ElectedAs.ELR: 1,
+        ElectedAs.LAST_KNOWN_LEADER: 1,
+        ElectedAs.UNCLEAN: 2,
+        ElectedAs.UNCLEAN_RECOVERY: 1,
+        ElectedAs.DESIGNATED: 1,
+    }
 
 
 def test_totals_of_an_image() -> None:
@@ -78,7 +87,11 @@ def test_what_only_a_failure_moves() -> None:
     """What alerts ask for: each counter in a series of its own, none of them at 0."""
     stats = ControllerStats()
     stats.metadata_errors, stats.timed_out_heartbeats, stats.became_active = 3, 4, 5
-    stats.elections, stats.unclean_elections = 7, 6
+    stats.by_kind |= {
+        ElectedAs.ELR: 7,
+        ElectedAs.LAST_KNOWN_LEADER: 2,
+        ElectedAs.UNCLEAN_RECOVERY: 4,
+    }
     families = stats_families(stats, applied=50, committed=51, applied_at_ms=52, lag_ms=53)
     told = {
         family.name.removeprefix("kafka_controller_"): [value for _, value in family.samples]
@@ -88,10 +101,20 @@ def test_what_only_a_failure_moves() -> None:
     assert told["kafkacontroller_timedoutbrokerheartbeatcount"] == [4]
     assert told["kafkacontroller_newactivecontrollerscount"] == [5]
     assert told["controllerstats_uncleanleaderelections_total"] == [6]
+    assert told["controllerstats_leaderelections_total"] == [13]
+    assert told["controllerstats_electionfromeligibleleaderreplicas_total"] == [7]
+    kinds = {"isr": 0, "preferred": 0, "elr": 7, "last-known-leader": 2, "unclean": 0}
+    assert by_kind(stats) == {**kinds, "unclean-recovery": 4, "designated": 0}
     assert told["kafkacontroller_lastappliedrecordoffset"] == [50]
     assert told["kafkacontroller_lastcommittedrecordoffset"] == [51]
     assert told["kafkacontroller_lastappliedrecordtimestamp"] == [52]
     assert told["kafkacontroller_lastappliedrecordlagms"] == [53]
+
+
+def by_kind(stats: ControllerStats) -> dict[str, float]:
+    families = stats_families(stats, applied=0, committed=0, applied_at_ms=0, lag_ms=0)
+    (family,) = (one for one in families if one.name == "kraftbox_controller_elections_total")
+    return {labels["kind"]: value for labels, value in family.samples}
 
 
 def test_names() -> None:
