@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +19,6 @@ from simulation.schedule import Event, Schedule, draw_schedule
 from simulation.swarm import run
 from simulation.world.trace import FullTrace
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.sim
 
 QUICK = 7
@@ -51,38 +47,6 @@ def test_promises_are_kept(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20, 2000))
 def test_promises_are_kept_for_long(seed: int) -> None:
     held(seed)
-
-
-def kraftbox(*arguments: str, cwd: Path = ROOT, **environment: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "kraftbox", "sim", *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_one_seed_gives_one_trace_in_another_process_and_folder(tmp_path: Path) -> None:
-    """Neither the hash seed nor the folder, the host's name or what ran before reaches a trace."""
-    here = run(draw_schedule(QUICK), disguised=True).trace
-    code, told = kraftbox(
-        "--seed", str(QUICK), cwd=tmp_path, PYTHONHASHSEED="4711", HOSTNAME="x", TZ="Asia/Tokyo"
-    )
-    assert code == 0, told
-    assert told.splitlines()[-1] == f"trace {here}"
-
-
-@pytest.mark.rest
-def test_one_seed_gives_one_trace_with_any_number_of_jobs() -> None:
-    traces = []
-    for jobs in ("1", "2"):
-        code, told = kraftbox("--seed", "5", "--runs", "3", "--jobs", jobs, "--json")
-        assert code == 0, told
-        traces.append([one["trace"] for one in json.loads(told)["runs"]])
-    assert traces[0] == traces[1]
 
 
 def test_the_hash_covers_messages_writes_and_events() -> None:
