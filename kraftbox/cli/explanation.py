@@ -11,9 +11,9 @@ from kraftbox.cli.connect import run
 from kraftbox.cli.output import say, say_json, table
 
 _WAITS = {
-    "clean-candidate": "one of {brokers} to come back: ISR and ELR have no other",
+    "clean-candidate": "{one_of} to come back: ISR and ELR have no other",
     "last-known": "{brokers} to come back: nobody else may have everything",
-    "any-replica": "any of {brokers} to come back",
+    "any-replica": "{any_of} to come back",
     "answers": "{brokers} to say how far their logs reach",
     "operator": "an operator: kraftbox elect --type ...",
 }
@@ -90,7 +90,11 @@ def waits(found: ExplainedPartition) -> str:
     many = len(found.waits_for) != 1
     brokers = f"broker{'s' if many else ''} {_ids(found.waits_for)}"
     kind = found.waits or "nothing"
-    text = _WAITS.get(kind, kind).format(brokers=brokers)
+    text = _WAITS.get(kind, kind).format(
+        brokers=brokers,
+        one_of=f"one of {brokers}" if many else brokers,
+        any_of=f"any of {brokers}" if many else brokers,
+    )
     if found.since_ms >= 0:
         since = datetime.fromtimestamp(found.since_ms / 1000, UTC)
         text += f" (since {since:%Y-%m-%d %H:%M:%S} UTC)"

@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from client.addresses import Address
-from client.admin import QUORUM_REQUEST
+from client.admin import QUORUM_REQUEST, ExplainedPartition
+from kraftbox.cli.explanation import waits
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json, table
 from kraftbox.launcher import control
@@ -26,6 +27,7 @@ from kraftbox.launcher.place import ClusterPlace
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_quorum import DescribeQuorumResponse
+from protocol.messages.explain_election import ExplainElectionRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
@@ -33,6 +35,8 @@ from protocol.transport.client import Connection
 R = TypeVar("R", bound=Response)
 
 ASK_MS_MAX = 1_000.0
+WAITING_MAX = 10
+"""Partitions without leader that are looked into."""
 WATCH_MS = 1_000
 
 
@@ -73,8 +77,8 @@ def snapshot(place: ClusterPlace) -> dict[str, Any]:
         known = control.status(place)
     except (control.NotRunning, control.RequestFailed) as error:
         raise CommandFailed(str(error)) from None
-    quorum, cluster, metadata = asyncio.run(_ask_nodes(known["nodes"]))
-    return assemble(known, quorum, cluster, metadata)
+    quorum, cluster, metadata, waiting = asyncio.run(_ask_nodes(known["nodes"]))
+    return assemble(known, quorum, cluster, metadata, waiting)
 
 
 # --- asking -----------------------------------------------------------------------------------
@@ -100,6 +104,7 @@ async def _ask_nodes(
     DescribeQuorumResponse.PartitionData | None,
     DescribeClusterResponse | None,
     MetadataResponse | None,
+    list[ExplainedPartition],
 ]:
     brokers = addresses(nodes, controllers=False)
     # All controllers at once: one that was cut off may still believe itself the leader, of an
@@ -118,8 +123,31 @@ async def _ask_nodes(
         cluster = await _ask(address, DescribeClusterRequest(include_fenced_brokers=True))
         if cluster is None or cluster.error_code:
             continue
-        return quorum, cluster, await _ask(address, MetadataRequest(topics=None))
-    return quorum, None, None
+        metadata = await _ask(address, MetadataRequest(topics=None))
+        return quorum, cluster, metadata, await _ask_waiting(address, metadata)
+    return quorum, None, None, []
+
+
+async def _ask_waiting(
+    address: Address, metadata: MetadataResponse | None
+) -> list[ExplainedPartition]:
+    """Why partitions have no leader: of the first ones, and of none where nobody can say."""
+    leaderless = [
+        (topic.name or "", partition.partition_index)
+        for topic in (metadata.topics if metadata else [])
+        for partition in topic.partitions
+        if partition.leader_id < 0
+    ]
+    if not leaderless:
+        return []
+    request = ExplainElectionRequest(
+        topics=[
+            ExplainElectionRequest.Topic(name=topic, partitions=[index])
+            for topic, index in sorted(leaderless)[:WAITING_MAX]
+        ]
+    )
+    reply = await _ask(address, request)
+    return [] if reply is None else [one for one in reply.partitions if one.waits is not None]
 
 
 async def _ask_quorum(address: Address) -> DescribeQuorumResponse.PartitionData | None:
@@ -150,6 +178,7 @@ def assemble(
     quorum: DescribeQuorumResponse.PartitionData | None,
     cluster: DescribeClusterResponse | None,
     metadata: MetadataResponse | None,
+    waiting: Sequence[ExplainedPartition] = (),
 ) -> dict[str, Any]:
     """The supervisor's view and the nodes' answers as one document; null for what nobody told."""
     partitions = [p for topic in (metadata.topics if metadata else []) for p in topic.partitions]
@@ -174,6 +203,17 @@ def assemble(
             "total": len(partitions),
             "leaderless": sum(p.leader_id < 0 for p in partitions),
             "underReplicated": sum(len(p.isr_nodes) < len(p.replica_nodes) for p in partitions),
+            "waiting": [
+                {
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "waits": one.waits,
+                    "waitsFor": one.waits_for,
+                    "sinceMs": None if one.since_ms < 0 else one.since_ms,
+                    "text": waits(one),
+                }
+                for one in waiting
+            ],
         },
     }
 
@@ -262,8 +302,23 @@ def rows(found: Mapping[str, Any]) -> list[list[str | None]]:
     return made
 
 
+def waiting_lines(found: Mapping[str, Any]) -> list[str]:
+    """What partitions without leader wait for, a line each; the last one counts those left out."""
+    partitions = found["partitions"]
+    if partitions is None or not partitions["waiting"]:
+        return []
+    lines = [
+        f"{one['topic']}-{one['partition']} waits for {one['text']}"
+        for one in partitions["waiting"]
+    ]
+    more = partitions["leaderless"] - len(lines)
+    return [*lines, f"and {more} more without leader"] if more > 0 else lines
+
+
 def show_plain(found: Mapping[str, Any]) -> None:
     say(headline(found))
+    for line in waiting_lines(found):
+        say(line)
     table(_COLUMNS, rows(found))
 
 
@@ -276,4 +331,5 @@ def drawn(found: Mapping[str, Any]) -> RenderableType:
         cells = [Text("-" if cell is None else cell) for cell in row]
         cells[2].stylize(_STATE_STYLES.get(row[2] or "", ""))
         shown.add_row(*cells)
-    return Group(Text(headline(found)), shown)
+    waiting = [Text(line, style="yellow") for line in waiting_lines(found)]
+    return Group(Text(headline(found)), *waiting, shown)

@@ -70,7 +70,12 @@ def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxClu
     assert leader in (101, 102, 103)
     assert [v["id"] for v in found["quorum"]["voters"]] == [101, 102, 103]
     cluster.run("topics", "create", "t", "--partitions", "6", "-b", cluster.bootstrap)
-    assert cluster.status()["partitions"] == {"total": 6, "leaderless": 0, "underReplicated": 0}
+    assert cluster.status()["partitions"] == {
+        "total": 6,
+        "leaderless": 0,
+        "underReplicated": 0,
+        "waiting": [],
+    }
 
     # The leader of the quorum dies; another takes over, and it comes back to the same address.
     before = cluster.node(leader)
@@ -196,7 +201,12 @@ def test_a_plain_up_is_looked_after_like_any_cluster(
     cluster.command("node", "kill", "1")
     assert cluster.node(1)["state"] == "killed"
     cluster.command("node", "start", "1")
-    assert cluster.status()["partitions"] == {"total": 0, "leaderless": 0, "underReplicated": 0}
+    assert cluster.status()["partitions"] == {
+        "total": 0,
+        "leaderless": 0,
+        "underReplicated": 0,
+        "waiting": [],
+    }
     assert cluster.command("down") == "the cluster is down\n"
     assert cluster.process is not None and cluster.process.wait() == 0
 

@@ -4,8 +4,9 @@ import io
 
 import pytest
 
+from client.admin import ExplainedPartition
 from kraftbox.cli.nodes import Tail
-from kraftbox.cli.status import addresses, assemble, headline, rows
+from kraftbox.cli.status import addresses, assemble, headline, rows, waiting_lines
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from protocol.messages.describe_cluster import DescribeClusterResponse
@@ -62,7 +63,12 @@ METADATA = MetadataResponse(
 
 def test_everything_that_was_answered_is_put_together():
     found = assemble(KNOWN, QUORUM, CLUSTER, METADATA)
-    assert found["partitions"] == {"total": 2, "leaderless": 1, "underReplicated": 1}
+    assert found["partitions"] == {
+        "total": 2,
+        "leaderless": 1,
+        "underReplicated": 1,
+        "waiting": [],
+    }
     assert [(v["id"], v["lag"]) for v in found["quorum"]["observers"]] == [(1, 2), (2, None)]
     first, second, third = found["nodes"]
     assert (first["leaders"], first["replicas"], first["inSync"], first["fenced"]) == (1, 1, 1, 0)
@@ -77,6 +83,23 @@ def test_everything_that_was_answered_is_put_together():
     assert shown[2][1] == "controller *"
     assert "leader 101, epoch 3" in headline(found)
     assert "1 under-replicated, 1 without leader" in headline(found)
+
+
+def test_what_partitions_without_leader_wait_for_is_said():
+    explained = ExplainedPartition(
+        topic="t", partition=1, waits="clean-candidate", waits_for=[2], since_ms=-1
+    )
+    found = assemble(KNOWN, QUORUM, CLUSTER, METADATA, [explained])
+    (told,) = found["partitions"]["waiting"]
+    assert [told[key] for key in ("topic", "partition", "waits", "waitsFor", "sinceMs")] == [
+        *("t", 1),
+        *("clean-candidate", [2], None),
+    ]
+    line = "t-1 waits for broker 2 to come back: ISR and ELR have no other"
+    assert waiting_lines(found) == [line]
+    found["partitions"]["leaderless"] = 4
+    assert waiting_lines(found) == [line, "and 3 more without leader"]
+    assert waiting_lines(assemble(KNOWN, None, None, None)) == []
 
 
 def test_nobody_answering_is_shown_too():
