@@ -18,8 +18,7 @@ from itertools import islice
 from controller.decision import ControllerView, Decision
 from controller.elections.context import ElectionContext
 from controller.elections.explanation import Candidate, Explanation, explain_partition
-from controller.elections.leaderless import Leaderless
-from controller.elections.log_facts import LogFacts
+from controller.writer.recovery import Recovery
 from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
@@ -42,9 +41,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
 
     def handle(_context: RequestContext, request: ExplainElectionRequest) -> Reply:
         return controller.submit(
-            lambda view: Decision(
-                (), explained(view, request, controller.log_facts, controller.leaderless)
-            ),
+            lambda view: Decision((), explained(view, request, controller.recovery)),
             lambda partitions: ExplainElectionResponse(partitions=partitions),
             fail=_failed,
         )
@@ -60,13 +57,13 @@ def register(table: HandlerTable, controller: Controller) -> None:
 
 
 def explained(
-    view: ControllerView, request: ExplainElectionRequest, facts: LogFacts, leaderless: Leaderless
+    view: ControllerView, request: ExplainElectionRequest, recovery: Recovery
 ) -> list[_Explained]:
     """Answers every partition on its own, in the order of the request."""
     elections = ElectionContext(view)
     named = _named(request)
     found = [
-        _partition(elections, topic, index, facts, leaderless)
+        _partition(elections, topic, index, recovery)
         for topic, index in islice(named, PARTITIONS_PER_REQUEST_MAX)
     ]
     found += [
@@ -86,22 +83,20 @@ def _failed(error: ApiError) -> ExplainElectionResponse:
     return ExplainElectionResponse(error_code=error.code, error_message=error.text)
 
 
-def _partition(
-    elections: ElectionContext, name: str, index: int, facts: LogFacts, leaderless: Leaderless
-) -> _Explained:
+def _partition(elections: ElectionContext, name: str, index: int, recovery: Recovery) -> _Explained:
     topic = elections.view.image.topics.by_name.get(name)
     if topic is None or index not in topic.partitions:
         return _Explained(
             topic=name, partition=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
-    since_ms = leaderless.since_ms(topic.id, index)
+    waiting = recovery.waits_for(topic.id, index)
     return _message(
-        name, index, explain_partition(elections, topic, index, facts, since_ms=since_ms)
+        name, index, explain_partition(elections, topic, index, recovery.facts, waiting)
     )
 
 
 def _message(name: str, index: int, explanation: Explanation) -> _Explained:
-    partition = explanation.partition
+    partition, waiting = explanation.partition, explanation.waiting
     return _Explained(
         topic=name,
         partition=index,
@@ -113,9 +108,9 @@ def _message(name: str, index: int, explanation: Explanation) -> _Explained:
         strategy=explanation.strategy.strategy.value,
         strategy_key=explanation.strategy.key,
         strategy_place=explanation.strategy.place.value,
-        manager=explanation.manager,
-        waits=None if explanation.waits is None else explanation.waits.value,
-        waits_for=list(explanation.waits_for),
+        manager=explanation.managed,
+        waits=None if waiting is None else waiting.waits.value,
+        waits_for=[] if waiting is None else list(waiting.brokers),
         since_ms=-1 if explanation.since_ms is None else explanation.since_ms,
         candidates=[_candidate(candidate) for candidate in explanation.candidates],
     )

@@ -1,7 +1,7 @@
 """Explanation of a partition's leadership: who may lead, who may not and why, what is waited for.
 
-It asks the same rules that elect: eligibility, election order, strategy, recovery. So what it says
-of a candidate is what an election would find now.
+It asks the same rules that elect: eligibility, election order, strategy. So what it says of a
+candidate is what an election would find now. What is waited for it is told by the recovery.
 """
 
 from __future__ import annotations
@@ -16,17 +16,11 @@ from controller.configs.topic_settings import (
     strategy_in_force,
 )
 from controller.elections.context import ElectionContext
-from controller.elections.eligibility import Ineligible, is_eligible
-from controller.elections.elr import effective_min_isr
+from controller.elections.eligibility import Ineligible
 from controller.elections.log_facts import LogFact, LogFacts, Replica
-from controller.elections.recovery_rules import (
-    Standing,
-    Verdict,
-    WaitsFor,
-    judge,
-    without_recovery,
-)
-from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
+from controller.elections.recovery import Waiting
+from controller.elections.recovery_rules import WaitsFor
+from metalog.image.values import PartitionImage, TopicImage
 
 MAY_LACK = "may lack committed records: it is in neither ISR nor ELR"
 UNHEARD = "has not said how far its log reaches"
@@ -52,14 +46,14 @@ class Candidate(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """`waits` is None where nothing is waited for; `waits_for` are the brokers. `since_ms` is when
-    the partition lost its leader, in ms since 1970. `candidates` are in election order."""
+    """`managed`: logs are compared before anybody leads who may lack records. `waiting` is None
+    where nothing is waited for; `since_ms` is its begin in ms since 1970. `candidates` are in
+    election order."""
 
     partition: PartitionImage
     strategy: StrategyInForce
-    manager: bool
-    waits: WaitsFor | None
-    waits_for: tuple[int, ...]
+    managed: bool
+    waiting: Waiting | None
     since_ms: int | None
     candidates: tuple[Candidate, ...]
 
@@ -69,66 +63,47 @@ def explain_partition(
     topic: TopicImage,
     index: int,
     facts: LogFacts,
-    *,
-    since_ms: int | None,
-    overdue: bool = False,
+    waiting: Waiting | None,
 ) -> Explanation:
-    """The partition must exist. `overdue`: its recovery has asked for longer than the timeout."""
+    """The partition must exist. `waiting` is what the recovery says of it."""
     view = elections.view
     partition = topic.partitions[index]
     eligibility_of = elections.eligibility_in(topic, index, partition)
-    safety = elections.rules(topic).safety
     strategy = strategy_in_force(view, topic.name)
-    # Unclean recovery compares logs only where the ELR says who is sure to have everything.
-    manager = recovery_manager_enabled(view)
-    standing = Standing(
-        replicas=partition.replicas,
-        alive=tuple(r for r in partition.replicas if is_eligible(eligibility_of(r))),
-        isr=partition.isr,
-        elr=partition.elr,
-        last_known=partition.last_known_elr,
-        min_isr=effective_min_isr(safety.min_isr, len(partition.replicas)),
-    )
+    managed = recovery_manager_enabled(view)
     heard = _heard(elections, topic, index, partition, facts)
-    counted = {r: fact for r, fact in heard.items() if fact.leader_epoch == partition.leader_epoch}
-    verdict = Verdict(None)
-    if partition.leader == NO_LEADER:
-        verdict = (
-            judge(strategy.strategy, standing, counted, overdue=overdue)
-            if manager
-            else without_recovery(strategy.strategy, standing)
-        )
-        if verdict.waits is WaitsFor.LAST_KNOWN and not manager and not safety.last_known_electable:
-            verdict = Verdict(None, WaitsFor.OPERATOR)
-    now_ms = view.monotonic_ms
+
+    def reason_against(broker_id: int) -> str | None:
+        eligibility = eligibility_of(broker_id)
+        if isinstance(eligibility, Ineligible):
+            return str(eligibility)
+        if broker_id in (partition.leader, *partition.isr, *partition.elr):
+            return None
+        if waiting is not None and waiting.waits is WaitsFor.ANSWERS:
+            fact = heard.get(broker_id)
+            counts = fact is not None and fact.leader_epoch == partition.leader_epoch
+            return None if counts else UNHEARD
+        if strategy.strategy is RecoveryStrategy.AGGRESSIVE and not managed:
+            return None
+        return MAY_LACK
 
     def candidate(broker_id: int) -> Candidate:
-        eligibility = eligibility_of(broker_id)
-        reason: str | None = None
-        if isinstance(eligibility, Ineligible):
-            reason = str(eligibility)
-        elif broker_id not in (partition.leader, *standing.clean):
-            reason = _unclean_reason(
-                broker_id, strategy.strategy, standing, counted, verdict, manager=manager
-            )
-        fact = heard.get(broker_id)
-        return Candidate(
-            broker_id,
-            _sets(partition, broker_id),
-            reason is None,
-            reason,
-            None
-            if fact is None
-            else Answer(fact.last_epoch, fact.end_offset, max(0, int(now_ms - fact.heard_ms))),
-        )
+        reason = reason_against(broker_id)
+        answer = None
+        if (fact := heard.get(broker_id)) is not None:
+            age_ms = max(0, int(view.monotonic_ms - fact.heard_ms))
+            answer = Answer(fact.last_epoch, fact.end_offset, age_ms)
+        return Candidate(broker_id, _sets(partition, broker_id), reason is None, reason, answer)
 
+    since_ms = None
+    if waiting is not None:
+        since_ms = view.now_ms - max(0, int(view.monotonic_ms - waiting.since_ms))
     return Explanation(
         partition=partition,
         strategy=strategy,
-        manager=manager,
-        waits=verdict.waits,
-        waits_for=verdict.brokers,
-        since_ms=since_ms if partition.leader == NO_LEADER else None,
+        managed=managed,
+        waiting=waiting,
+        since_ms=since_ms,
         candidates=tuple(map(candidate, elections.candidates(topic, index, partition))),
     )
 
@@ -160,27 +135,3 @@ def _sets(partition: PartitionImage, broker_id: int) -> tuple[str, ...]:
         "last_known_elr": partition.last_known_elr,
     }
     return tuple(name for name, members in named.items() if broker_id in members)
-
-
-def _unclean_reason(
-    broker_id: int,
-    strategy: RecoveryStrategy,
-    standing: Standing,
-    counted: Mapping[int, LogFact],
-    verdict: Verdict,
-    *,
-    manager: bool,
-) -> str | None:
-    """Why a live replica outside of ISR and ELR may not lead now; None if it may."""
-    compared = manager and verdict.waits in (None, WaitsFor.ANSWERS)
-    if strategy is RecoveryStrategy.NONE or (
-        strategy is RecoveryStrategy.BALANCED and standing.clean
-    ):
-        return MAY_LACK
-    if manager:
-        if not compared:
-            return MAY_LACK
-        return None if broker_id in counted else UNHEARD
-    if strategy is RecoveryStrategy.AGGRESSIVE or broker_id in verdict.brokers:
-        return None
-    return MAY_LACK

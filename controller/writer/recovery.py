@@ -12,12 +12,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from controller.decision import ControllerView
 from controller.elections.log_facts import LogFacts
 from controller.elections.recovery import RecoveryCounts, UncleanRecovery, Waiting
 from controller.elections.recovery_questions import PartitionKey, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
-from controller.elections.recovery_view import Explanation, explain
 from controller.settings import ControllerSettings
 from controller.writer.activities import Act, MakeView
 from metalog.image.values import BrokerImage, Endpoint
@@ -137,13 +135,6 @@ class Recovery:
     def waits_for(self, topic_id: bytes, partition_id: int) -> Waiting | None:
         """What a partition without leader waits for; None for others, and while not active."""
         return self._core.waits_for(topic_id, partition_id)
-
-    def explain(self, view: ControllerView, topic: str, partition_id: int) -> Explanation | None:
-        """The elections of one partition as they stand; None if there is no such partition."""
-        image = view.image.topics.by_name.get(topic)
-        if image is None:
-            return None
-        return explain(view, self._core, self.facts, image, partition_id)
 
     # --- brokers ------------------------------------------------------------------------------
 

@@ -31,8 +31,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from controller.configs.topic_settings import ELECTION_KEYS
 from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decision
-from controller.elections.leaderless import Leaderless
-from controller.elections.log_facts import LogFacts
 from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
@@ -138,8 +136,6 @@ class Controller:
         self.settings = settings
         self.heartbeats = Heartbeats()
         self.stats = ControllerStats()
-        self.log_facts = LogFacts()
-        self.leaderless = Leaderless()
         self._quorum = quorum
         self._clock = clock
         self._rng = rng
@@ -171,7 +167,6 @@ class Controller:
             window_ms=settings.mutation_window_ms,
         )
         loader.add_publisher(lambda _, image: self.mutation_quotas.publish(image))
-        loader.add_publisher(self.leaderless.publish)
         loader.register_writer(self)
 
     def _own_activities(self) -> Iterator[Activity]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,17 +16,15 @@ from controller.elections.explanation import (
     Explanation,
     explain_partition,
 )
-from controller.elections.leaderless import Leaderless
 from controller.elections.log_facts import LogFact, LogFacts, Replica
+from controller.elections.recovery import Waiting
 from controller.elections.recovery_rules import WaitsFor
-from metalog.image.delta import MetadataDelta
-from metalog.image.values import EMPTY_IMAGE, Provenance
 from protocol.errors import ErrorCode
 from protocol.messages.explain_election import (
     PARTITIONS_PER_REQUEST_MAX,
     ExplainElectionRequest,
 )
-from protocol.metadata import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord
+from protocol.metadata import ConfigRecord, PartitionChangeRecord
 from testkit.memory.controller import Cluster
 
 TOPIC, BROKER = 2, 4
@@ -50,11 +49,12 @@ def configure(cluster: Cluster, key: str, value: str, kind: int = TOPIC, name: s
     cluster.apply([record])
 
 
-def explain(cluster: Cluster, facts: LogFacts | None = None, **options: Any) -> Explanation:
-    options = {"since_ms": 77, **options}
+def explain(
+    cluster: Cluster, waiting: Waiting | None = None, facts: LogFacts | None = None
+) -> Explanation:
     topic = cluster.image.topics.by_name["t"]
     elections = ElectionContext(cluster.view())
-    return explain_partition(elections, topic, 0, facts or LogFacts(), **options)
+    return explain_partition(elections, topic, 0, facts or LogFacts(), waiting)
 
 
 def reasons(explanation: Explanation) -> list[tuple[int, str | None]]:
@@ -65,7 +65,7 @@ def reasons(explanation: Explanation) -> list[tuple[int, str | None]]:
 def test_a_partition_with_a_leader_waits_for_nothing(cluster: Cluster) -> None:
     state(cluster, isr=[1, 2], eligible_leader_replicas=[])
     found = explain(cluster)
-    assert (found.waits, found.waits_for, found.since_ms) == (None, (), None)
+    assert (found.waiting, found.since_ms) == (None, None)
     assert reasons(found) == [(1, None), (2, None), (3, MAY_LACK)]
     assert [one.sets for one in found.candidates] == [("isr",), ("isr",), ()]
 
@@ -83,42 +83,24 @@ def test_the_strategy_says_where_it_comes_from(cluster: Cluster) -> None:
     assert told() == ("None", key, "the topic")
 
 
-def test_without_a_leader_it_waits_for_a_clean_candidate(cluster: Cluster) -> None:
+def test_without_a_leader_the_reasons_are_those_of_an_election(cluster: Cluster) -> None:
     cluster.fence(1)
     cluster.fence(2)
     state(cluster, leader=-1, isr=[], eligible_leader_replicas=[2, 1])
-    found = explain(cluster)
-    assert (found.waits, found.waits_for) == (WaitsFor.CLEAN_CANDIDATE, (1, 2))
-    assert found.since_ms == 77
+    view = cluster.view()
+    waiting = Waiting(WaitsFor.CLEAN_CANDIDATE, (1, 2), view.monotonic_ms - 300)
+    found = explain(cluster, waiting)
+    assert (found.waiting, found.since_ms) == (waiting, view.now_ms - 300)
     assert reasons(found) == [(1, "is fenced"), (2, "is fenced"), (3, MAY_LACK)]
     assert [one.sets for one in found.candidates] == [("elr",), ("elr",), ()]
-
-
-def test_the_last_known_leader_may_lead_where_nobody_clean_is_left(cluster: Cluster) -> None:
-    cluster.fence(2)
-    state(cluster, leader=-1, isr=[], last_known_elr=[2])
-    found = explain(cluster)
-    assert (found.waits, found.waits_for) == (WaitsFor.LAST_KNOWN, (2,))
-    assert reasons(found) == [(1, MAY_LACK), (2, "is fenced"), (3, MAY_LACK)]
-    assert found.candidates[1].sets == ("last_known_elr",)
-    configure(cluster, "unclean.recovery.strategy", "None")
-    found = explain(cluster)
-    assert (found.waits, found.waits_for) == (WaitsFor.OPERATOR, ())
-
-
-def test_where_unclean_elections_are_allowed_any_replica_will_do(cluster: Cluster) -> None:
-    cluster.fence(1)
-    cluster.fence(3)
-    state(cluster, leader=-1, isr=[1])
     configure(cluster, "unclean.recovery.strategy", "Aggressive")
-    found = explain(cluster)
-    assert (found.waits, found.waits_for) == (WaitsFor.ANYBODY, (1, 2, 3))
-    assert reasons(found) == [(1, "is fenced"), (2, None), (3, "is fenced")]
+    assert reasons(explain(cluster)) == [(1, "is fenced"), (2, "is fenced"), (3, None)]
+    configure(cluster, "unclean.recovery.manager.enabled", "true", BROKER, "")
+    assert reasons(explain(cluster)) == [(1, "is fenced"), (2, "is fenced"), (3, MAY_LACK)]
 
 
 def test_answers_count_for_the_brokers_life_and_the_partitions_epoch(cluster: Cluster) -> None:
     state(cluster, leader=-1, isr=[], last_known_elr=[1, 2])
-    configure(cluster, "unclean.recovery.manager.enabled", "true", BROKER, "")
     topic = cluster.image.topics.by_name["t"]
     epoch = topic.partitions[0].leader_epoch
     view = cluster.view()
@@ -127,48 +109,15 @@ def test_answers_count_for_the_brokers_life_and_the_partitions_epoch(cluster: Cl
         broker_epoch = view.image.cluster.brokers[broker_id].epoch + life
         fact = LogFact(4, 100 + broker_id, leader_epoch, view.monotonic_ms - 250.0)
         facts.learn(Replica(topic.id, 0, broker_id), broker_epoch, fact)
-    found = explain(cluster, facts)
+    waiting = Waiting(WaitsFor.ANSWERS, (2, 3), view.monotonic_ms)
+    found = explain(cluster, waiting, facts)
     # 2 has not seen the last change, 3 said it in an earlier life.
-    assert (found.waits, found.waits_for) == (WaitsFor.ANSWERS, (2, 3))
     assert reasons(found) == [(1, None), (2, UNHEARD), (3, UNHEARD)]
     assert [one.answer for one in found.candidates] == [
         Answer(4, 101, 250),
         Answer(4, 102, 250),
         None,
     ]
-    # One that may have everything is away: nobody is compared before it is back.
-    cluster.fence(2)
-    found = explain(cluster, facts)
-    assert (found.waits, found.waits_for) == (WaitsFor.LAST_KNOWN, (2,))
-    assert reasons(found) == [(1, MAY_LACK), (2, "is fenced"), (3, MAY_LACK)]
-
-
-def test_the_time_without_a_leader_survives_other_changes_and_ends_with_it(
-    cluster: Cluster,
-) -> None:
-    topic_id = cluster.image.topics.by_name["t"].id
-    leaderless = Leaderless()
-    seen = EMPTY_IMAGE
-
-    def publish(at_ms: int) -> int | None:
-        nonlocal seen
-        image = cluster.image.at(Provenance(1, 1, at_ms))
-        leaderless.publish(MetadataDelta(seen, image), image)
-        seen = image
-        return leaderless.since_ms(topic_id, 0)
-
-    assert publish(10) is None
-    state(cluster, leader=-1)
-    assert publish(20) == 20
-    state(cluster, isr=[2])
-    assert publish(30) == 20
-    state(cluster, leader=2)
-    assert publish(40) is None
-    state(cluster, leader=-1)
-    assert publish(50) == 50
-    cluster.apply([RemoveTopicRecord(topic_id=topic_id)])
-    assert publish(60) is None
-    assert len(leaderless) == 0
 
 
 def test_each_partition_is_answered_up_to_the_limit(cluster: Cluster) -> None:
@@ -178,7 +127,9 @@ def test_each_partition_is_answered_up_to_the_limit(cluster: Cluster) -> None:
         ExplainElectionRequest.Topic(name="t", partitions=indexes),
     ]
     request = ExplainElectionRequest(topics=topics)
-    found = explained(cluster.view(), request, LogFacts(), Leaderless())
+    waiting = Waiting(WaitsFor.OPERATOR, (), cluster.view().monotonic_ms)
+    recovery: Any = SimpleNamespace(facts=LogFacts(), waits_for=lambda *_: waiting)
+    found = explained(cluster.view(), request, recovery)
     assert [(one.topic, one.partition) for one in found] == [
         ("none", 0),
         *(("t", index) for index in indexes),
@@ -191,4 +142,4 @@ def test_each_partition_is_answered_up_to_the_limit(cluster: Cluster) -> None:
     ]
     assert codes[PARTITIONS_PER_REQUEST_MAX:] == [ErrorCode.REQUEST_LIMIT_REACHED] * 2
     assert codes[PARTITIONS_PER_REQUEST_MAX - 1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (found[1].leader, found[1].strategy, found[1].since_ms) == (1, "Balanced", -1)
+    assert (found[1].leader, found[1].strategy, found[1].waits) == (1, "Balanced", "operator")

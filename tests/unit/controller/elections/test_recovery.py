@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.configs.topic_settings import RecoveryStrategy
+from controller.elections.context import ElectionContext
+from controller.elections.explanation import UNHEARD, explain_partition
 from controller.elections.log_facts import LogFacts
 from controller.elections.recovery import (
     BEHIND_PAUSE_MS,
@@ -20,7 +22,6 @@ from controller.elections.recovery import (
 from controller.elections.recovery_questions import PartitionKey, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
 from controller.elections.recovery_rules import WaitsFor
-from controller.elections.recovery_view import explain
 from metalog.image.values import NO_LEADER, ElectedAs, LeaderRecoveryState
 from protocol.errors import ErrorCode
 from protocol.messages.get_replica_log_info import GetReplicaLogInfoResponse
@@ -576,17 +577,19 @@ def test_explanation() -> None:
         w.unfence(broker_id)
     began_ms = w.monotonic_ms
     w.wait(500)
-    found = explain(w.view(), w.recovery, w.facts, w.image.topics.by_name["t"], 0)
-    assert found is not None and found.waiting is not None
+    topic = w.image.topics.by_name["t"]
+    waiting = w.recovery.waits_for(topic.id, 0)
+    assert waiting == (WaitsFor.ANSWERS, (1, 3), began_ms)
+    view = w.view()
+    found = explain_partition(ElectionContext(view), topic, 0, w.facts, waiting)
     assert found.managed
     assert found.strategy.strategy is BALANCED
-    assert found.waiting == (WaitsFor.ANSWERS, (1, 3), began_ms)
-    assert [(c.broker_id, c.in_last_known, c.answer is not None) for c in found.candidates] == [
-        (1, False, False),
-        (2, True, True),
-        (3, True, False),
+    assert found.since_ms == view.now_ms - 500
+    assert [(c.broker_id, c.sets, c.reason, c.answer is not None) for c in found.candidates] == [
+        (1, (), UNHEARD, False),
+        (2, ("last_known_elr",), None, True),
+        (3, ("last_known_elr",), UNHEARD, False),
     ]
-    assert explain(w.view(), w.recovery, w.facts, w.image.topics.by_name["t"], 9) is None
 
 
 # --- against a naive model ------------------------------------------------------------------------
