@@ -360,6 +360,7 @@ class SwarmWorld:
         await asyncio.sleep(STRICT_S)
         await load.stop_within(WHOLE_S)
         await self._until_whole(lambda: self._first(lambda judge: judge.missing()))
+        await load.read_all()
         for name in self.judges:
             self._ask(name, self.judges[name].at_end)
 

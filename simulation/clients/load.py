@@ -22,6 +22,7 @@ from protocol.messages.produce import ProduceRequest
 from protocol.schema import Request, Response
 from runtime.clock import Clock
 from simulation.clients.client import SimClient, Unknown, fail_on
+from simulation.judges.client_history import LAST_READER
 from simulation.judges.leader_hints import Named, judge_hint
 from simulation.judges.ledger import Batch, PartitionLedger
 from simulation.judges.partitions import Promises
@@ -61,8 +62,12 @@ Step = Callable[[random.Random], Awaitable[None]]
 
 
 class Saw(NamedTuple):
-    """One thing that a client did: `what` and where, and what became of it. `answer` is "ok", the
-    name of an error that promises that it has no effect, or begins with "?": it may have one."""
+    """One thing that a client did: `what` ("send", "read", "place", or "final" for a read of the
+    whole log in the end) and where, and what became of it. `answer` is "ok", the name of an error
+    that promises that it has no effect, or begins with "?": it may have one.
+
+    `offset` is the first of a send, where a read began, where a reader was placed; `offsets` are
+    those of what was read; `producer_id` is -1 without idempotence."""
 
     client: str
     what: str
@@ -72,6 +77,10 @@ class Saw(NamedTuple):
     answer: str
     offset: int = -1
     values: tuple[bytes, ...] = ()
+    key: Key = (b"", -1)
+    offsets: tuple[int, ...] = ()
+    acks: int = -1
+    producer_id: int = -1
 
 
 class Load:
@@ -214,9 +223,10 @@ class Load:
         client = self.client
         one.trying(batch)
         now_ms = self.clock.now_ms()
+        identity = producer or Producer()
         records = [Record(timestamp=now_ms, value=value) for value in batch.values]
         data = ProduceRequest.PartitionProduceData(
-            index=one.index, records=build_batch(records, producer=producer or Producer())
+            index=one.index, records=build_batch(records, producer=identity)
         )
         name = f"{batch.producer}:{batch.number} in {one}"
         try:
@@ -242,23 +252,24 @@ class Load:
             batch.uncertain = True
             self._stale = True
             self.trace.add(f"client: {name} has no answer")
-            self._sent(asked, batch, "? no answer")
+            self._sent(asked, batch, acks, identity, "? no answer")
             raise
         except ApiError as error:
             one.refused(batch)
             self._stale = True
-            self._sent(asked, batch, error.code.name)
+            self._sent(asked, batch, acks, identity, error.code.name)
             raise
         got = answer.responses[0].partition_responses[0]
         self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
         if got.error_code:
             self._refused(one, batch, ErrorCode(got.error_code))
             said = ErrorCode(got.error_code)
-            self._sent(asked, batch, said.name if said in REFUSED else f"? {said.name}")
+            told = said.name if said in REFUSED else f"? {said.name}"
+            self._sent(asked, batch, acks, identity, told)
             self.trace.add(f"client: {name} is refused: {got.error_code}")
             fail_on(got.error_code, got.error_message)
         self.trace.add(f"client: {name} is at {got.base_offset}")
-        self._sent(asked, batch, "ok", got.base_offset)
+        self._sent(asked, batch, acks, identity, "ok", got.base_offset)
         if acks == 1:
             batch.uncertain = True  # its leader may take it along
         else:
@@ -266,22 +277,37 @@ class Load:
             one.acked(batch, got.base_offset, 0)
         return got.base_offset
 
-    def _sent(self, asked: Asked, batch: Batch, answer: str, offset: int = -1) -> None:
-        self.saw(batch.producer, "send", asked, answer, offset, batch.values)
-
-    def saw(
+    def _sent(
         self,
-        client: str,
-        what: str,
         asked: Asked,
+        batch: Batch,
+        acks: int,
+        producer: Producer,
         answer: str,
         offset: int = -1,
-        values: tuple[bytes, ...] = (),
     ) -> None:
+        self._saw(
+            asked,
+            batch.producer,
+            "send",
+            answer,
+            offset=offset,
+            values=batch.values,
+            acks=acks,
+            producer_id=producer.id,
+        )
+
+    def _saw(self, asked: Asked, client: str, what: str, answer: str, **more: Any) -> None:
         """One entry of the history."""
         now_s = self._loop.time()
-        entry = Saw(client, what, str(asked.one), asked.at_s, now_s, answer, offset, values)
-        self.history.append(entry)
+        self.history.append(
+            Saw(client, what, str(asked.one), asked.at_s, now_s, answer, key=asked.key, **more)
+        )
+
+    def placed(self, client: str, one: PartitionLedger, offset: int) -> None:
+        """A reader goes to another place than behind what it read last."""
+        now_s, key = self._loop.time(), (one.topic_id, one.index)
+        self.history.append(Saw(client, "place", str(one), now_s, now_s, "ok", offset, key=key))
 
     def _refused(self, one: PartitionLedger, batch: Batch, code: ErrorCode) -> None:
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -332,7 +358,9 @@ class Load:
         """An answer said that the leader may have moved."""
         self._stale = True
 
-    async def fetch(self, one: PartitionLedger, offset: int) -> list[tuple[int, bytes]]:
+    async def fetch(
+        self, one: PartitionLedger, offset: int, client: str, what: str = "read"
+    ) -> list[tuple[int, bytes]]:
         """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
         leader = await self.leader(one)
         wish = FetchRequest.FetchPartition(
@@ -359,9 +387,23 @@ class Load:
         assert not isinstance(got_bytes, list)
         records = read_records(got_bytes)
         found = [(r.offset, r.value or b"") for r in records if r.offset >= offset]
-        values = tuple(value for _, value in found)
-        self.saw(f"reader of {one}", "read", asked, "ok", offset, values)
+        values, offsets = tuple(value for _, value in found), tuple(at for at, _ in found)
+        self._saw(asked, client, what, "ok", offset=offset, values=values, offsets=offsets)
         return found
+
+    async def read_all(self) -> None:
+        """Read every log that keeps all it gets from its start to its end, as the last thing."""
+        self._stale = True
+        for one in self.partitions:
+            if one.topic in self.promises.given_up | self.promises.may_shrink:
+                continue
+            _, end = await self.client.bounds(one.topic, one.index)
+            at = 0
+            while at < end or not at:
+                records = await self.fetch(one, at, LAST_READER, "final")
+                if not records:
+                    break
+                at = records[-1][0] + 1
 
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
         """P6: whatever a consumer reads is committed, and is what was committed."""

@@ -55,6 +55,7 @@ class Consumer:
 
     def __init__(self, load: Load, topic: str, index: int) -> None:
         self._load = load
+        self._name = f"reader of {topic}-{index}"
         self._where = (topic, index)
         self._one: PartitionLedger | None = None
         self._at = 0
@@ -62,20 +63,26 @@ class Consumer:
     async def step(self, rng: random.Random) -> None:
         one = self._load.partition(*self._where)
         if one is not self._one or rng.random() < 0.02:
-            self._one, self._at = one, 0
+            self._one = one
+            self._place(0)
         if one is None:
             return  # its topic is deleted
         try:
-            records = await self._load.fetch(one, self._at)
+            records = await self._load.fetch(one, self._at, self._name)
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            self._at = await self._nearest(one)
+            self._place(await self._nearest(one))
             return
         self._load.consumed(one, records)
         if records:
             require(records[0][0] == self._at, f"H5: {one}: {records[0][0]} after {self._at}")
             self._at = records[-1][0] + 1
+
+    def _place(self, at: int) -> None:
+        self._at = at
+        if self._one is not None:
+            self._load.placed(self._name, self._one, at)
 
     async def _nearest(self, one: PartitionLedger) -> int:
         """Where to go on: the records here are deleted, or were lost."""

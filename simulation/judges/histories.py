@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simulation.judges.client_history import broken_rules
 from simulation.judges.judge import Judge
 from simulation.world.invariants import require
 
@@ -29,8 +30,12 @@ class HistoryJudge(Judge):
         return None
 
     def at_end(self) -> None:
-        """The whole ledger."""
+        """The whole ledger, and the whole history."""
         load = self._world.load
         require(load is not None, "H9: there are no clients")
         assert load is not None
         load.judge()
+        promises = self._world.promises
+        without = promises.given_up | promises.may_shrink
+        for found in broken_rules(load.history, without):
+            require(False, f"{found.rule.split()[0]}: {found.message}: {'; '.join(found.examples)}")

@@ -23,7 +23,7 @@ class QuorumJudge(Judge):
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
         self._epochs: dict[tuple[int, bytes | None], int] = {}
-        self._seen: dict[NodeLife, tuple[int, bool, int | None]] = {}
+        self._seen: dict[NodeLife, tuple[int, bool, int | None, bool]] = {}
 
     def after(self, life: NodeLife) -> None:
         """M1, M2, M7."""
@@ -32,15 +32,18 @@ class QuorumJudge(Judge):
         if quorum is None or not quorum.is_started:
             return
         epoch, mark = quorum.leader()[1], quorum.high_watermark
-        seen, old = (epoch, quorum.is_leader, mark), self._seen.get(life)
+        # While quorum-state is written nobody hears of the epoch: who ends may forget it.
+        settled = not quorum._persisting
+        seen, old = (epoch, quorum.is_leader, mark, settled), self._seen.get(life)
         if seen == old:
             return
         self._seen[life] = seen
         node_id = life.machine.node_id
         place = (node_id, life.machine.directory_id)
-        before = self._epochs.get(place, -1)
+        before = max(self._epochs.get(place, -1), -1 if old is None else old[0])
         require(epoch >= before, f"M2: {life}: epoch {epoch} after {before}")
-        self._epochs[place] = epoch
+        if settled:
+            self._epochs[place] = epoch
         if quorum.is_leader:
             first = self._leaders.setdefault(epoch, node_id)
             require(first == node_id, f"M1: {first} and {node_id} lead epoch {epoch}")

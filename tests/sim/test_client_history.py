@@ -1,0 +1,98 @@
+"""What the clients of a run saw, by the rules of `kraftbox chaos`: each rule finds its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from kraftbox.chaos.checks import BROKEN, Finding
+from simulation.clients.load import Saw
+from simulation.judges import histories
+from simulation.judges.client_history import LAST_READER, broken_rules
+from simulation.schedule import draw_schedule
+from simulation.swarm import run
+
+pytestmark = pytest.mark.sim
+
+KEY = (b"0123456789abcdef", 0)
+QUICK = 7
+
+
+def send(value: bytes, offset: int, at_s: float, answer: str = "ok", **more: Any) -> Saw:
+    return Saw("p", "send", "t-0", at_s, at_s + 0.1, answer, offset, (value,), KEY, **more)
+
+
+def read(offset: int, *values: bytes, what: str = "read", client: str = "c", at_s: float) -> Saw:
+    offsets = tuple(range(offset, offset + len(values)))
+    return Saw(client, what, "t-0", at_s, at_s + 0.1, "ok", offset, values, KEY, offsets)
+
+
+def final(*values: bytes) -> Saw:
+    return read(0, *values, what="final", client=LAST_READER, at_s=90)
+
+
+SENT = [send(b"a", 0, 1), send(b"b", 1, 2), send(b"c", 2, 3)]
+
+
+def rules(*saw: Saw, without: frozenset[str] = frozenset()) -> set[str]:
+    return {one.rule.split()[0] for one in broken_rules(saw, without)}
+
+
+def test_a_clean_history_is_clean() -> None:
+    assert (
+        rules(*SENT, read(0, b"a", b"b", at_s=4), read(2, b"c", at_s=5), final(b"a", b"b", b"c"))
+        == set()
+    )
+
+
+@pytest.mark.parametrize(
+    ("saw", "rule"),
+    [
+        ([*SENT, read(0, b"b", at_s=4), final(b"a", b"b", b"c")], "H1"),
+        ([send(b"x", -1, 1, "NOT_ENOUGH_REPLICAS"), final(b"x")], "H2"),
+        ([*SENT, read(1, b"b", b"c", what="final", client=LAST_READER, at_s=9)], "H3"),
+        ([*SENT, final(b"a", b"b", b"c", b"a")], "H4"),
+        ([*SENT, read(0, b"a", at_s=4), read(2, b"c", at_s=5), final(b"a", b"b", b"c")], "H5"),
+        ([*SENT, read(1, b"b", at_s=4), read(0, b"a", at_s=5), final(b"a", b"b", b"c")], "H6"),
+        (
+            [send(b"a", 1, 1, producer_id=5), send(b"b", 0, 2, producer_id=5), final(b"b", b"a")],
+            "H8",
+        ),
+        ([*SENT, final(b"a", b"b")], "H9"),
+    ],
+)
+def test_each_rule_finds_its_own(saw: list[Saw], rule: str) -> None:
+    assert rule in rules(*saw)
+
+
+def test_a_reader_that_is_placed_may_go_back() -> None:
+    placed = Saw("c", "place", "t-0", 4.5, 4.5, "ok", 0, key=KEY)
+    back = [read(1, b"b", at_s=4), placed, read(0, b"a", at_s=5)]
+    assert rules(*SENT, *back, final(b"a", b"b", b"c")) == set()
+
+
+def test_what_one_of_several_attempts_was_told_counts() -> None:
+    retried = [send(b"a", -1, 1, "? no answer"), send(b"a", 0, 2), send(b"a", -1, 3, "? LATE")]
+    assert rules(*retried, final(b"b")) >= {"H9"}
+    refused = [send(b"a", -1, 1, "? no answer"), send(b"a", -1, 2, "NOT_ENOUGH_REPLICAS")]
+    assert rules(*refused, final(b"a")) == set(), "the first attempt may be there"
+
+
+def test_acks_of_the_leader_alone_promise_nothing() -> None:
+    assert rules(send(b"a", 0, 1, acks=1), send(b"b", 0, 2), final(b"b")) == set()
+
+
+def test_a_deleted_topic_and_one_that_is_given_up_lag_behind_without_blame() -> None:
+    assert rules(*SENT) == set()
+    assert rules(*SENT, final(b"a"), without=frozenset({"t"})) == set()
+
+
+def test_the_swarm_asks_it() -> None:
+    found = [Finding("H3 lost-write", BROKEN, 1, "lost", ["this one"])]
+    with mock.patch.object(histories, "broken_rules", lambda saw, without: saw and found):
+        outcome = run(replace(draw_schedule(QUICK), events=(), quiet_from_ms=1000))
+    assert outcome.broken is not None and outcome.broken.code == "H3"
+    assert any(one.what == "final" and one.values for one in outcome.history)
