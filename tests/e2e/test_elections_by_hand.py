@@ -50,7 +50,7 @@ def reasons(told: dict[str, Any]) -> dict[int, str | None]:
 
 
 async def versions_for(cluster: KraftboxCluster, software_name: str) -> dict[int, VersionRange]:
-    address = parse_addresses(cluster.bootstrap)[0]
+    address = parse_addresses(cluster.bootstrap)[-1]  # broker 3, which is not killed
     connection = await Connection.connect(*address, software_name=software_name)
     try:
         return connection.versions
@@ -76,6 +76,14 @@ def consume(cluster: KraftboxCluster, count: int) -> tuple[list[bytes | None], i
         return [one.value() for one in found], end
     finally:
         consumer.close()
+
+
+def only_one_is_alive(cluster: KraftboxCluster, broker_id: int) -> None:
+    """The leader dies, and the other replica comes back, which may not lead by itself."""
+    cluster.command("node", "kill", str(3 - broker_id))
+    until("nobody leads", lambda: explained(cluster)["leader"] == -1, WAIT_S)
+    cluster.command("node", "start", str(broker_id))
+    until("it is back", lambda: reasons(explained(cluster))[broker_id] != "is fenced", WAIT_S)
 
 
 def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxCluster) -> None:
@@ -105,6 +113,24 @@ def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxClus
     assert consume(cluster, 100) == ([str(number).encode() for number in range(100)], 100)
     told = explained(cluster)
     assert (told["leader"], told["isr"], told["waits"]) == (2, [2], None)
+
+    # The other way round, by the longest log of those that are alive, and by name.
+    only_one_is_alive(cluster, 1)
+    elected = cluster.run(
+        *("elect", "t-0", "--type", "longest-log-aggressive", "-b", cluster.bootstrap)
+    )
+    assert (elected.returncode, elected.stdout) == (0, "t-0: elected\n"), elected.stderr
+    told = explained(cluster)
+    assert (told["leader"], told["isr"]) == (1, [1])
+    only_one_is_alive(cluster, 2)
+    designation = ("elect", "t-0", "--type", "designation", "-b", cluster.bootstrap, "--leader")
+    refused = cluster.run(*designation, "3")
+    assert (refused.returncode, "INVALID_REQUEST" in refused.stdout + refused.stderr) == (1, True)
+    elected = cluster.run(*designation, "2")
+    assert (elected.returncode, elected.stdout) == (0, "t-0: elected\n"), elected.stderr
+    told = explained(cluster)
+    assert (told["leader"], told["isr"]) == (2, [2])
+    assert consume(cluster, 100) == ([str(number).encode() for number in range(100)], 100)
 
 
 def test_others_see_nothing_of_it(cluster: KraftboxCluster) -> None:
