@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from controller.elections.recovery import RecoveryCounts
+from controller.elections.recovery_rules import WaitsFor
 from metalog.image.values import LOSSY_ELECTIONS, NO_LEADER, ElectedAs, MetadataImage
 from protocol.metadata import PartitionChangeRecord
 from protocol.schema import MetadataRecord
@@ -198,6 +199,7 @@ def stats_families(
         "counter",
         [({"kind": word_of(kind)}, count) for kind, count in stats.by_kind.items()],
     )
+    yield from recovery_families(stats.recovery)
     events = "kafka_controller_controllereventmanager_"
     # Operations are decided when they arrive: none ever waits in a queue.
     yield summary(
@@ -208,4 +210,25 @@ def stats_families(
     )
     yield stats.processing.family(
         events + "eventqueueprocessingtimems", "Time to decide, replay and append, ms"
+    )
+
+
+def recovery_families(counts: RecoveryCounts) -> Iterator[Family]:
+    """Unclean recoveries (KIP-966), and what partitions without leader wait for. All are zero on a
+    controller that is not active."""
+    yield single(
+        "kraftbox_unclean_recovery_running",
+        "Unclean recoveries that wait for brokers to say how far their logs reach",
+        counts.running,
+    )
+    for name, text, value in (
+        ("finished", "Unclean recoveries that elected the longest log", counts.finished),
+        ("given_up", "Unclean recoveries that ended without electing it", counts.given_up),
+    ):
+        yield single(f"kraftbox_unclean_recovery_{name}_total", text, value, "counter")
+    yield Family(
+        "kraftbox_leaderless_partitions",
+        "Partitions without leader by what they wait for",
+        "gauge",
+        [({"waits_for": waits.value}, counts.waiting[waits]) for waits in WaitsFor],
     )

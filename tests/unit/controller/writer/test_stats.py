@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from controller.elections.recovery import RecoveryCounts
+from controller.elections.recovery_rules import WaitsFor
 from controller.writer.stats import (
     ControllerStats,
     ImageCounts,
     RecentTimes,
     image_families,
+    recovery_families,
     stats_families,
 )
 from metalog.image.values import LOSSY_ELECTIONS, ElectedAs
@@ -109,6 +112,22 @@ def test_what_only_a_failure_moves() -> None:
     assert told["kafkacontroller_lastcommittedrecordoffset"] == [51]
     assert told["kafkacontroller_lastappliedrecordtimestamp"] == [52]
     assert told["kafkacontroller_lastappliedrecordlagms"] == [53]
+
+
+def test_unclean_recoveries() -> None:
+    counts = RecoveryCounts()
+    counts.running, counts.finished, counts.given_up = 2, 3, 4
+    counts.waiting[WaitsFor.LAST_KNOWN] = 5
+    running, finished, given_up, waiting = recovery_families(counts)
+    assert [list(family.samples)[0][1] for family in (running, finished, given_up)] == [2, 3, 4]
+    assert (finished.kind, finished.name) == ("counter", "kraftbox_unclean_recovery_finished_total")
+    assert {labels["waits_for"]: value for labels, value in waiting.samples} == {
+        "clean-candidate": 0,
+        "last-known": 5,
+        "any-replica": 0,
+        "answers": 0,
+        "operator": 0,
+    }
 
 
 def by_kind(stats: ControllerStats) -> dict[str, float]:

@@ -1,0 +1,116 @@
+"""F25, P21: every broker of a cluster is killed, and the one with the short log is back first.
+
+Three topics in one run: with Aggressive it leads, and what only the others had is lost; with
+Balanced all that may have everything are waited for, the longest log leads and nothing is lost;
+with None an operator decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from client.admin import Admin
+from client.cluster_client import ClusterClient
+from client.elections import ElectionType
+from protocol.errors import ErrorCode
+from testkit.processes.quorum_cluster import ProcessCluster
+from testkit.processes.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
+
+WAIT_S = 30
+RECORDS = 100
+STRATEGIES = ("Aggressive", "Balanced", "None")
+SETTINGS = {
+    "unclean.recovery.manager.enabled": "true",
+    "unclean.recovery.timeout.ms": "2000",
+    "kraftbox.broker.connection.loss.fence.ms": "200",
+    "min.insync.replicas": "2",
+}
+
+
+def end_of(bootstrap: str, topic: str) -> int:
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    try:
+        return reader.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)[1]
+    finally:
+        reader.close()
+
+
+def elect(bootstrap: str, kind: ElectionType, topic: str, timeout_ms: float) -> int:
+    async def asked() -> int:
+        async with await ClusterClient.connect(bootstrap) as client:
+            results = await Admin(client, timeout_ms).elect_leaders(kind, [(topic, 0)])
+            return results[topic, 0].number
+
+    return asyncio.run(asked())
+
+
+def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path, controllers=1, brokers=3, settings=SETTINGS) as cluster:
+        cluster.start()
+        short, *others = cluster.brokers
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        ids = [broker.id for broker in cluster.brokers]
+        new = [
+            NewTopic(
+                name.lower(),
+                1,
+                replica_assignment=[ids],
+                config={"unclean.recovery.strategy": name},
+            )
+            for name in STRATEGIES
+        ]
+        topics = [topic.topic for topic in new]
+        for created in admin.create_topics(new).values():
+            created.result(WAIT_S)
+
+        def state(topic: str) -> tuple[int, list[int]]:
+            found = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions[0]
+            return found.leader, sorted(found.isrs)
+
+        def produce(first: int) -> None:
+            servers = ",".join(f"127.0.0.1:{broker.port}" for broker in cluster.brokers)
+            producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})
+            for topic in topics:
+                for number in range(first, first + RECORDS):
+                    producer.produce(topic, str(number).encode(), partition=0)
+            assert producer.flush(WAIT_S) == 0
+
+        produce(0)
+        short.kill()
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        for topic in topics:
+            until("an ISR of two", lambda t=topic: len(state(t)[1]) == 2)  # type: ignore[misc]
+        produce(RECORDS)
+        for broker in others:
+            broker.kill()
+
+        # The one that lacks the second half is back alone.
+        short.start()
+        until("a short log leads", lambda: state("aggressive") == (short.id, [short.id]))
+        assert state("balanced")[0] == -1
+        assert elect(cluster.bootstrap, ElectionType.LONGEST_LOG_BALANCED, "none", 1000) == (
+            ErrorCode.REQUEST_TIMED_OUT
+        )
+        others[0].start()
+        until("two brokers", lambda: len(admin.list_topics(timeout=WAIT_S).brokers) == 2)
+        assert state("balanced")[0] == -1
+        others[1].start()
+        until("the longest log leads", lambda: state("balanced")[0] in ids[1:])
+        for topic, count in (("balanced", 2 * RECORDS), ("aggressive", RECORDS)):
+            until("the whole ISR", lambda t=topic: state(t)[1] == ids)  # type: ignore[misc]
+            assert end_of(cluster.bootstrap, topic) == count
+        # Whoever is alive, nobody leads before an operator says so.
+        assert state("none")[0] == -1
+        assert elect(cluster.bootstrap, ElectionType.LONGEST_LOG_BALANCED, "none", 20_000) == (
+            ErrorCode.NONE
+        )
+        until("the whole ISR", lambda: state("none")[1] == ids)
+        assert state("none")[0] in ids[1:]
+        assert end_of(cluster.bootstrap, "none") == 2 * RECORDS
