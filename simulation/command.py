@@ -22,8 +22,9 @@ from simulation.schedule import Schedule, draw_schedule
 from simulation.shape import BadShape, LinkShape, Shape
 from simulation.shrink import Verdict, shrink, words
 from simulation.story import Story
-from simulation.swarm import Outcome, SwarmWorld, run
+from simulation.swarm import Broken, Outcome, Stopped, SwarmWorld, run
 from simulation.views import Moment, Until, partitions_of
+from simulation.world.cluster import NodeLife
 
 HELD, BROKEN, MISUSE = 0, 1, 2
 LINES_TOLD = 40
@@ -295,8 +296,23 @@ def _shrink(schedule: Schedule, options: Options) -> int:
     return BROKEN
 
 
-def _verdict(schedule: Schedule) -> Verdict | None:
-    broken = run(schedule, keep=0).broken
+class _Patience:
+    """Ends a run that takes too long to be worth it."""
+
+    def __init__(self, world: SwarmWorld, ends_ms: float) -> None:
+        self._loop = world.loop
+        self._ends_ms = ends_ms
+
+    def after(self, life: NodeLife) -> None:
+        if self._loop.time() * 1000 > self._ends_ms:
+            raise Stopped
+
+    def finish(self, broken: Broken | None) -> None:
+        """Nothing to tell."""
+
+
+def _verdict(schedule: Schedule, ends_ms: float) -> Verdict | None:
+    broken = run(schedule, keep=0, watchers=[lambda world: _Patience(world, ends_ms)]).broken
     return None if broken is None else Verdict(broken.code, broken.at_s * 1000)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from simulation.faults import KINDS as FAULTS
@@ -39,7 +40,10 @@ class Verdict(NamedTuple):
     at_ms: float
 
 
-Play = Callable[[Schedule], Verdict | None]
+Play = Callable[[Schedule, float], Verdict | None]
+"""Plays a schedule, no longer than to that many virtual milliseconds after the first boot."""
+PATIENCE_MS = 5_000.0
+"""So much later than before may a promise break: who holds until then is not played to the end."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,11 @@ def shrink(
     """None if the schedule breaks no promise.
 
     Args:
-        play: runs a schedule; the same answer for the same schedule.
+        play: the same answer for the same schedule.
         may_go_on: False ends the search with what is found; asked before each try.
         tries_max: so many schedules are played at most, the first one among them.
     """
-    verdict = play(schedule)
+    verdict = play(schedule, inf)
     if verdict is None:
         return None
     search = _Search(schedule, verdict, play, may_go_on, tries_max)
@@ -114,16 +118,18 @@ class _Search:
         if not is_sound(candidate):
             return False
         self.tries += 1
-        verdict = self._play(candidate)
+        verdict = self._play(candidate, self.verdict.at_ms + PATIENCE_MS)
         if verdict is None or verdict.code != self.verdict.code:
             return False
         self.best, self.verdict = candidate, verdict
         return True
 
     def _before_the_break(self) -> None:
-        """What was due later did nothing."""
+        """What was due later did nothing; and there may be no trouble to wait for."""
         due = tuple(one for one in self.best.events if one.at_ms <= self.verdict.at_ms)
         self._keeps(replace(self.best, events=due))
+        ends = max((one.at_ms + one.for_ms for one in self.best.events), default=0)
+        self._keeps(replace(self.best, quiet_from_ms=min(ends, self.best.quiet_from_ms)))
 
     def _fewer(
         self,

@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from unittest import mock
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from broker.replication.partition import Partition
 from simulation import find
 from simulation.command import Options, main
-from simulation.schedule import Schedule, draw_schedule
+from simulation.schedule import TROUBLE_MS_MAX, Schedule, draw_schedule
 from simulation.shape import BadShape
 from simulation.shrink import (
     STEADY_DISK,
@@ -31,25 +32,24 @@ from simulation.shrink import (
 
 pytestmark = pytest.mark.sim
 
-LARGE = 3
+LARGE = next(
+    seed
+    for seed, one in enumerate(map(draw_schedule, range(200)))
+    if len(one.events) > 4 and len(one.shape.clients) > 2 and len(one.shape.nodes) > 2
+)
 """A seed with many events, clients and nodes."""
 QUICK = 7
 """A seed whose run is short."""
 
 
 def breaks_if(holds: Callable[[Schedule], bool], code: str = "P4") -> Play:
-    return lambda schedule: Verdict(code, 1e9) if holds(schedule) else None
+    return lambda schedule, _ends_ms: Verdict(code, 1e9) if holds(schedule) else None
 
 
 def smallest(schedule: Schedule, play: Play) -> Shrunk:
     found = shrink(schedule, play)
     assert found is not None
     return found
-
-
-def test_the_large_seed_is_large() -> None:
-    drawn = draw_schedule(LARGE)
-    assert len(drawn.events) > 4 and len(drawn.shape.clients) > 2 and len(drawn.shape.nodes) > 2
 
 
 def test_nothing_is_left_of_what_was_not_needed() -> None:
@@ -76,7 +76,7 @@ def test_what_is_needed_together_stays() -> None:
 def test_another_promise_does_not_count() -> None:
     drawn = draw_schedule(LARGE)
 
-    def play(one: Schedule) -> Verdict:
+    def play(one: Schedule, _ends_ms: float) -> Verdict:
         return Verdict("P4" if len(one.events) > 3 else "P26", 1e9)
 
     found = smallest(drawn, play)
@@ -84,16 +84,29 @@ def test_another_promise_does_not_count() -> None:
 
 
 def test_what_was_due_after_the_break_goes_first() -> None:
-    drawn = draw_schedule(LARGE)
+    drawn = replace(draw_schedule(LARGE), quiet_from_ms=TROUBLE_MS_MAX)
     late = drawn.events[0].at_ms
     played: list[Schedule] = []
 
-    def play(one: Schedule) -> Verdict:
+    def play(one: Schedule, _ends_ms: float) -> Verdict:
         played.append(one)
         return Verdict("P4", late)
 
     shrink(drawn, play)
     assert all(event.at_ms <= late for event in played[1].events)
+    ends = max(event.at_ms + event.for_ms for event in played[1].events)
+    assert played[2].quiet_from_ms == ends < drawn.quiet_from_ms
+
+
+def test_nobody_waits_much_longer_than_it_took_before() -> None:
+    asked: list[float] = []
+
+    def play(_one: Schedule, ends_ms: float) -> Verdict:
+        asked.append(ends_ms)
+        return Verdict("P4", 7000.0 - len(asked))
+
+    shrink(draw_schedule(LARGE), play, tries_max=4)
+    assert asked == [inf, 6999.0 + 5000.0, 6998.0 + 5000.0, 6997.0 + 5000.0]
 
 
 def test_a_schedule_that_holds_has_nothing_to_shrink() -> None:

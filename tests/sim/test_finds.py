@@ -1,0 +1,52 @@
+"""Finds: every schedule that once broke a promise holds, and still sees its bug where that can be
+planted again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from broker.replication.remote_replica import RemoteReplica
+from simulation import find
+from simulation.command import Options, main
+from simulation.swarm import run
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.sim
+
+PLANTED: dict[str, tuple[Any, str, Any]] = {
+    "joins-unread": (RemoteReplica, "may_join", lambda *_arguments: True),
+}
+"""Bugs of finds, as patches: owner, name, what stands there instead."""
+
+
+@pytest.mark.parametrize("name", find.names())
+def test_a_find_holds(name: str) -> None:
+    outcome = run(find.named(name).schedule, keep=0)
+    assert outcome.broken is None, f"kraftbox sim --schedule {name}: {outcome.broken}"
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_find_sees_its_bug(name: str) -> None:
+    one = find.named(name)
+    with mock.patch.object(*PLANTED[name]):
+        broken = run(one.schedule, keep=0).broken
+    assert broken is not None and broken.code == one.promise
+
+
+@pytest.mark.parametrize("name", find.names())
+def test_a_find_says_which_promise_and_which_bug(name: str) -> None:
+    one = find.named(name)
+    codes = (ROOT / "docs/promises.md").read_text()
+    assert re.search(rf"\b{one.promise}\b", codes), one.promise
+    assert one.bug and "\n" not in one.bug
+    assert len(one.schedule.events) <= 12, "shrink it before it is kept"
+
+
+def test_a_find_is_played_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(Options(schedule="joins-unread")) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("trace ")
