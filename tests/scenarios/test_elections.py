@@ -135,6 +135,22 @@ def check(rules: Rules, start: Before, event: Event, played: Played) -> None:
         check_epochs(step)
         check_election(rules, start, event, step)
     check_end(rules, event, played)
+    if rules.manager and rules.feature:
+        check_whole(rules, played)
+
+
+def check_whole(rules: Rules, played: Played) -> None:
+    """P8: as many as min ISR stay known of, whatever happens to them."""
+
+    def is_whole(partition: PartitionImage) -> bool:
+        known = {*partition.isr, *partition.elr, *partition.last_known_elr}
+        return len(known) >= effective(rules)
+
+    if is_whole(played.start):
+        for step in played.steps:
+            assert is_whole(step.after), "P8"
+            if not step.after.isr and not step.after.elr:
+                assert len(step.after.last_known_elr) >= effective(rules), "P8"
 
 
 def check_sets(rules: Rules, before: PartitionImage, after: PartitionImage) -> None:
@@ -230,6 +246,7 @@ def check_nobody_forgotten(rules: Rules, start: PartitionImage, end: PartitionIm
 # --- every case -----------------------------------------------------------------------------------
 
 PLACES = ("isr", "elr", "none")
+MANAGED_PLACES = (*PLACES, "known")
 
 
 def all_rules() -> Iterator[Rules]:
@@ -237,20 +254,26 @@ def all_rules() -> Iterator[Rules]:
     for feature, min_isr in ((0, 1), (1, 1), (1, 2), (1, 3)):
         for strategy in ("Balanced", "Aggressive"):
             yield Rules(feature, min_isr, strategy)
+    for min_isr in (2, 3):
+        yield Rules(1, min_isr, manager=True)
 
 
 def partitions(rules: Rules) -> Iterator[Before]:
     """Every partition that a controller could have left, with every set of fenced brokers."""
-    for places in itertools.product(PLACES, repeat=len(BROKERS)):
-        isr = tuple(b for b, place in zip(BROKERS, places, strict=True) if place == "isr")
-        elr = tuple(b for b, place in zip(BROKERS, places, strict=True) if place == "elr")
-        if elr and (not rules.feature or len(isr) >= effective(rules)):
+    places_of = MANAGED_PLACES if rules.manager else PLACES
+    for places in itertools.product(places_of, repeat=len(BROKERS)):
+        isr, elr, known = (
+            tuple(b for b, place in zip(BROKERS, places, strict=True) if place == wanted)
+            for wanted in ("isr", "elr", "known")
+        )
+        if (elr or known) and (not rules.feature or len(isr) >= effective(rules)):
             continue
         if not isr and not rules.feature:
             continue
         for size in range(len(BROKERS) + 1):
             for fenced in itertools.combinations(BROKERS, size):
-                yield from _led(rules, isr, elr, fenced)
+                for before in _led(rules, isr, elr, fenced):
+                    yield before._replace(last_known=known) if rules.manager else before
 
 
 def _led(
@@ -266,6 +289,9 @@ def _led(
             yield Before(isr, elr, leader=leader, fenced=fenced)
         return
     if set(elr) - set(fenced):
+        return
+    if rules.manager:
+        yield Before(isr, elr, fenced=fenced)
         return
     for last in (None, *(elr or fenced)):
         yield Before(isr, elr, () if last is None else (last,), fenced=fenced)
@@ -290,7 +316,7 @@ def every_case() -> Iterator[tuple[Rules, Before, Event]]:
 
 @pytest.mark.slow
 def test_the_promises_hold_in_every_case() -> None:
-    """P9, P10, P11, P15, P21, P22, and no clean candidate passed over."""
+    """P8, P9, P10, P11, P15, P21, P22, and no clean candidate passed over."""
     count, kinds = 0, set()
     for rules, before, event in every_case():
         played = play(rules, before, event)
