@@ -20,6 +20,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from client.cluster_client import ClusterClient
 from protocol.batch.header import iter_batches
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from protocol.transport.client import Connection
 from testkit.kafka.in_place import KafkaInPlace
 from testkit.kafka.jars import kafka_libs
 from testkit.processes.ports import free_port
@@ -272,6 +274,62 @@ def lose_a_directory(mixed: Mixed, broker_id: int, successor: int) -> None:
     assert [broker_id in isr for _, isr in mixed.described()] == [lost == 1, lost == 0]
 
 
+def eligible(mixed: Mixed) -> list[tuple[list[int], list[int]]]:
+    """Sorted ELR and LastKnownELR of each partition; every live broker must say the same."""
+    told = [asyncio.run(_describe(address)) for address in mixed.bootstrap.split(",")]
+    found = [one for one in told if one is not None]
+    assert found and all(one == found[0] for one in found), found
+    return found[0]
+
+
+async def _describe(address: str) -> list[tuple[list[int], list[int]]] | None:
+    host, port = address.split(":")
+    try:
+        connection = await Connection.connect(host, int(port), "test", 2000)
+    except OSError:
+        return None
+    try:
+        topic = DescribeTopicPartitionsRequest.TopicRequest(name=TOPIC)
+        answer = await connection.request(DescribeTopicPartitionsRequest(topics=[topic]), 5000)
+    finally:
+        await connection.close()
+    return [
+        (sorted(p.eligible_leader_replicas or ()), sorted(p.last_known_elr or ()))
+        for p in answer.topics[0].partitions
+    ]
+
+
+def eligible_replicas(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
+    """Cleanly stopped brokers of either kind are in the ELR and lead again; a killed one does not.
+
+    The last one in sync is killed and comes back first.
+    """
+    for stopped, killed in ((theirs, ours), (ours, theirs)):
+        mixed.wait_until_whole()
+        before = mixed.read()
+        mixed.order(*[[killed, stopped, third]] * PARTITIONS)
+        mixed.node(third).stop()
+        mixed.node(stopped).stop()
+        alone = [(killed, [killed])] * PARTITIONS
+        until("the last in-sync replica", lambda a=alone: mixed.described() == a, WAIT_S)  # type: ignore[misc]
+        assert eligible(mixed) == [([stopped], [])] * PARTITIONS
+        mixed.node(killed).kill()
+        mixed.node(killed).start()
+        nobody = [(-1, [])] * PARTITIONS
+        until("nobody leads", lambda n=nobody: mixed.described() == n, WAIT_S)  # type: ignore[misc]
+        until(
+            "the crash is known",
+            lambda s=stopped, k=killed: eligible(mixed) == [([s], [k])] * PARTITIONS,  # type: ignore[misc]
+            WAIT_S,
+        )
+        mixed.node(stopped).start()
+        mixed.wait_for_leaders(*[stopped] * PARTITIONS)
+        mixed.node(third).start()
+        mixed.wait_until_whole()
+        assert eligible(mixed) == [([], [])] * PARTITIONS
+        assert mixed.read() == before
+
+
 def come_back_empty(mixed: Mixed, broker_id: int, others: tuple[int, int]) -> None:
     """F22: all disks of a broker of Kafka's are replaced; one partition has nobody else in sync.
 
@@ -289,7 +347,8 @@ def come_back_empty(mixed: Mixed, broker_id: int, others: tuple[int, int]) -> No
     for node in map(mixed.node, (*others, broker_id)):
         node.start()
     until("its other replica in the ISR", lambda: _is_whole(mixed, 1 - alone), WAIT_S)
-    assert mixed.described()[alone] == (-1, [broker_id])
+    # On another disk it is not eligible any more; who was not in sync never was.
+    assert mixed.described()[alone] == (-1, [])
     wanted = [TopicPartition(TOPIC, alone)]
     mixed.admin.elect_leaders(ElectionType.UNCLEAN, wanted).result(WAIT_S)
     mixed.wait_until_whole()
@@ -347,6 +406,7 @@ def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
             story(mixed, 4, 6, 5)
             lose_a_directory(mixed, 6, 4)
             come_back_empty(mixed, 6, (5, 4))
+            eligible_replicas(mixed, 4, 6, 5)
             shut_down_in_good_order(mixed, 6, 4)
 
 
@@ -364,4 +424,5 @@ def test_our_broker_under_kafkas_controllers(tmp_path: Path) -> None:
         theirs = {1: KafkaInPlace(first, both), 2: KafkaInPlace(cluster.nodes[2])}
         with running(cluster, theirs, (1, 2, 3)) as mixed:
             story(mixed, 3, 2, 1)
+            eligible_replicas(mixed, 3, 2, 1)
             shut_down_in_good_order(mixed, 2, 3)
