@@ -43,6 +43,7 @@ _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _RAFT = "kafka_server_raftmetrics"
 _CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
+_RECOVERY = "kraftbox_unclean_recovery"
 _TIMES = "kafka_network_requestmetrics"
 
 
@@ -228,6 +229,30 @@ QUORUM = (
         ),
     ),
     Panel(
+        "Elections by kind",
+        "cps",
+        ((rate("kraftbox_controller_elections_total", "kind"), "{{kind}}"),),
+    ),
+    Panel(
+        "Partitions without leader, by what they wait for",
+        "none",
+        (
+            (
+                f"max by (waits_for) ({each('kraftbox_leaderless_partitions')})",
+                "{{waits_for}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Unclean recoveries",
+        "none",
+        (
+            (total(f"{_RECOVERY}_running", how="max"), "running"),
+            (f"sum(increase({_RECOVERY}_finished_total{{{C}}}[1h]))", "finished in an hour"),
+            (f"sum(increase({_RECOVERY}_given_up_total{{{C}}}[1h]))", "given up in an hour"),
+        ),
+    ),
+    Panel(
         "Not led by the preferred replica",
         "none",
         ((total(f"{_CONTROLLER}_preferredreplicaimbalancecount", how="max"), ""),),
@@ -267,6 +292,17 @@ TOPICS = (
         (
             (f"sum by (topic) ({each('kafka_cluster_partition_atminisr')})", "{{topic}} at"),
             (f"sum by (topic) ({each('kafka_cluster_partition_underminisr')})", "{{topic}} under"),
+        ),
+    ),
+    Panel(
+        "Fewest replicas that can lead without loss",
+        "none",
+        (
+            (
+                "min by (topic) (max by (topic, partition) "
+                f"({each('kraftbox_partition_electable_replicas')}))",
+                "{{topic}}",
+            ),
         ),
     ),
 )
