@@ -238,8 +238,8 @@ LINKS = {
     "busy": LinkShape(0.1, 1.0, 0.02, 60.0),
     "two cities": LinkShape(4.0, 12.0),
     "far": LinkShape(15.0, 45.0, 0.01, 150.0),
-    "uneven": LinkShape(0.3, 200.0, tail=1.0),
-    "far and uneven": LinkShape(10.0, 200.0, tail=1.2),
+    "uneven": LinkShape(0.3, 100.0, tail=1.0),
+    "far and uneven": LinkShape(10.0, 80.0, tail=1.2),
 }
 AWAY = ("two cities", "far", "far and uneven")
 """Where one node may be while the others are together."""

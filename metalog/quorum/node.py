@@ -80,6 +80,7 @@ from runtime.clock import Clock
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
 from storage.files.port import Files
+from storage.log.errors import LogFailed
 
 _log = get_logger("metalog.quorum")
 
@@ -195,7 +196,10 @@ class QuorumNode:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.peers.close()
-        self.log.close()
+        try:
+            self.log.close()
+        except LogFailed as error:
+            _log.error("the metadata log could not be closed cleanly", error=str(error))
 
     async def abort(self) -> None:
         """Stop as a crash would: nothing is sent, flushed or closed."""
@@ -240,6 +244,11 @@ class QuorumNode:
     @property
     def log_end_offset(self) -> int:
         return self.log.end_offset
+
+    @property
+    def is_persisting(self) -> bool:
+        """Whether the core is ahead of quorum-state on the disk; then nothing leaves the node."""
+        return self._persisting
 
     @property
     def voters(self) -> VoterSet:
@@ -355,6 +364,10 @@ class QuorumNode:
             while self._queue and not self._persisting:
                 effect = self._queue.popleft()
                 _EFFECTS[type(effect)](self, effect)
+        except LogFailed as error:
+            # Whoever brought the event may take it for a peer's error, and ask again for ever.
+            self._supervisor.report("append to the metadata log", error)
+            raise
         finally:
             self._draining = False
 
@@ -576,6 +589,8 @@ class QuorumNode:
     async def _or_failed(self, failed: RequestFailed, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
+        except LogFailed:
+            raise  # the own disk's
         except (OSError, ApiError, ProtocolError) as error:
             _log.debug(
                 "a quorum peer did not answer",

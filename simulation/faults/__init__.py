@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from simulation.faults import disk, network, operators, process
+from simulation.faults import disk, disk_errors, network, operators, process
 from simulation.faults.kind import FaultKind, OperatorKind
 
 KINDS: dict[str, FaultKind | OperatorKind] = {
     **process.KINDS,
     **network.KINDS,
     **disk.KINDS,
+    **disk_errors.KINDS,
     **operators.KINDS,
 }
 """By the name that schedules, options and tables use."""

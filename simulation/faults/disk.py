@@ -1,4 +1,5 @@
-"""Faults of disks: a broker comes back on an empty disk, and later on its old one (F22).
+"""Faults of disks: a broker comes back on an empty disk, for good or until it gets its old one
+again (F22).
 
 What was in sync on the old disk alone waits for it: nobody else may lead, and least of all the same
 broker on the empty one. Only brokers that are nothing else: a voter that forgets what it voted
@@ -11,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, FaultKind
+from simulation.faults.process import may_lose
 from simulation.targets import draw_broker
 from simulation.world.cluster import End
 
@@ -52,6 +54,18 @@ async def _swap_disk(world: SwarmWorld, machine: Machine, event: Event, _rng: Ra
     return True
 
 
+async def _wipe(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    """What was on the disk is lost for good, whether it was flushed or not."""
+    if machine in world.controllers or not may_lose(world, machine):
+        return False
+    world.crash(machine, End.POWER_CUT)
+    machine.swap_disk(None)
+    world.promises.disk_swapped(machine.node_id)
+    await asyncio.sleep(event.for_ms / 1000)
+    await world.boot_again(machine)
+    return True
+
+
 async def _leave(world: SwarmWorld, machine: Machine) -> None:
     """Off, and in no ISR with the disk it has now: that one goes for ever.
 
@@ -86,6 +100,13 @@ def _in_sync(world: SwarmWorld, machine: Machine) -> Iterator[PartitionImage]:
 
 
 KINDS = {
+    "wiped disk": FaultKind(
+        "disk",
+        "a broker comes back on an empty disk",
+        lambda rng, shape: (draw_broker(rng, shape), {}),
+        _wipe,
+        has_pure_brokers,
+    ),
     "swapped disk": FaultKind(
         "disk",
         "a broker runs on an empty disk for a while, and then on its old one",

@@ -33,7 +33,7 @@ class QuorumJudge(Judge):
             return
         epoch, mark = quorum.leader()[1], quorum.high_watermark
         # While quorum-state is written nobody hears of the epoch: who ends may forget it.
-        settled = not quorum._persisting
+        settled = not quorum.is_persisting
         seen, old = (epoch, quorum.is_leader, mark, settled), self._seen.get(life)
         if seen == old:
             return

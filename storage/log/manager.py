@@ -574,8 +574,8 @@ class LogManager:
     async def close(self, broker_epoch: int = NO_BROKER_EPOCH) -> bool:
         """Flush and close every log; returns whether the shutdown was clean.
 
-        It is not if a log had failed or fails now: then there is no marker, and the next start
-        recovers.
+        It is not if a log had failed or the disk refuses something now: then there is no marker,
+        and the next start recovers. Either way all is closed.
         """
         if self._closed:
             return False
@@ -584,20 +584,25 @@ class LogManager:
         for log in self.logs.values():
             try:
                 log.close(clean=log.failure is None)
-            except LogFailed:
+            except (OSError, LogFailed):
                 clean = False
             clean = clean and log.failure is None
+        try:
+            await self._checkpoint_all()
+            if clean:
+                path = posixpath.join(self.directory, CLEAN_SHUTDOWN)
+                self.files.write_atomic(path, encode_clean_shutdown(broker_epoch))
+        except OSError:
+            return False
+        return clean
+
+    async def _checkpoint_all(self) -> None:
         for name, offsets in (
             (RECOVERY_POINT_CHECKPOINT, self.recovery_points()),
             (LOG_START_CHECKPOINT, self.log_starts()),
             (HIGH_WATERMARK_CHECKPOINT, self.high_watermarks()),
         ):
             await self.write_checkpoint(name, offsets)
-        if clean:
-            self.files.write_atomic(
-                posixpath.join(self.directory, CLEAN_SHUTDOWN), encode_clean_shutdown(broker_epoch)
-            )
-        return clean
 
     async def _flush_all(self) -> bool:
         """One batch of flushes for all logs, so that closing each finds nothing to wait for."""

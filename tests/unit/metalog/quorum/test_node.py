@@ -14,6 +14,7 @@ from metalog.image.snapshot import fit_record
 from metalog.quorum.batches import read_batches
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.messages import (
+    AppendFetched,
     BeginEpochAsked,
     InstallSnapshot,
     OffsetAndEpoch,
@@ -35,6 +36,7 @@ from protocol.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
 from storage.files import File, LossyFiles, MemoryFiles
+from storage.log.errors import LogFailed
 from testkit.memory.quorum_nodes import RunningQuorum, make_config
 
 FOLDER = f"/data/{DIRECTORY_NAME}"
@@ -309,6 +311,42 @@ async def test_a_vote_that_the_disk_refuses_never_leaves_the_node() -> None:
             await asyncio.sleep(0)
         assert not answers
         assert [name for name, _ in q.failures] == ["persist quorum-state"]
+
+
+async def test_a_disk_that_refuses_fetched_records_is_no_error_of_the_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A follower that asked the leader again instead would never append anything any more."""
+    files = HeldFiles()
+    files.gate.set()
+    async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
+        node = q.node
+
+        def refuse(data: bytes) -> bool:
+            raise LogFailed("/data", OSError(28, "No space left on device"))
+
+        async def answered() -> None:
+            node._queue.append(AppendFetched(2))
+            node._drain()
+
+        monkeypatch.setattr(node.log, "append_fetched", refuse)
+        node._ask_peer(RequestKind.FETCH, 2, answered, 7)
+        await q.until(lambda: bool(q.failures))
+        assert [name for name, _ in q.failures] == ["append to the metadata log"]
+
+
+async def test_a_disk_that_refuses_does_not_keep_the_node_from_stopping() -> None:
+    refusing: list[bool] = []
+
+    def refuse(kind: str, path: str) -> None:
+        if refusing:
+            raise OSError(28, "No space left on device")
+
+    async with RunningQuorum(LossyFiles(MemoryFiles(), on_op=refuse)) as q:
+        await q.commit(topic(1))
+        refusing.append(True)
+        await q.node.stop()
+        refusing.clear()
 
 
 async def test_a_corrupt_quorum_state_refuses_the_start() -> None:

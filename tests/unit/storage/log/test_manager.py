@@ -683,6 +683,26 @@ async def test_a_failed_flush_at_the_end_is_unclean_too():
     assert ".kafka_cleanshutdown" not in world.names()
 
 
+@pytest.mark.parametrize(
+    "refused",
+    ["recovery-point", "replication-offset", "cleanshutdown", "topic-0", "/"],
+)
+async def test_a_disk_that_refuses_makes_the_shutdown_unclean_and_ends_it(refused):
+    """Whoever stops a node goes on with the rest of it."""
+    failing = []
+
+    def hook(kind, path):
+        if failing and refused in path:
+            raise OSError(errno.ENOSPC, "full")
+
+    world = World(LossyFiles(MemoryFiles(), on_op=hook))
+    manager = world.start()
+    fill(create(manager), 2)
+    failing.append(True)
+    assert not await manager.close()
+    assert ".kafka_cleanshutdown" not in world.names()
+
+
 # Real files ----------------------------------------------------------------------------------
 
 

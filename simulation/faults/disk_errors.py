@@ -1,0 +1,156 @@
+"""Faults of disks that go on: errors of any file call, a full disk, slow and hanging flushes.
+
+A node whose disk refuses stops (docs/fatal-tasks.md). It is started again when the fault is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from simulation.faults.kind import Args, FaultKind
+from simulation.faults.process import may_be_hit, may_go_silent, may_lose
+from simulation.targets import draw_node
+from simulation.world.cluster import End
+from simulation.world.disks import DiskTrouble
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from simulation.schedule import Event
+    from simulation.shape import Shape
+    from simulation.swarm import SwarmWorld
+    from simulation.world.cluster import Machine, NodeLife
+
+WRITES = ("append", "pwrite", "create", "mkdirs")
+"""What needs room."""
+SYNCS = ("fsync", "fsync_dir")
+ANY = (*WRITES, *SYNCS, "truncate", "rename", "unlink", "rmtree", "read")
+PLACES = ("", "", "__cluster_metadata", "/t", "checkpoint")
+"""Parts of paths: any file, the metadata log, partitions of topics, checkpoints."""
+STOP_S_MAX = 10.0
+HEARD_S = 1.0
+"""Within this time a node has heard of a refusal."""
+FLUSH_MS = (50.0, 300.0, 1_500.0)
+
+Drawn = tuple[str, Args]
+
+
+def _draw(kinds: tuple[str, ...], after: tuple[int, ...], rng: Random, shape: Shape) -> Drawn:
+    return draw_node(rng, shape), {
+        "kinds": list(kinds),
+        "path_has": rng.choice(PLACES),
+        "after": rng.choice(after),
+    }
+
+
+def _draw_fsync(rng: Random, shape: Shape) -> Drawn:
+    target, args = _draw(SYNCS, (0, 0, 1, 5), rng, shape)
+    return target, {**args, "cut": rng.random() < 0.5}
+
+
+def _draw_any(rng: Random, shape: Shape) -> Drawn:
+    target, args = _draw(ANY, (0, 3, 20, 100), rng, shape)
+    return target, {**args, "most": rng.choice((1, None))}
+
+
+async def _refuses(
+    code: int, world: SwarmWorld, machine: Machine, event: Event, _rng: Random
+) -> bool:
+    """With `cut` what a refused flush was to save is lost, as when the kernel has dropped it."""
+    cut = bool(event.args.get("cut"))
+    if not (may_lose(world, machine) if cut else may_be_hit(world, machine)):
+        return False
+    life = machine.life
+    assert life is not None
+    wanted = {name: value for name, value in event.args.items() if name not in ("for_ms", "cut")}
+    trouble = DiskTrouble(**{**wanted, "kinds": frozenset(wanted["kinds"])}, code=code)
+    until_s = world.loop.time() + event.for_ms / 1000
+    machine.disk_troubles.append(trouble)
+    stopped = await _stops(world, machine, life, until_s, cut=cut)
+    machine.disk_troubles.remove(trouble)
+    if not stopped and trouble.hits["refused"]:
+        stopped = await _stops(world, machine, life, until_s + HEARD_S, cut=cut)
+    if stopped:
+        await asyncio.sleep(max(0.0, until_s - world.loop.time()))
+        await world.boot_again(machine)
+    return trouble.hits["refused"] > 0
+
+
+async def _stops(
+    world: SwarmWorld, machine: Machine, life: NodeLife, until_s: float, *, cut: bool
+) -> bool:
+    """Whether the node had to stop before `until_s`; it does what the process of a node does."""
+    node = life.node
+    assert node is not None
+    left_s = until_s - world.loop.time()
+    ends: list[asyncio.Future[Any]] = [node.failed, life.over]
+    await asyncio.wait(ends, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+    if not node.failed.done():
+        return False
+    if not cut:
+        stopping = asyncio.ensure_future(world.stop(machine))
+        await asyncio.wait([stopping], timeout=STOP_S_MAX)
+        if stopping.done():
+            stopping.result()
+            return True
+        stopping.cancel()
+    world.crash(machine, End.POWER_CUT if cut else End.KILL)
+    return True
+
+
+async def _flushes(
+    hit: str, world: SwarmWorld, machine: Machine, event: Event, _rng: Random
+) -> bool:
+    if not may_go_silent(world, machine, event.for_ms):
+        return False
+    trouble = DiskTrouble(flush_ms=event.args.get("flush_ms", 0.0), hangs=hit == "hung")
+    machine.disk_troubles.append(trouble)
+    await asyncio.sleep(event.for_ms / 1000)
+    machine.disk_troubles.remove(trouble)
+    trouble.hangs = False
+    return trouble.hits[hit] > 0
+
+
+def _draw_slow(rng: Random, shape: Shape) -> Drawn:
+    return draw_node(rng, shape), {"flush_ms": rng.choice(FLUSH_MS)}
+
+
+def _draw_node(rng: Random, shape: Shape) -> tuple[str, dict[str, Any]]:
+    return draw_node(rng, shape), {}
+
+
+KINDS = {
+    "fsync error": FaultKind(
+        "disk_errors",
+        "a flush fails, and what it was to save may be gone",
+        _draw_fsync,
+        partial(_refuses, errno.EIO),
+    ),
+    "disk full": FaultKind(
+        "disk_errors",
+        "nothing can be written for a while",
+        partial(_draw, WRITES, (0, 0, 3, 20)),
+        partial(_refuses, errno.ENOSPC),
+    ),
+    "unreadable": FaultKind(
+        "disk_errors",
+        "what was flushed cannot be read for a while",
+        partial(_draw, ("read",), (0, 0, 3)),
+        partial(_refuses, errno.EIO),
+    ),
+    "file error": FaultKind(
+        "disk_errors",
+        "some file operation fails, once or for a while",
+        _draw_any,
+        partial(_refuses, errno.EIO),
+    ),
+    "slow flush": FaultKind(
+        "disk_errors", "every flush takes longer", _draw_slow, partial(_flushes, "slow")
+    ),
+    "hanging flush": FaultKind(
+        "disk_errors", "no flush comes back for a while", _draw_node, partial(_flushes, "hung")
+    ),
+}

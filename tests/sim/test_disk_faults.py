@@ -1,0 +1,57 @@
+"""Each fault of a disk in a cluster: it takes effect as its name says, and promises hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from simulation.faults import KINDS
+from simulation.faults.disk_errors import ANY, SYNCS, WRITES
+from simulation.schedule import Event, draw_schedule
+from simulation.swarm import Outcome, run
+
+pytestmark = pytest.mark.sim
+
+SEED = 13
+"""One controller, and nodes 2 to 4 are brokers."""
+ARGS: dict[str, dict[str, Any]] = {
+    "slow flush": {"flush_ms": 300.0},
+    "hanging flush": {},
+    "disk full": {"kinds": list(WRITES), "path_has": "", "after": 3},
+    "fsync error": {"kinds": list(SYNCS), "path_has": "", "after": 1, "cut": False},
+    "unreadable": {"kinds": ["read"], "path_has": "", "after": 0},
+    "file error": {"kinds": list(ANY), "path_has": "", "after": 7, "most": 1},
+}
+STOPPING = ("disk full", "fsync error", "unreadable", "file error")
+
+
+def played(*events: Event) -> Outcome:
+    quiet_ms = max(event.at_ms + event.for_ms for event in events)
+    outcome = run(replace(draw_schedule(SEED), events=events, quiet_from_ms=quiet_ms))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.counts["acked"] > 3
+    return outcome
+
+
+def test_each_fault_takes_effect_and_every_promise_holds() -> None:
+    assert set(ARGS) == {name for name, kind in KINDS.items() if kind.family == "disk_errors"}
+    events = [
+        Event(kind, 100 + 2_500 * number, kind, "node 2", {"for_ms": 500, **args})
+        for number, (kind, args) in enumerate(ARGS.items())
+    ]
+    outcome = played(*events)
+    assert outcome.took_effect == dict.fromkeys(ARGS, 1)
+    assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(STOPPING)
+
+
+def test_a_node_whose_disk_is_full_says_so_and_stops() -> None:
+    outcome = played(Event("e", 100, "disk full", "node 2", {"for_ms": 500, **ARGS["disk full"]}))
+    told = [line for line in outcome.logged if "The node must stop" in line]
+    assert len(told) == 1 and "No space left on device" in told[0]
+
+
+def test_a_broker_comes_back_on_an_empty_disk_and_gets_all_of_it_again() -> None:
+    outcome = played(Event("e", 1_000, "wiped disk", "node 4", {"for_ms": 500}))
+    assert outcome.took_effect == {"wiped disk": 1}
