@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from controller.configs.topic_settings import (
@@ -69,6 +70,7 @@ LOOKS_PER_TURN: Final = 500
 SCANNED_PER_TURN: Final = 20_000
 """Partitions that are searched for such without leader in one turn."""
 BEHIND_PAUSE_MS: Final = 1_000.0
+NOTHING: Final[Mapping[RecoveryStrategy, Verdict]] = {}
 
 _log = get_logger("controller")
 
@@ -117,7 +119,7 @@ class RecoveryCounts:
 class _Leaderless:
     """One partition without leader."""
 
-    __slots__ = ("asked", "began", "replicas", "requests", "since_ms", "verdict")
+    __slots__ = ("asked", "asked_for", "began", "replicas", "requests", "since_ms", "verdict")
 
     def __init__(self) -> None:
         self.verdict: Verdict | None = None
@@ -126,6 +128,8 @@ class _Leaderless:
         # When each strategy that is in force began to ask.
         self.began: dict[RecoveryStrategy, float] = {}
         self.requests: list[RecoveryRequest] = []
+        # How it stands by the strategies that operators have asked for.
+        self.asked_for: Mapping[RecoveryStrategy, Verdict] = NOTHING
         self.replicas: tuple[int, ...] = ()
 
 
@@ -307,8 +311,7 @@ class UncleanRecovery:
         self._search(view)
         answered = self._expire(now_ms)
         records: list[PartitionChangeRecord] = []
-        for _ in range(min(LOOKS_PER_TURN, len(self._to_look))):
-            key = next(iter(self._to_look))
+        for key in list(islice(self._to_look, LOOKS_PER_TURN)):
             del self._to_look[key]
             record = self._look(key, rules)
             if record is not None:
@@ -374,17 +377,20 @@ class UncleanRecovery:
         expired = [r for r in self._requests if r.deadline_ms <= now_ms and r.waiting]
         for request in expired:
             for key in list(request.waiting):
-                request.outcomes[key] = Outcome(ErrorCode.REQUEST_TIMED_OUT, self._excuse(key))
+                excuse = self._excuse(key, request.strategy)
+                request.outcomes[key] = Outcome(ErrorCode.REQUEST_TIMED_OUT, excuse)
             self.withdraw(request)
             request.waiting.clear()
         return expired
 
-    def _excuse(self, key: PartitionKey) -> str | None:
-        waiting = self.waits_for(*key)
-        if waiting is None:
+    def _excuse(self, key: PartitionKey, strategy: RecoveryStrategy) -> str | None:
+        """What an election by this strategy waits for."""
+        state = self._open.get(key)
+        verdict = None if state is None else state.asked_for.get(strategy)
+        if state is None or verdict is None or verdict.waits is None:
             return None
-        brokers = ", ".join(map(str, waiting.brokers))
-        return _EXCUSES[waiting.waits].format(brokers=brokers)
+        brokers = ", ".join(map(str, _still_waited_for(state, verdict)))
+        return _EXCUSES[verdict.waits].format(brokers=brokers)
 
     # --- one partition ------------------------------------------------------------------------
 
@@ -408,6 +414,7 @@ class UncleanRecovery:
 
         configured = rules.elections.rules(topic).safety.strategy
         verdicts = {request.strategy: verdict_of(request.strategy) for request in state.requests}
+        state.asked_for = dict(verdicts) or NOTHING
         if rules.managed:
             verdicts[configured] = verdict_of(configured)
         for strategy, verdict in verdicts.items():
@@ -529,10 +536,15 @@ class UncleanRecovery:
         state = self._open.get((topic_id, partition_id))
         if state is None or state.verdict is None or state.verdict.waits is None:
             return None
-        brokers = state.verdict.brokers
-        if state.verdict.waits is WaitsFor.ANSWERS:
-            brokers = tuple(b for b in brokers if b in state.asked)
+        brokers = _still_waited_for(state, state.verdict)
         return Waiting(state.verdict.waits, brokers, state.since_ms)
+
+
+def _still_waited_for(state: _Leaderless, verdict: Verdict) -> tuple[int, ...]:
+    """Without those that have answered since."""
+    if verdict.waits is not WaitsFor.ANSWERS:
+        return verdict.brokers
+    return tuple(b for b in verdict.brokers if b in state.asked)
 
 
 _EXCUSES: Final[Mapping[WaitsFor, str]] = {

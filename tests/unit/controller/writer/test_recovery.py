@@ -1,0 +1,331 @@
+"""Unclean recovery in the active controller: its connections to brokers, operators who wait."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from controller.apis import elect_leaders
+from controller.brokers.registration import decide_register_broker
+from controller.decision import Decision
+from controller.elections.recovery_rules import WaitsFor
+from controller.writer.recovery import ASK_TIMEOUT_MS
+from controller.writer.writer import Controller
+from metalog.loader import MetadataLoader
+from metalog.quorum.node import QuorumNode
+from protocol.api_keys import ApiKey
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+)
+from protocol.metadata import (
+    FeatureLevelRecord,
+    PartitionRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+)
+from protocol.transport.client import Connection
+from protocol.transport.dispatch import HandlerTable, RequestContext
+from runtime.clock import LoopClock
+from runtime.tasks import Supervisor
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import Network
+from testkit.memory.controller import registration, settings
+from testkit.memory.fake_quorum import FakeQuorum
+
+TOPIC = b"t" * 16
+BOOTSTRAP = [
+    FeatureLevelRecord(name="metadata.version", feature_level=30),
+    FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+]
+Answer = Callable[[GetReplicaLogInfoRequest], Awaitable[GetReplicaLogInfoResponse]]
+
+
+class Link:
+    """A connection to a broker that answers as the world says."""
+
+    def __init__(self, world: World, broker_id: int) -> None:
+        self.world = world
+        self.broker_id = broker_id
+        self.is_closed = False
+
+    async def request(self, message: Any, timeout_ms: float) -> GetReplicaLogInfoResponse:
+        assert isinstance(message, GetReplicaLogInfoRequest)
+        assert message.broker_id == self.broker_id
+        assert timeout_ms == ASK_TIMEOUT_MS
+        world = self.world
+        world.asked.append(self.broker_id)
+        world.under_way[self.broker_id] = world.under_way.get(self.broker_id, 0) + 1
+        assert world.under_way[self.broker_id] == 1, "one request per broker"
+        try:
+            return await world.answers[self.broker_id](message)
+        finally:
+            world.under_way[self.broker_id] -= 1
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+class World:
+    """An active controller; brokers 1 to 3 are registered after a power cut, all that partition 0
+    of t was in sync with. Broker n's log ends at `ends[n]`."""
+
+    def __init__(self, **properties: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.quorum = FakeQuorum(commit_at_once=True)
+        self.failures: list[BaseException] = []
+        supervisor = Supervisor(lambda _, error: self.failures.append(error))
+        loader = MetadataLoader(cast(QuorumNode, self.quorum), supervisor)
+        self.controller = Controller(
+            settings(
+                unclean_recovery_manager_enabled="true",
+                broker_session_timeout_ms="3600000",
+                **properties,
+            ),
+            self.quorum,
+            loader,
+            clock=LoopClock(loop, 1_700_000_000_000),
+            rng=random.Random(1),
+            supervisor=supervisor,
+            bootstrap=BOOTSTRAP,
+        )
+        self.controller.recovery._connect = self.connect  # type: ignore[assignment]
+        self.links: list[Link] = []
+        self.asked: list[int] = []
+        self.under_way: dict[int, int] = {}
+        self.closed: set[int] = set()
+        self.ends = {1: 10, 2: 20, 3: 15}
+        self.answers: dict[int, Answer] = dict.fromkeys((1, 2, 3), self.answer)
+        self.quorum.become_leader(1)
+        self.quorum.commit()
+        for broker_id in (1, 2, 3):
+            request = registration(broker_id)
+            self.controller.submit(
+                lambda view, r=request: decide_register_broker(view, r),  # type: ignore[misc]
+                lambda reply: reply,
+            )
+        self.write(
+            TopicRecord(name="t", topic_id=TOPIC),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=TOPIC,
+                replicas=[1, 2, 3],
+                isr=[],
+                leader=-1,
+                leader_epoch=4,
+                last_known_elr=[1, 2, 3],
+            ),
+        )
+
+    def write(self, *records: Any) -> None:
+        self.controller.submit(lambda view: Decision(records, None), lambda reply: reply)
+
+    async def connect(self, host: str, port: int, timeout_ms: float) -> Connection:
+        broker_id = port - 9000
+        if broker_id in self.closed:
+            raise ConnectionRefusedError(port)
+        link = Link(self, broker_id)
+        self.links.append(link)
+        return cast(Connection, link)
+
+    async def answer(self, request: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+        (wanted,) = request.topic_partitions or ()
+        brokers = self.controller.view().image.cluster.brokers
+        return GetReplicaLogInfoResponse(
+            broker_epoch=brokers[request.broker_id].epoch,
+            topic_partition_log_info_list=[
+                GetReplicaLogInfoResponse.TopicPartitionLogInfo(
+                    topic_id=wanted.topic_id,
+                    partition_log_info=[
+                        GetReplicaLogInfoResponse.PartitionLogInfo(
+                            partition=index,
+                            last_written_leader_epoch=3,
+                            current_leader_epoch=4,
+                            log_end_offset=self.ends[request.broker_id],
+                        )
+                        for index in wanted.partitions
+                    ],
+                )
+            ],
+        )
+
+    def unfence(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            epoch = self.controller.view().image.cluster.brokers[broker_id].epoch
+            self.write(UnfenceBrokerRecord(id=broker_id, epoch=epoch))
+
+    @property
+    def leader(self) -> int:
+        return self.controller.view().image.topics.by_id[TOPIC].partitions[0].leader
+
+    async def elect(self, kind: int, timeout_ms: int = 60_000, **fields: Any) -> Any:
+        """The whole answer of ElectLeaders."""
+        table = HandlerTable(unstable=True)
+        elect_leaders.register(table, self.controller)
+        request = ElectLeadersRequest(
+            election_type=kind,
+            timeout_ms=timeout_ms,
+            topic_partitions=[
+                ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0], **fields)
+            ],
+        )
+        now_ms = asyncio.get_running_loop().time() * 1000.0
+        context = RequestContext(
+            cast(Any, None), ApiKey.ELECT_LEADERS, 3, 1, "test", now_ms, "User:A", "h", "L"
+        )
+        reply = table.entries[ApiKey.ELECT_LEADERS].handler(context, request)
+        return await cast(Awaitable[Any], reply)
+
+
+def in_virtual_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        loop = VirtualLoop(Network(random.Random(1)))
+        try:
+            loop.run_world(test())
+        finally:
+            loop.close()
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+def outcome(response: ElectLeadersResponse) -> tuple[int, str | None]:
+    ((result,),) = (topic.partition_result for topic in response.replica_election_results)
+    assert response.error_code == 0
+    return result.error_code, result.error_message
+
+
+@in_virtual_time
+async def test_brokers_are_asked_and_the_connections_closed_when_all_is_said() -> None:
+    w = World()
+    w.unfence(1, 2)
+    await asyncio.sleep(1)
+    assert w.asked == []
+    w.unfence(3)
+    await asyncio.sleep(1)
+    assert sorted(w.asked) == [1, 2, 3]
+    assert w.leader == 2
+    assert all(link.is_closed for link in w.links)
+    assert w.controller.stats.recovery.finished == 1
+    assert w.failures == []
+
+
+@in_virtual_time
+async def test_a_closed_port_a_hanging_broker_and_one_without_the_api_are_no_answers() -> None:
+    w = World()
+
+    async def hangs(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+        await asyncio.sleep(ASK_TIMEOUT_MS / 1000)
+        raise ConnectionError("too late")
+
+    async def without(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "it offers none")
+
+    async def surprise(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+        raise ValueError("nobody foresaw this")
+
+    w.closed = {1}
+    w.answers |= {2: hangs, 3: without}
+    w.unfence(1, 2, 3)
+    await asyncio.sleep(60)
+    assert w.leader == -1
+    waiting = w.controller.recovery.waits_for(TOPIC, 0)
+    assert waiting is not None and waiting[:2] == (WaitsFor.ANSWERS, (1, 2, 3))
+    assert w.asked.count(3) < 40
+    assert len([link for link in w.links if link.broker_id == 3]) == 1  # it stays connected
+    w.closed = set()
+    w.answers |= {2: w.answer, 3: surprise}
+    await asyncio.sleep(10)
+    assert w.leader == -1
+    w.answers[3] = w.answer
+    await asyncio.sleep(10)
+    assert w.leader == 2
+
+
+@in_virtual_time
+async def test_a_deposed_controller_forgets_and_a_new_one_asks_again() -> None:
+    w = World()
+    forever = asyncio.Event()
+
+    async def hangs(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+        await forever.wait()
+        raise AssertionError
+
+    w.answers[1] = hangs
+    w.unfence(1, 2, 3)
+    waiting = asyncio.ensure_future(w.elect(3))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    w.quorum.follow(2, 2)
+    response = await waiting
+    assert response.error_code == ErrorCode.NOT_CONTROLLER
+    assert all(link.is_closed for link in w.links)
+    assert w.controller.recovery.due_ms is None
+    assert w.controller.stats.recovery.running == 0
+    w.answers[1] = w.answer
+    w.asked.clear()
+    w.quorum.become_leader(3)
+    w.quorum.commit()
+    await asyncio.sleep(1)
+    assert sorted(w.asked) == [1, 2, 3]
+    assert w.leader == 2
+
+
+@in_virtual_time
+async def test_an_operator_hears_what_was_elected_when_it_is_committed() -> None:
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1, 3)
+    balanced = asyncio.ensure_future(w.elect(3))
+    await asyncio.sleep(1)
+    assert not balanced.done()
+    assert outcome(await w.elect(2)) == (ErrorCode.NONE, None)
+    assert w.leader == 3
+    assert outcome(await balanced) == (ErrorCode.NONE, None)
+    assert outcome(await w.elect(2)) == (ErrorCode.ELECTION_NOT_NEEDED, "has one")
+
+
+@in_virtual_time
+async def test_an_operators_time_is_over() -> None:
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1)
+    started = asyncio.get_running_loop().time()
+    code, message = outcome(await w.elect(3, timeout_ms=2_000))
+    assert asyncio.get_running_loop().time() - started == pytest.approx(2.0)
+    assert code == ErrorCode.REQUEST_TIMED_OUT
+    assert message == "brokers 2, 3 may have everything, and are waited for"
+    w.unfence(2, 3)
+    await asyncio.sleep(10)
+    assert (w.leader, w.asked) == (-1, [])
+
+
+@in_virtual_time
+async def test_an_operator_who_goes_away_elects_nothing() -> None:
+    w = World(unclean_recovery_strategy="None")
+    waiting = asyncio.ensure_future(w.elect(2))
+    await asyncio.sleep(1)
+    waiting.cancel()
+    await asyncio.sleep(1)
+    w.unfence(1)
+    await asyncio.sleep(10)
+    assert (w.leader, w.asked) == (-1, [])
+
+
+@in_virtual_time
+async def test_designation_and_refusals() -> None:
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1, 2)
+    code, message = outcome(await w.elect(4, desired_leaders=[3]))
+    assert (code, message) == (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "broker 3 is fenced")
+    refused = await w.elect(4)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert outcome(await w.elect(4, desired_leaders=[1])) == (ErrorCode.NONE, None)
+    assert w.leader == 1
+    unknown = await w.elect(5)
+    assert unknown.error_code == ErrorCode.INVALID_REQUEST
