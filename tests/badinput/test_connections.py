@@ -34,8 +34,8 @@ from testkit.memory.sockets import (
     on_both_loops,
     raw_client,
     serving,
-    until,
 )
+from testkit.memory.turns import until
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.peer import Target
 from testkit.records.lying_batches import batch, record

@@ -26,9 +26,9 @@ from testkit.memory.metric_traffic import (
     observe,
     scrape,
     table,
-    until,
 )
 from testkit.memory.node import running_node
+from testkit.memory.turns import until
 
 T = {"topic": TOPIC}
 P = {"topic": TOPIC, "partition": "0"}

@@ -50,8 +50,8 @@ from testkit.memory.sockets import (
     read_response,
     request_bytes,
     serving,
-    until,
 )
+from testkit.memory.turns import until
 
 
 def ranges(table: HandlerTable, version: int = 4) -> dict[int, tuple[int, int]]:

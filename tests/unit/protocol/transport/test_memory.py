@@ -16,8 +16,8 @@ from testkit.memory.sockets import (
     on_both_loops,
     raw_client,
     serving,
-    until,
 )
+from testkit.memory.turns import until
 
 
 class Eater:

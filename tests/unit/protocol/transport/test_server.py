@@ -33,8 +33,8 @@ from testkit.memory.sockets import (
     read_response,
     request_bytes,
     serving,
-    until,
 )
+from testkit.memory.turns import until
 
 
 async def answers(client: RawClient, correlation_id: int) -> None:
