@@ -74,6 +74,11 @@ class Forwarder:
             except ControllerUnavailable:
                 await channel.pause(pause_ms * self._broker.rng.uniform(0.8, 1.2))
                 pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
+                if isinstance(request, ElectLeadersRequest) and request.timeout_ms > 0:
+                    # Whoever asked waits no longer than at first: nothing is elected after that.
+                    left_ms = deadline_ms - TIMEOUT_GRACE_MS - clock.monotonic_ms()
+                    again = request.replace(timeout_ms=max(int(left_ms), 1))
+                    envelope = wrap(context, again, version)
                 continue
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
                 raise CloseConnection(

@@ -64,6 +64,7 @@ from protocol.metadata import (
 )
 from protocol.schema import MetadataRecord
 from runtime.log import get_logger
+from runtime.marks import mark
 
 LOOKS_PER_TURN: Final = 500
 """Partitions that are looked at before others have their turn: some ten milliseconds."""
@@ -225,7 +226,9 @@ class UncleanRecovery:
         """A broker has answered."""
         broker = view.image.cluster.brokers.get(question.broker_id)
         useful = False
-        if broker is not None and broker.epoch == response.broker_epoch:
+        if broker is None or broker.epoch != response.broker_epoch:
+            mark("controller.recovery-other-life")
+        else:
             for told in response.topic_partition_log_info_list:
                 topic = view.image.topics.by_id.get(told.topic_id)
                 for info in () if topic is None else told.partition_log_info:
@@ -236,7 +239,9 @@ class UncleanRecovery:
                     if info.current_leader_epoch > partition.leader_epoch:
                         self._fall_behind(topic, info, question, partition, now_ms)
                         return
-                    if info.current_leader_epoch == partition.leader_epoch:
+                    if info.current_leader_epoch < partition.leader_epoch:
+                        mark("controller.recovery-answer-too-old")
+                    else:
                         replica = Replica(topic.id, info.partition, question.broker_id)
                         useful |= self._learn(replica, broker.epoch, info, now_ms)
         self._questions.settle(question, now_ms, useful=useful)
@@ -272,6 +277,7 @@ class UncleanRecovery:
         now_ms: float,
     ) -> None:
         """A broker knows more than this controller, which may be active no longer."""
+        mark("controller.recovery-behind")
         _log.error(
             "A broker knows a newer leader epoch than this controller: "
             "everything that brokers have answered is dropped",
@@ -372,6 +378,7 @@ class UncleanRecovery:
             timer, began_ms = next(iter(self._timers.items()))
             if began_ms + self._timeout_ms > now_ms:
                 break
+            mark("controller.recovery-overdue")
             del self._timers[timer]
             self._to_look[timer[0]] = None
         expired = [r for r in self._requests if r.deadline_ms <= now_ms and r.waiting]
@@ -457,6 +464,8 @@ class UncleanRecovery:
         if change is None or change.elected.leader == NO_LEADER:
             return None
         by_log = change.elected.kind is ElectedAs.UNCLEAN_RECOVERY
+        if by_log:
+            mark("controller.recovery-elected")
         self._close(key, Outcome(ErrorCode.NONE), by_log=by_log)
         return change.record
 
@@ -471,6 +480,7 @@ class UncleanRecovery:
         if not state.began and asking:
             self._counts.running += 1
         elif state.began and not asking:
+            mark("controller.recovery-gone-back")
             self._counts.running -= 1
             self._counts.given_up += 1
         for strategy in list(state.began):
@@ -507,6 +517,8 @@ class UncleanRecovery:
         if state is None:
             return
         ran = self._stop_running(key, state)
+        if ran and not by_log and outcome.error is ErrorCode.NONE:
+            mark("controller.recovery-clean-candidate")
         self._counts.finished += by_log
         self._counts.given_up += ran and not by_log
         self._uncount(state)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
 from broker.admin.envelopes import _address, _principal
-from broker.admin.forwarding import _timeout_ms, register
+from broker.admin.forwarding import Forwarder, _timeout_ms, register
 from broker.admin.forwarding_errors import error_response
+from broker.controller_link.channel import ControllerChannel, ControllerUnavailable
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
+from protocol.headers import decode_request_header
 from protocol.internal.default_principal_data import DefaultPrincipalData
 from protocol.messages import request_class, response_class
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -22,12 +25,13 @@ from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
 from protocol.transport.dispatch import HandlerTable
 from protocol.transport.own_names import Own
 from serving.controller_apis import CONTROLLER_APIS, OWN_APIS, forwarded_apis
-from testkit.memory.broker import topic_id
+from testkit.memory.broker import Harness, topic_id
 
 CODE = ErrorCode.REQUEST_TIMED_OUT
 
@@ -136,3 +140,34 @@ def test_the_timeout_follows_the_requests_own_timeout_within_ours() -> None:
     assert _timeout_ms(ElectLeadersRequest(timeout_ms=10**5)) == 101_000
     assert _timeout_ms(ElectLeadersRequest(timeout_ms=2**31 - 1)) == 3_600_000
     assert _timeout_ms(UpdateFeaturesRequest(timeout_ms=0)) == 30_000
+
+
+async def test_an_election_that_is_sent_again_has_the_time_that_is_left() -> None:
+    """KIP-966: what the client has given up elects nothing later, whichever controller has it."""
+    h = Harness()
+    sent: list[int] = []
+
+    class Moves:
+        """The controller moves twice, and each time 2 s pass."""
+
+        async def request(self, envelope: EnvelopeRequest, timeout_ms: float) -> EnvelopeResponse:
+            header, offset = decode_request_header(envelope.request_data)
+            request, _ = decode(
+                ElectLeadersRequest, envelope.request_data, header.api_version, offset
+            )
+            sent.append(request.timeout_ms)
+            if len(sent) < 3:
+                h.clock.advance(2000)
+                raise ControllerUnavailable("moved")
+            return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+        async def pause(self, pause_ms: float) -> None:
+            return
+
+    moves = cast(ControllerChannel, Moves())
+    forwarder = Forwarder(replace(h.context, controller=moves, elections=moves))
+    context = h.request_context(ApiKey.ELECT_LEADERS, 3)
+    request = ElectLeadersRequest(election_type=3, timeout_ms=60_000)
+    await forwarder.handle(context, request)
+    assert sent == [60_000, 58_000, 56_000]
+    assert request.timeout_ms == 60_000
