@@ -20,6 +20,7 @@ from audit.report.svg import (
     step_lines,
 )
 from audit.report.text import moment, old_leader, verdict
+from audit.state.elections import LOSSY
 
 ROWS_MAX = 500
 NUMBERS = {"offset", "leader epoch", "from offset", "to offset", "epoch", "segments", "snapshots"}
@@ -29,8 +30,8 @@ KIND_STYLES = {
     "elr": "kind-elr",
     "last-known-leader": "kind-last",
     "unclean": "kind-unclean",
-    "unclean-recovery": "kind-unclean",
-    "designated": "kind-unclean",
+    "unclean-recovery": "kind-recovery",
+    "designated": "kind-designated",
 }
 
 STYLE = """
@@ -73,6 +74,7 @@ details pre { white-space: pre-wrap; word-break: break-word; font-size: 12px; ma
 .up { fill: #4b9e68; } .down { fill: #cf5b52; } .closing { fill: #d9a441; }
 .kind-isr { fill: #4a7fb5; } .kind-preferred { fill: #4b9e68; } .kind-elr { fill: #8a6bb8; }
 .kind-last { fill: #d98a2b; } .kind-unclean { fill: #c62f2f; }
+.kind-recovery { fill: #b0624a; } .kind-designated { fill: #c26b9a; }
 .l-isr { stroke: #4a7fb5; fill: none; } .l-elr { stroke: #8a6bb8; fill: none; }
 .l-under { stroke: #d98a2b; fill: none; } .l-none { stroke: #c62f2f; fill: none; }
 .k-isr { fill: #4a7fb5; } .k-elr { fill: #8a6bb8; } .k-under { fill: #d98a2b; }
@@ -293,7 +295,7 @@ def _elections(result: Mapping[str, Any]) -> str:
             _cell(f"{one['offset']:,}", "number"),
             _cell(moment(one["timestamp_ms"]), "name"),
             _text(f"{one['topic']}-{one['partition']}"),
-            _cell(one["kind"], "error" if KIND_STYLES[one["kind"]] == "kind-unclean" else "kind"),
+            _cell(one["kind"], "error" if one["kind"] in LOSSY else "kind"),
             _text(old_leader(one)),
             _text(one["to_leader"]),
             _cell(one["leader_epoch"], "number"),

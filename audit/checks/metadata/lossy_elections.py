@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from audit.checks.base import Check
 from audit.findings.finding import Complaint, Severity
-from audit.state.elections import LOSSY, Election
+from audit.state.elections import LOSSY, Election, ElectionKind
+
+_LOST: Mapping[ElectionKind, str] = {
+    ElectionKind.LAST_KNOWN_LEADER: "what it had not flushed before it ended is lost",
+    ElectionKind.UNCLEAN: "records that it had not fetched before are lost",
+    ElectionKind.UNCLEAN_RECOVERY: (
+        "its log is the longest of those that were asked; what it lacks is lost"
+    ),
+    ElectionKind.DESIGNATED: "an operator named it, whatever its log has; what it lacks is lost",
+}
 
 
 class LossyElections(Check):
@@ -19,7 +28,7 @@ class LossyElections(Check):
         yield Complaint(
             f"{election.kind} election of {election.topic}-{election.partition}: broker "
             f"{election.to_leader} leads since leader epoch {election.leader_epoch} (cause: "
-            f"{election.cause}); records that it had not fetched before are lost",
+            f"{election.cause}); {_LOST[ElectionKind(election.kind)]}",
             before={"leader": election.from_leader},
             after={"leader": election.to_leader, "leader_epoch": election.leader_epoch},
             topic=election.topic,

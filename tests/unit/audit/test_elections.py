@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from audit.report.html import KIND_STYLES
+from audit.report.html import KIND_STYLES, as_html
 from audit.state.elections import LOSSY
 from metalog.image.values import LOSSY_ELECTIONS, ElectedAs
 from protocol.metadata import ClearElrRecord, ConfigRecord, UnregisterBrokerRecord
@@ -145,6 +145,69 @@ def test_every_kind_that_a_controller_notes_is_known(tmp_path: Path) -> None:
     assert told == [kind.name.lower().replace("_", "-") for kind in kinds]
     assert {kind.name for kind in LOSSY_ELECTIONS} == {kind.name for kind in LOSSY}
     assert set(KIND_STYLES) == set(told)
+    assert len(set(KIND_STYLES.values())) == len(told)
+
+
+def test_elections_without_a_clean_candidate_are_told_apart_and_nothing_else_is_found(
+    tmp_path: Path,
+) -> None:
+    """A partition loses its memory twice: once its logs are compared, once an operator decides; in
+    between an eligible replica comes back, and at last the leader of before."""
+    builder = cluster()
+
+    def lost(isr: list[int], **noted: Any) -> None:
+        builder.add(
+            builder.change(
+                isr=isr,
+                leader=isr[0],
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                leader_recovery_state=1,
+                **noted,
+            )
+        )
+        builder.add(builder.change(isr=isr, leader_recovery_state=0))
+
+    leaderless(builder, eligible_leader_replicas=[], last_known_elr=[3, 1])
+    builder.unfence(3)
+    lost([3], election_kind=6, election_cause="unclean-recovery")
+    builder.fence(3, builder.change(isr=[], leader=-1, eligible_leader_replicas=[3]))
+    back = builder.change(isr=[3], leader=3, eligible_leader_replicas=[], election_kind=3)
+    builder.unfence(3, back.replace(election_cause="broker-unfenced"))
+    gone = {"eligible_leader_replicas": [], "last_known_elr": [3]}
+    builder.fence(3, builder.change(isr=[], leader=-1, **gone))
+    builder.unfence(2)
+    lost([2], election_kind=7, election_cause="operator-request")
+    gone["last_known_elr"] = [2]
+    builder.fence(2, builder.change(isr=[], leader=-1, **gone))
+    builder.unfence(2)
+    lost([2], election_kind=4, election_cause="broker-unfenced")
+    result = audited(builder.write(tmp_path))
+    told = [(e["kind"], e["cause"], e["to_leader"]) for e in result["elections"]]
+    assert told == [
+        ("unclean-recovery", "unclean-recovery", 3),
+        ("elr", "broker-unfenced", 3),
+        ("designated", "operator-request", 2),
+        ("last-known-leader", "broker-unfenced", 2),
+    ]
+    assert result["summary"]["elections"] == {
+        "designated": 1,
+        "elr": 1,
+        "last-known-leader": 1,
+        "unclean-recovery": 1,
+    }
+    assert broken(result) == ["lossy-election"]
+    said = [f["message"] for f in result["findings"] if f["check"] == "lossy-election"]
+    for message, words in zip(
+        said,
+        ("longest of those that were asked", "an operator named it", "had not flushed"),
+        strict=True,
+    ):
+        assert words in message
+    page = as_html(result)
+    for kind in ("unclean-recovery", "designated", "last-known-leader"):
+        assert f'<td class="error">{kind}</td>' in page
+    assert '<td class="kind">elr</td>' in page
 
 
 def test_the_same_leader_again_is_no_election(tmp_path: Path) -> None:
