@@ -206,6 +206,8 @@ class SwarmWorld:
         """Nodes that an event is being done to."""
         self.heard_s = 0.0
         """From when on no session ends because a controller was silent."""
+        self.unregistered: set[int] = set()
+        """Brokers that an operator has asked to forget, once."""
         self.swapped: set[int] = set()
         """Brokers that run on another disk than their own."""
         self.broken: Broken | None = None
@@ -240,6 +242,9 @@ class SwarmWorld:
         rack = {} if node.rack is None else {"broker.rack": node.rack}
         return {
             "offsets.topic.replication.factor": str(min(3, len(self.shape.brokers))),
+            "offsets.topic.num.partitions": "1",
+            "group.min.session.timeout.ms": "500",
+            "group.initial.rebalance.delay.ms": "200",
             **self.shape.settings,
             **node.settings,
             **rack,
@@ -286,6 +291,7 @@ class SwarmWorld:
             load.start(one.name, CLIENTS[one.kind].make(load, one), one.pause_ms)
         await self._unless_broken(self._play(), load)
         await self._unless_broken(self._quiet(load), load)
+        await load.close()
         await self.operator.close()
         await client.close()
 
@@ -354,6 +360,7 @@ class SwarmWorld:
         """P26: everything becomes whole, writes succeed, and then nothing fails any more."""
         self.trace.add("all is quiet")
         self.acked_before_quiet = load.acked
+        load.calm = True
         await self._until_whole(lambda: self._first(lambda judge: judge.unsettled()))
         await asyncio.sleep(REQUEST_MS / 1000)  # what was asked before has been answered
         load.strict = True
@@ -377,7 +384,17 @@ class SwarmWorld:
         deadline_s = self.loop.time() + WHOLE_S
         while (what := missing()) is not None:
             require(self.loop.time() < deadline_s, f"{what}, {WHOLE_S:g} s after all trouble")
+            await self._start_forgotten()
             await asyncio.sleep(0.1)
+
+    async def _start_forgotten(self) -> None:
+        """Start brokers again that a late request has unregistered."""
+        for node_id in sorted(self.unregistered):
+            machine = self.cluster.machines[node_id - 1]
+            life = machine.life
+            if life is not None and life.node is not None and life.node.failed.done():
+                await self.stop(machine)
+                await self.boot_again(machine)
 
     # --- lives --------------------------------------------------------------------------------
 
@@ -450,12 +467,16 @@ class SwarmWorld:
         for event in self.schedule.events:
             drawn[event.kind] = drawn.get(event.kind, 0) + 1
         load, promises, trace = self.load, self.promises, self.trace
+        groups = [] if load is None else list(load.groups.values())
         counts = {
             "operations": 0 if load is None else load.operations,
             "acked": 0 if load is None else load.acked,
             "committed": sum(one.end for one in promises.partitions.values()),
             "leader epochs": sum(len(one.leaders) for one in promises.partitions.values()),
             "log start moves": promises.starts,
+            "generations": sum(len(one.synced_s) for one in groups),
+            "commits": sum(one.acked for one in groups),
+            "offsets asked": sum(one.asked for one in groups),
             "boots": sum(machine.boots for machine in self.cluster.machines),
             "messages": trace.messages,
             "writes": trace.writes,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from simulation.clients import producers, readers
+from simulation.clients import groups, producers, readers
 from simulation.clients.kind import ClientKind
 
-KINDS: dict[str, ClientKind] = {**producers.KINDS, **readers.KINDS}
+KINDS: dict[str, ClientKind] = {
+    **producers.KINDS,
+    **readers.KINDS,
+    **groups.KINDS,
+}
 """By the name that schedules and tables use."""

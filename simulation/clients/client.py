@@ -50,6 +50,7 @@ class SimClient:
     """Make and use it on the client's host. `life` may be asked which boot answers now."""
 
     def __init__(self, bootstrap: Sequence[tuple[str, int]]) -> None:
+        self.bootstrap = tuple(bootstrap)
         self.cluster = ClusterClient(bootstrap, "sim")
         self._coordinators: dict[str, int] = {}
 

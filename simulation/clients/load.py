@@ -23,6 +23,7 @@ from protocol.schema import Request, Response
 from runtime.clock import Clock
 from simulation.clients.client import SimClient, Unknown, fail_on
 from simulation.judges.client_history import LAST_READER
+from simulation.judges.groups import GroupTruth
 from simulation.judges.leader_hints import Named, judge_hint
 from simulation.judges.ledger import Batch, PartitionLedger
 from simulation.judges.partitions import Promises
@@ -44,6 +45,7 @@ REFUSED = frozenset(
 )
 """Errors that promise that nothing was appended."""
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
 
 class Asked(NamedTuple):
@@ -113,7 +115,11 @@ class Load:
         self._stale = False
         self.judging = True
         self.history: list[Saw] = []
+        self.groups: dict[str, GroupTruth] = {}
+        self.calm = False
+        """The quiet phase has begun: members stay where they are."""
         self._ended: set[bytes] = set()
+        self._clients: list[SimClient] = []
 
     def enter(self, topics: Mapping[str, int]) -> None:
         """A ledger for each partition; `topics` are names and numbers of partitions."""
@@ -144,6 +150,31 @@ class Load:
     def partition(self, topic: str, index: int) -> PartitionLedger | None:
         """The ledger of one partition, None if there is no such one at the moment."""
         return next((p for p in self.partitions if (p.topic, p.index) == (topic, index)), None)
+
+    def new_client(self) -> SimClient:
+        """One with connections of its own: answers come in the order of requests, and some wait
+        long. `close` closes it."""
+        client = SimClient(self.client.bootstrap)
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        """Close what clients have opened for themselves."""
+        for client in self._clients:
+            await client.close()
+
+    def group(self, name: str) -> GroupTruth:
+        """What is known of a consumer group."""
+        return self.groups.setdefault(name, GroupTruth(name))
+
+    def now_s(self) -> float:
+        """Virtual time."""
+        return self._loop.time()
+
+    def number(self) -> int:
+        """One that nobody had before."""
+        self._numbers += 1
+        return self._numbers
 
     def start(self, name: str, step: Step, pause_ms: float) -> None:
         """One more client, that rests for `pause_ms` on the average between its steps."""
@@ -187,7 +218,7 @@ class Load:
         """Raises Violation if that must not happen."""
         name = error.code.name if isinstance(error, ApiError) else "no answer"
         self.errors[name] = self.errors.get(name, 0) + 1
-        if isinstance(error, ApiError) and error.code in MOVED:
+        if isinstance(error, ApiError) and error.code in MOVED | COORDINATOR_MOVED:
             return
         grave = self.strict or (isinstance(error, ApiError) and not _is_life(error.code))
         if grave and self.judging:
@@ -195,11 +226,11 @@ class Load:
 
     def values(self, producer: str, rng: random.Random) -> tuple[int, list[bytes]]:
         """The number and the values of a new batch, never seen before."""
-        self._numbers += 1
+        number = self.number()
         padding = b"." * rng.choice((0, 10, 300))
-        name = b"%s:%d" % (producer.encode(), self._numbers)
+        name = b"%s:%d" % (producer.encode(), number)
         count = rng.choice((1, 1, 2, 5))
-        return self._numbers, [b"%s:%d%s" % (name, index, padding) for index in range(count)]
+        return number, [b"%s:%d%s" % (name, index, padding) for index in range(count)]
 
     # --- requests -----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulation.judges.groups import GroupJudge
 from simulation.judges.histories import HistoryJudge
 from simulation.judges.judge import JudgeKind
 from simulation.judges.nodes import NodeJudge
@@ -12,6 +13,7 @@ KINDS: dict[str, JudgeKind] = {
     "quorum": JudgeKind("M1, M2, M7", lambda _world: QuorumJudge()),
     "partitions": JudgeKind("P1-P18, M14, and the laws of metadata records", PartitionJudge),
     "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),
+    "groups": JudgeKind("G7; members find G1, G2, G6, G8 and G9", GroupJudge),
     "histories": JudgeKind("H1-H9, P6, P14, P24: what clients were told", HistoryJudge),
 }
 """By the name that options and tables use. All watch, whoever is asked: some know what others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.controller_link.lifecycle_sender import RegistrationLost
 from simulation.judges.judge import Judge
 from simulation.world.disks import is_disk_fault
 from simulation.world.invariants import require
@@ -33,7 +34,10 @@ class NodeJudge(Judge):
             node.failed.add_done_callback(lambda _: self._world.changes.marked.add(id(node)))
         if node.failed.done():
             name, error = node.failed.result()
-            require(is_disk_fault(error), f"F: {life} failed in {name}: {error!r}")
+            # A request to unregister it that is late may come when the broker is back.
+            forgotten = life.machine.node_id in self._world.unregistered
+            allowed = is_disk_fault(error) or (forgotten and isinstance(error, RegistrationLost))
+            require(allowed, f"F: {life} failed in {name}: {error!r}")
 
     def unsettled(self) -> str | None:
         """P26: everybody has all of the metadata."""

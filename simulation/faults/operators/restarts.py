@@ -69,6 +69,7 @@ async def _unregister(world: SwarmWorld, machine: Machine, event: Event, _rng: R
         answer = await operator.cluster.request_any(UnregisterBrokerRequest(broker_id=node_id))
         check(answer.error_code, f"broker {node_id}", answer.error_message)
 
+    world.unregistered.add(node_id)
     world.crash(machine, End.KILL, torn=False)
     code = await operator.insist(ask)
     await asyncio.sleep(event.for_ms / 1000)

@@ -1,0 +1,135 @@
+"""Consumer groups in the swarm: what members are told is judged, and what they do takes place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from simulation.judges.groups import GroupTruth
+from simulation.schedule import Event, Schedule
+from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
+from simulation.swarm import run
+from simulation.world.invariants import Violation
+
+pytestmark = pytest.mark.sim
+
+KEY = (b"topic", 0)
+A, B = frozenset({("t", 0)}), frozenset({("t", 1)})
+
+
+def stable() -> GroupTruth:
+    """Generation 3: x has A, y has B."""
+    truth = GroupTruth("g")
+    truth.planned(3, {"x-1": A, "y-1": B})
+    truth.synced("x", "x-1", 3, A, 10.0)
+    truth.synced("y", "y-1", 3, B, 11.0)
+    return truth
+
+
+def committed(
+    truth: GroupTruth, offset: int, begin_s: float, end_s: float, generation: int = 3
+) -> None:
+    truth.committed(truth.committing(KEY, offset, generation, begin_s), end_s)
+
+
+def nobody_planned_it(truth: GroupTruth) -> None:
+    truth.synced("x", "x-1", 4, A, 12.0)
+
+
+def another_leaders_plan(truth: GroupTruth) -> None:
+    truth.planned(4, {"x-1": A, "y-1": B})
+    truth.planned(4, {"x-1": A | B})
+    truth.synced("y", "y-1", 4, B, 12.0)
+    truth.synced("x", "x-1", 4, A | B, 12.0)
+
+
+def one_partition_twice(truth: GroupTruth) -> None:
+    truth.planned(4, {"x-1": A, "y-1": A})
+    truth.synced("x", "x-1", 4, A, 12.0)
+    truth.synced("y", "y-1", 4, A, 12.0)
+
+
+def back_to_an_older_generation(truth: GroupTruth) -> None:
+    truth.planned(2, {"x-1": A})
+    truth.synced("x", "x-1", 2, A, 12.0)
+
+
+def a_commit_of_an_older_generation(truth: GroupTruth) -> None:
+    truth.planned(4, {"y-1": A})
+    truth.synced("y", "y-1", 4, A, 12.0)
+    committed(truth, 7, 13.0, 14.0)
+
+
+def an_older_offset(truth: GroupTruth) -> None:
+    committed(truth, 7, 12.0, 13.0)
+    committed(truth, 8, 14.0, 15.0)
+    truth.fetched(KEY, 7, 16.0, 17.0)
+
+
+def no_offset(truth: GroupTruth) -> None:
+    committed(truth, 7, 12.0, 13.0)
+    truth.fetched(KEY, -1, 14.0, 15.0)
+
+
+def an_offset_of_nobody(truth: GroupTruth) -> None:
+    truth.fetched(KEY, 9, 14.0, 15.0)
+
+
+@pytest.mark.parametrize(
+    ("code", "do"),
+    [
+        ("G1", nobody_planned_it),
+        ("G1", another_leaders_plan),
+        ("G2", one_partition_twice),
+        ("G6", back_to_an_older_generation),
+        ("G8", a_commit_of_an_older_generation),
+        ("G9", an_older_offset),
+        ("G9", no_offset),
+        ("G9", an_offset_of_nobody),
+    ],
+)
+def test_each_rule_finds_its_own(code: str, do: Callable[[GroupTruth], None]) -> None:
+    with pytest.raises(Violation, match=f"^{code}:"):
+        do(stable())
+
+
+def test_what_is_under_way_may_be_seen_or_not() -> None:
+    truth = stable()
+    committed(truth, 7, 12.0, 13.0)
+    truth.committing(KEY, 8, 3, 13.5)  # never answered: it may come at any time
+    committed(truth, 9, 14.0, 16.0)
+    for offset in (7, 8, 9):
+        truth.fetched(KEY, offset, 15.0, 15.5)
+    truth.fetched(KEY, 8, 20.0, 21.0)
+    with pytest.raises(Violation, match="G9"):
+        truth.fetched(KEY, 7, 20.0, 21.0)
+
+
+def test_members_are_asked_to_meet_in_one_generation() -> None:
+    truth = stable()
+    assert truth.unsettled() is None
+    truth.members["z"] = -1
+    assert truth.unsettled() is not None
+
+
+def test_a_group_lives_through_the_loss_of_its_coordinator() -> None:
+    """Members join, commit and ask; their coordinator dies, and they meet again."""
+    members = [
+        ClientShape("member", f"m{n}", 50.0, {"group": "g", "static": n == 2}) for n in range(3)
+    ]
+    shape = Shape(
+        nodes=(NodeShape(1, ("controller",)), *(NodeShape(n, ("broker",)) for n in (2, 3, 4))),
+        topics=(TopicShape("t0", 3, 3, {"min.insync.replicas": "2"}),),
+        settings={"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"},
+        link=LinkShape(),
+        disk=DiskShape(),
+        clients=(ClientShape("acks all", "w", 50.0), *members),
+        faults={},
+    )
+    lost = Event("e", 4000, "kill", "leader of __consumer_offsets-0", {"for_ms": 3000})
+    outcome = run(Schedule(1, shape, (lost,), 9000))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {"kill": 1}
+    assert outcome.counts["generations"] >= 3
+    assert outcome.counts["commits"] > 20 and outcome.counts["offsets asked"] > 20
