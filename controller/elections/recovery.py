@@ -66,8 +66,9 @@ from protocol.schema import MetadataRecord
 from runtime.log import get_logger
 from runtime.marks import mark
 
-LOOKS_PER_TURN: Final = 500
-"""Partitions that are looked at before others have their turn: some ten milliseconds."""
+LOOKS_PER_TURN: Final = 250
+"""Partitions that are looked at before others have their turn: 10 ms where each elects, and as much
+again to write that."""
 SCANNED_PER_TURN: Final = 20_000
 """Partitions that are searched for such without leader in one turn."""
 BEHIND_PAUSE_MS: Final = 1_000.0
