@@ -146,6 +146,11 @@ async def test_a_started_broker_is_in_its_own_metadata(world: World) -> None:
     await broker.stop()
 
 
+def clean_shutdown(world: World) -> bytes:
+    """What the last broker left of itself."""
+    return bytes(world.files.read("/data/.kafka_cleanshutdown"))
+
+
 async def test_a_broker_registers_becomes_ready_serves_and_leaves(world: World) -> None:
     broker = world.broker()
     assert not broker.ready
@@ -237,6 +242,8 @@ async def test_a_refused_registration_refuses_the_start(world: World) -> None:
     with pytest.raises(StartupRefused, match="INCONSISTENT_CLUSTER_ID"):
         await broker.start()
     await broker.stop()
+    # Nothing was lost, but who never had an epoch has none to show.
+    assert clean_shutdown(world) == b'{"version":0,"brokerEpoch":-1}'
 
 
 async def test_a_duplicate_registration_is_tried_again(world: World) -> None:
@@ -253,6 +260,24 @@ async def test_a_shutdown_that_is_not_granted_ends_in_time(world: World) -> None
     world.controller.grant_shutdown = False
     await broker.stop(timeout_ms=50)
     assert broker.lifecycle.state is BrokerState.SHUTTING_DOWN
+    # It was not granted, and all is flushed: that is what makes it clean.
+    epoch = broker.lifecycle.broker_epoch
+    assert epoch >= 0
+    assert clean_shutdown(world) == b'{"version":0,"brokerEpoch":%d}' % epoch
+
+
+async def test_a_process_that_ends_while_it_loads_was_not_shut_down_cleanly(world: World) -> None:
+    first = world.broker()
+    await first.start()
+    await first.stop()
+    assert world.files.exists("/data/.kafka_cleanshutdown")
+    # The second one takes the marker before it looks at a log, and gets no further.
+    for _ in world.broker().logs.load_steps():
+        break
+    third = world.broker()
+    await third.start()
+    assert world.controller.registrations[-1].previous_broker_epoch == -1
+    await third.stop()
 
 
 async def test_a_shutdown_without_a_controller_ends_in_time_and_is_clean(world: World) -> None:
