@@ -109,7 +109,8 @@ def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
         kind = own.choices(list(shape.faults), list(shape.faults.values()))[0]
         target, args = FAULTS[kind].draw(own, shape)
         left_ms = quiet_from_ms - int(at_ms)
-        args = {"for_ms": min(left_ms, own.randint(FOR_MS_MIN, FOR_MS_MAX)), **args}
+        args = {"for_ms": own.randint(FOR_MS_MIN, FOR_MS_MAX), **args}
+        args["for_ms"] = min(left_ms, args["for_ms"])
         events.append(Event(f"e{number}", int(at_ms), kind, target, args))
         at_ms += rng.expovariate(1 / pause_ms)
     return Schedule(seed, shape, tuple(events), quiet_from_ms)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from metalog.image.features import ELR_VERSION
 from protocol.errors import ApiError
 from runtime import log
+from runtime.clock import LoopClock
 from runtime.marks import counted
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
@@ -41,6 +42,7 @@ from simulation.world import traps
 from simulation.world.cluster import (
     CLIENT_PORT,
     CONTROLLER_PORT,
+    EPOCH_MS,
     DiskPace,
     End,
     Machine,
@@ -146,6 +148,7 @@ def run(
         hit = stack.enter_context(counted())
         try:
             world.loop.run_world(world.main())
+            broken = world.broken  # perhaps found where a node's own code stood in between
             require(not world.loop.failures, f"F: unhandled: {world.loop.failures[:3]}")
         except Stopped:
             pass
@@ -279,7 +282,7 @@ class SwarmWorld:
         await asyncio.wait_for(asyncio.gather(*(one.ready for one in lives if one)), BOOT_S)
         bootstrap = [(machine.host, CLIENT_PORT) for machine in self.brokers]
         client = SimClient(bootstrap)
-        clock = self.brokers[0].clock
+        clock = LoopClock(self.loop, EPOCH_MS)
         seed = self.schedule.seed
         load = self.load = Load(client, self.promises, self.trace, seed=seed, clock=clock)
         load.judging = "histories" in self.asked

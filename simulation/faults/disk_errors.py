@@ -14,7 +14,7 @@ from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import may_be_hit, may_go_silent, may_lose
 from simulation.targets import draw_node
 from simulation.world.cluster import End
-from simulation.world.disks import DiskTrouble
+from simulation.world.disks import CHANGES, SYNCS, WRITES, DiskTrouble
 
 if TYPE_CHECKING:
     from random import Random
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine, NodeLife
 
-WRITES = ("append", "pwrite", "create", "mkdirs")
-"""What needs room."""
-SYNCS = ("fsync", "fsync_dir")
-ANY = (*WRITES, *SYNCS, "truncate", "rename", "unlink", "rmtree", "read")
+ANY = (*CHANGES, "read")
 PLACES = ("", "", "__cluster_metadata", "/t", "checkpoint")
 """Parts of paths: any file, the metadata log, partitions of topics, checkpoints."""
 STOP_S_MAX = 10.0

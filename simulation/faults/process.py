@@ -1,4 +1,5 @@
-"""Faults of a process and its machine: power cuts, kills, pauses.
+"""Faults of a process and its machine: power cuts, kills, ends between two file calls, pauses, slow
+processes, wall clocks that jump.
 
 A broker loses what was not flushed only while every partition keeps a member of its ISR that has
 lost nothing, and nothing happens to such a member until the others are back in the ISR: without
@@ -19,8 +20,16 @@ from typing import TYPE_CHECKING
 from simulation.faults.kind import Args, FaultKind
 from simulation.targets import draw_node
 from simulation.world.cluster import End
+from simulation.world.disks import CHANGES, DiskTrouble
+from simulation.world.life import PowerCut
 from simulation.world.links import Trouble
 
+AT_ONCE_MS = 1
+LATE_MS_MIN, LATE_MS_MAX = 9_000, 25_000
+"""Above every session time-out."""
+COSTS_MS = (0.1, 0.5, 2.0)
+JUMPS_MS = (500, 60_000, 3_000_000)
+"""Below an hour: records from further in the future are refused."""
 SESSION_MS = 9000
 """Of brokers, unless the shape says another."""
 
@@ -75,8 +84,34 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
     return draw_node(rng, shape), {}
 
 
+def _draw_kill(rng: Random, shape: Shape) -> tuple[str, Args]:
+    """Up again at once, soon, or late."""
+    target = draw_node(rng, shape)
+    args: Args = {}
+    when = rng.random()
+    if when < 0.2:
+        args["for_ms"] = AT_ONCE_MS
+    elif when > 0.8:
+        args["for_ms"] = rng.randint(LATE_MS_MIN, LATE_MS_MAX)
+    return target, args
+
+
 def _draw_power_cut(rng: Random, shape: Shape) -> tuple[str, Args]:
-    return draw_node(rng, shape), {"torn": rng.random() < 0.5, "dark": rng.random() < 0.5}
+    target, args = _draw_kill(rng, shape)
+    return target, {**args, "torn": rng.random() < 0.5, "dark": rng.random() < 0.5}
+
+
+def _draw_crash(rng: Random, shape: Shape) -> tuple[str, Args]:
+    after = rng.choice((0, 1, 5, 20, 100)) + rng.randint(0, 20)
+    return draw_node(rng, shape), {"after": after, "cut": rng.random() < 0.5}
+
+
+def _draw_slow(rng: Random, shape: Shape) -> tuple[str, Args]:
+    return draw_node(rng, shape), {"cost_ms": rng.choice(COSTS_MS)}
+
+
+def _draw_jump(rng: Random, shape: Shape) -> tuple[str, Args]:
+    return draw_node(rng, shape), {"by_ms": rng.choice((-1, 1)) * rng.choice(JUMPS_MS)}
 
 
 async def _power_cut(world: SwarmWorld, machine: Machine, event: Event, rng: Random) -> bool:
@@ -100,6 +135,49 @@ async def _kill(world: SwarmWorld, machine: Machine, event: Event, _rng: Random)
     return True
 
 
+async def _crash(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    """The end comes inside the node's own code, between two file calls."""
+    cut = bool(event.args["cut"])
+    life = machine.life
+    assert life is not None
+
+    def end() -> None:
+        if may_lose(world, machine) if cut else may_be_hit(world, machine):
+            world.crash(machine, End.POWER_CUT if cut else End.KILL)
+            raise PowerCut(f"{life}: crash at a file call")
+
+    trouble = DiskTrouble(frozenset(CHANGES), after=event.args["after"], most=1, then=end)
+    until_s = world.loop.time() + event.for_ms / 1000
+    machine.disk_troubles.append(trouble)
+    await asyncio.wait([life.over], timeout=event.for_ms / 1000)
+    machine.disk_troubles.remove(trouble)
+    if life.alive:
+        return False
+    await asyncio.sleep(max(0.0, until_s - world.loop.time()))
+    await world.boot_again(machine)
+    return True
+
+
+async def _slow(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    life = machine.life
+    if life is None or not may_go_silent(world, machine, event.for_ms):
+        return False
+    waited = life.waited
+    life.cost_s = event.args["cost_ms"] / 1000
+    await asyncio.sleep(event.for_ms / 1000)
+    life.cost_s = 0.0
+    return life.waited > waited
+
+
+async def _jump(_world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    """Nobody may notice: time-outs are of the other clock."""
+    by_ms, reads = event.args["by_ms"], machine.clock.reads
+    machine.clock.jump(by_ms)
+    await asyncio.sleep(event.for_ms / 1000)
+    machine.clock.jump(-by_ms)
+    return machine.clock.reads > reads
+
+
 async def _pause(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     life = machine.life
     if life is None or not may_go_silent(world, machine, event.for_ms):
@@ -115,6 +193,15 @@ KINDS = {
     "power cut": FaultKind(
         "process", "the machine loses power, and what was not flushed", _draw_power_cut, _power_cut
     ),
-    "kill": FaultKind("process", "the process ends at once; its files stay", _draw, _kill),
+    "kill": FaultKind("process", "the process ends at once; its files stay", _draw_kill, _kill),
+    "crash": FaultKind(
+        "process", "the process, or the power, ends between two file calls", _draw_crash, _crash
+    ),
+    "slow process": FaultKind(
+        "process", "whatever a process does takes it some time", _draw_slow, _slow
+    ),
+    "clock jump": FaultKind(
+        "process", "the wall clock is wrong for a while, by up to an hour", _draw_jump, _jump
+    ),
     "pause": FaultKind("process", "the process stands still; its connections stay", _draw, _pause),
 }

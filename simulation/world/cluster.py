@@ -102,6 +102,20 @@ class NodeLife(Life):
         return state_of(self.node, self.began)
 
 
+class MachineClock(LoopClock):
+    """The clocks of one machine; counts who asks for the wall clock."""
+
+    __slots__ = ("reads",)
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__(loop, EPOCH_MS)
+        self.reads = 0
+
+    def now_ms(self) -> int:
+        self.reads += 1
+        return super().now_ms()
+
+
 class Machine:
     """A host, its disk, its node's configuration."""
 
@@ -110,7 +124,7 @@ class Machine:
         self.node_id = node_id
         self.host = f"node-{node_id}"
         self.settings = dict(settings)
-        self.clock = LoopClock(cluster.loop, EPOCH_MS)
+        self.clock = MachineClock(cluster.loop)
         self.disk = MemoryFiles(self.clock.now_ms)
         self.disk.mkdirs("/data")
         self.files: LossyFiles | None = None

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 HANGING_LOOKS_S = 0.02
+WRITES = ("append", "pwrite", "create", "mkdirs")
+"""What needs room."""
+SYNCS = ("fsync", "fsync_dir")
+CHANGES = (*WRITES, *SYNCS, "truncate", "rename", "unlink", "rmtree")
 
 
 class DiskFault(OSError):
@@ -36,6 +41,7 @@ class DiskTrouble:
         most: so many are refused, None: all.
         flush_ms: so much longer a flush takes, with a worker thread to wait in.
         hangs: flushes come back when this is no longer set.
+        then: is called in place of the refusal.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -45,6 +51,7 @@ class DiskTrouble:
     most: int | None = None
     flush_ms: float = 0.0
     hangs: bool = False
+    then: Callable[[], None] | None = None
     hits: Counter[str] = field(default_factory=Counter)
     """How often it made which difference: refused, slow, hung."""
 
@@ -58,6 +65,9 @@ class DiskTrouble:
         if self.most is not None and self.hits["refused"] >= self.most:
             return
         self.hits["refused"] += 1
+        if self.then is not None:
+            self.then()
+            return
         raise DiskFault(self.code, os.strerror(self.code), path)
 
     async def flushing(self) -> None:

@@ -29,6 +29,10 @@ class Life:
         self.alive = True
         self.parked: list[Any] | None = None
         """While the process is paused: what would have run meanwhile, in order."""
+        self.cost_s = 0.0
+        """Virtual time that each callback takes while the process is slow."""
+        self.waited = 0
+        """Callbacks that had to wait for that."""
         self.watch: Callable[[], None] | None = None
         """Called whenever something has run in this life."""
 

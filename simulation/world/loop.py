@@ -176,8 +176,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 life.parked.append(handle)  # a paused life keeps its callbacks for later
             else:
                 handle._run()
-                if life.watch is not None and life.alive:
-                    life.watch()
+                if life.alive:
+                    self._ran(life)
+
+    def _ran(self, life: Life) -> None:
+        """Who watches looks; in a slow process it took time, and what is due meanwhile waits."""
+        if life.watch is not None:
+            life.watch()
+        if life.cost_s and life.parked is None:
+            life.parked = []
+            free = contextvars.Context()
+            self.call_at(self._now_s + life.cost_s, self._spent, life, context=free)
 
     def _pass(self, wait_s: float) -> None:
         if wait_s > 0:
@@ -249,6 +258,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """What was due meanwhile runs now, in the order in which it was due."""
         parked, life.parked = life.parked, None
         self._ready.extend(parked or ())
+
+    def _spent(self, life: Life) -> None:
+        parked, life.parked = life.parked, None
+        life.waited += len(parked or ())
+        self._ready.extendleft(reversed(parked or ()))
 
     def create_future(self) -> asyncio.Future[Any]:
         """As asyncio's; a future knows the life it was made in."""

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from simulation.faults import KINDS
-from simulation.faults.disk_errors import ANY, SYNCS, WRITES
+from simulation.faults.disk_errors import ANY
 from simulation.schedule import Event, draw_schedule
 from simulation.swarm import Outcome, run
+from simulation.world.disks import SYNCS, WRITES
 
 pytestmark = pytest.mark.sim
 

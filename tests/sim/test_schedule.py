@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulation.faults import KINDS as FAULTS
-from simulation.schedule import FOR_MS_MAX, TROUBLE_MS_MAX, TROUBLE_MS_MIN, Schedule, draw_schedule
+from simulation.faults.process import LATE_MS_MAX
+from simulation.schedule import TROUBLE_MS_MAX, TROUBLE_MS_MIN, Schedule, draw_schedule
 from simulation.shape import NODES_MAX, WEIGHT_MAX, BadShape, LinkShape
 
 pytestmark = pytest.mark.sim
@@ -44,7 +45,7 @@ def test_what_is_drawn_is_within_bounds(seed: int) -> None:
     for event in drawn.events:
         assert event.kind in shape.faults
         assert event.at_ms >= 0 and event.at_ms + event.for_ms <= drawn.quiet_from_ms
-        assert 0 < event.for_ms <= FOR_MS_MAX
+        assert 0 < event.for_ms <= LATE_MS_MAX
 
 
 def test_many_seeds_draw_every_shape_and_every_fault() -> None:

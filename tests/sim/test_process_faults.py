@@ -1,0 +1,70 @@
+"""Each fault of a process in a cluster: it takes effect as its name says, and promises hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from simulation.faults import KINDS
+from simulation.schedule import Event, draw_schedule
+from simulation.swarm import run
+from simulation.world.life import CURRENT_LIFE, Life
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import Network
+
+pytestmark = pytest.mark.sim
+
+SEED = 13
+"""One controller, and nodes 2 to 4 are brokers."""
+ARGS: dict[str, dict[str, Any]] = {
+    "pause": {},
+    "slow process": {"cost_ms": 2.0},
+    "clock jump": {"by_ms": -3_000_000},
+    "power cut": {"torn": True, "dark": True},
+    "crash": {"after": 7, "cut": False},
+    "kill": {"for_ms": 1},
+}
+ENDING = ("kill", "power cut", "crash")
+
+
+def test_each_fault_takes_effect_and_every_promise_holds() -> None:
+    assert set(ARGS) == {name for name, kind in KINDS.items() if kind.family == "process"}
+    events = tuple(
+        Event(kind, 100 + 4_000 * number, kind, "node 2", {"for_ms": 500, **args})
+        for number, (kind, args) in enumerate(ARGS.items())
+    )
+    outcome = run(replace(draw_schedule(SEED), events=events, quiet_from_ms=22_000))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == dict.fromkeys(ARGS, 1)
+    assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(ENDING)
+
+
+def test_a_slow_process_takes_its_time_for_each_callback_and_keeps_their_order() -> None:
+    loop = VirtualLoop(Network(random.Random(1)))
+    life = Life("server", 1)
+    life.cost_s = 0.1
+    seen: list[tuple[int, float]] = []
+
+    def note(number: int) -> None:
+        seen.append((number, loop.time()))
+
+    async def story() -> None:
+        context = contextvars.copy_context()
+        context.run(CURRENT_LIFE.set, life)
+        for number in range(4):
+            loop.call_soon(note, number, context=context.copy())
+        loop.call_later(0.15, note, 4, context=context.copy())
+        await asyncio.sleep(0.25)
+        life.cost_s = 0.0
+        await asyncio.sleep(1)
+
+    loop.run_world(story())
+    loop.close()
+    assert [number for number, _ in seen] == [0, 1, 2, 3, 4]
+    assert [at_s for _, at_s in seen] == pytest.approx([0, 0.1, 0.2, 0.3, 0.3])
+    assert life.waited > 3
