@@ -275,9 +275,15 @@ LOOSE_SETTINGS: dict[str, tuple[str, ...]] = {
     "auto.leader.rebalance.enable": ("true", "false"),
     "leader.imbalance.check.interval.seconds": ("3", "20"),
     "log.cleaner.enable": ("true", "false"),
+    "log.retention.check.interval.ms": ("500", "2000"),
+    "log.segment.delete.delay.ms": ("0", "1000"),
+    "replica.fetch.max.bytes": ("1000", "100000"),
+    "replica.fetch.response.max.bytes": ("1000", "100000"),
 }
 OWN_SETTINGS = ("replica.lag.time.max.ms", "num.replica.fetchers", "replica.fetch.wait.max.ms")
 """May differ from node to node."""
+RETENTION = ("1", "3000", "30000")
+"""Milliseconds, or bytes."""
 SEGMENT_BYTES = ("2048", "8192", "65536")
 """More than the largest batch of any client."""
 
@@ -353,8 +359,10 @@ def _draw_topics(rng: Random, brokers: int) -> tuple[TopicShape, ...]:
         if rng.random() < 0.6:
             factor = min(FACTOR_MAX, brokers)
         configs = {"min.insync.replicas": str(rng.randint(1, factor))}
-        if rng.random() < 0.4:
+        if rng.random() < 0.6:
             configs["internal.segment.bytes"] = rng.choice(SEGMENT_BYTES)
+        if number and rng.random() < 0.15:
+            configs[rng.choice(("retention.ms", "retention.bytes"))] = rng.choice(RETENTION)
         if rng.random() < 0.25:
             configs["flush.messages"] = rng.choice(("1", "1", "20"))
         if factor > 1 and rng.random() < 0.1:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from client.admin import ConfigChange, ConfigOperation, ResourceType
 from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
-from simulation.shape import FACTOR_MAX, SEGMENT_BYTES, may_give_up
+from simulation.shape import FACTOR_MAX, RETENTION, SEGMENT_BYTES, may_give_up
 
 if TYPE_CHECKING:
     from random import Random
@@ -41,7 +41,7 @@ def _draw_segment(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 
 def _draw_retention(rng: Random, _shape: Shape) -> tuple[str, Args]:
-    target, args = _draw_value(rng, ("1", "3000", "30000"))
+    target, args = _draw_value(rng, RETENTION)
     return target, {**args, "key": rng.choice(("retention.ms", "retention.bytes"))}
 
 
