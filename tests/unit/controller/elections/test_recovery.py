@@ -28,6 +28,7 @@ from protocol.messages.get_replica_log_info import GetReplicaLogInfoResponse
 from protocol.metadata import (
     ConfigRecord,
     FenceBrokerRecord,
+    PartitionChangeRecord,
     RemoveTopicRecord,
     UnfenceBrokerRecord,
 )
@@ -374,6 +375,20 @@ def test_an_answer_at_an_older_leader_epoch_is_asked_again() -> None:
     w.silent = set()
     w.wait(5_000)
     assert w.leader == 2
+
+
+def test_an_answer_of_before_a_new_leader_epoch_does_not_count() -> None:
+    w, questions = asking()
+    w.answer(questions[2])
+    w.answer(questions[3])
+    before = w.partition("t").leader_epoch
+    w.apply([PartitionChangeRecord(topic_id=w.key()[0], partition_id=0, leader=NO_LEADER)])
+    assert w.partition("t").leader_epoch == before + 1
+    w.turns()
+    assert w.waits() == (WaitsFor.ANSWERS, (1, 2, 3))
+    w.silent = {2, 3}
+    w.wait(TIMEOUT_MS)
+    assert w.leader == NO_LEADER
 
 
 @pytest.mark.parametrize(
