@@ -92,6 +92,8 @@ def _check(options: Options) -> None:
         raise BadShape("--schedule says all: no --seed, --runs or --faults with it")
     if options.schedule is not None and options.minutes is not None and not options.shrink:
         raise BadShape("--schedule is one run: --minutes goes with it only for --shrink")
+    if alone and options.as_json:
+        raise BadShape(f"{alone[0]} is for people: no --json with it")
     if len(alone) > 1:
         raise BadShape(f"{' and '.join(alone)} do not go together")
     if alone and (options.runs is not None or (options.minutes is not None and not options.shrink)):

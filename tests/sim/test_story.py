@@ -333,6 +333,7 @@ def test_where_it_breaks(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for wrong, named in (
         (Options(seed=1, show=True, until="1s"), "--show and --until"),
+        (Options(seed=1, show=True, as_json=True), "--json"),
         (Options(until="1s"), "--until needs --seed"),
         (Options(seed=1, runs=3, show=True), "--show takes one run"),
         (Options(seed=1, partition="t0-0"), "--partition"),
