@@ -92,14 +92,7 @@ def _check(options: Options) -> None:
         raise BadShape("--schedule says all: no --seed, --runs or --faults with it")
     if options.schedule is not None and options.minutes is not None and not options.shrink:
         raise BadShape("--schedule is one run: --minutes goes with it only for --shrink")
-    if alone and options.as_json:
-        raise BadShape(f"{alone[0]} is for people: no --json with it")
-    if len(alone) > 1:
-        raise BadShape(f"{' and '.join(alone)} do not go together")
-    if alone and (options.runs is not None or (options.minutes is not None and not options.shrink)):
-        raise BadShape(f"{alone[0]} takes one run: no --runs with it, and --minutes for --shrink")
-    if alone and options.seed is None and options.schedule is None:
-        raise BadShape(f"{alone[0]} needs --seed or --schedule: which run is it?")
+    _check_alone(alone, options)
     if options.marks and options.runs is None and options.minutes is None:
         raise BadShape("--marks is a table over many runs: it needs --runs or --minutes")
     if options.out is not None and not (options.shrink or options.show):
@@ -108,6 +101,18 @@ def _check(options: Options) -> None:
         raise BadShape(f"--out {options.out}: there is no such folder")
     if options.partition is not None and options.until is None:
         raise BadShape("--partition says what --until shows")
+
+
+def _check_alone(alone: Sequence[str], options: Options) -> None:
+    """Raises BadShape; `alone` are the options that take one run."""
+    if alone and options.as_json:
+        raise BadShape(f"{alone[0]} is for people: no --json with it")
+    if len(alone) > 1:
+        raise BadShape(f"{' and '.join(alone)} do not go together")
+    if alone and (options.runs is not None or (options.minutes is not None and not options.shrink)):
+        raise BadShape(f"{alone[0]} takes one run: no --runs with it, and --minutes for --shrink")
+    if alone and options.seed is None and options.schedule is None:
+        raise BadShape(f"{alone[0]} needs --seed or --schedule: which run is it?")
 
 
 def _first(options: Options) -> int:

@@ -324,8 +324,14 @@ class SwarmWorld:
     async def _play(self) -> None:
         """All events, and the time until quiet."""
         begin_s = self.loop.time()
-        await asyncio.gather(*(self._event(one, begin_s) for one in self.schedule.events))
-        left_s = begin_s + self.schedule.quiet_from_ms / 1000 - self.loop.time()
+        quiet_s = begin_s + self.schedule.quiet_from_ms / 1000
+        events = asyncio.gather(*(self._event(one, begin_s) for one in self.schedule.events))
+        try:
+            await asyncio.wait_for(events, quiet_s + WHOLE_S - self.loop.time())
+        except TimeoutError:
+            going = [f"{one.name}, {one.text}" for one in self.faults if one.end_s is None]
+            require(False, f"F: {going} still goes on, {WHOLE_S:g} s after its time")
+        left_s = quiet_s - self.loop.time()
         await asyncio.sleep(max(0.0, left_s))
 
     async def _event(self, event: Event, begin_s: float) -> None:

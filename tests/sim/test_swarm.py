@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ from unittest import mock
 import pytest
 
 from broker.replication.partition import Partition
-from simulation import command
+from simulation import command, swarm
 from simulation.command import Options
+from simulation.faults import KINDS as FAULTS
+from simulation.faults.process import KINDS as PROCESS
 from simulation.schedule import Event, Schedule, draw_schedule
 from simulation.swarm import run
 from simulation.world.trace import FullTrace
@@ -103,6 +106,20 @@ def test_a_judge_that_is_not_asked_says_nothing() -> None:
     assert run(calm(QUICK), {"quorum"}, [shows_all_it_has]).broken is None
     found = run(calm(QUICK), planted=[shows_all_it_has])
     assert found.broken is not None and found.broken.code == "P12"
+
+
+async def _for_ever(*_arguments: Any) -> bool:
+    await asyncio.get_running_loop().create_future()
+    return True
+
+
+def test_an_event_that_never_ends_is_told_and_does_not_hang_the_run() -> None:
+    event = Event("e0", 200, "kill", "node 1", {"for_ms": 300})
+    endless = mock.patch.dict(FAULTS, {"kill": replace(PROCESS["kill"], run=_for_ever)})
+    with endless, mock.patch.object(swarm, "WHOLE_S", 3.0):
+        broken = run(replace(calm(QUICK), events=(event,))).broken
+    assert broken is not None and broken.code == "F"
+    assert "e0, kill on node 1" in broken.words and "still goes on" in broken.words
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
