@@ -29,6 +29,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from audit.job import run_here
+from audit.reading.inputs import read_inputs
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
@@ -49,6 +51,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 EACH = 200
 TIMEOUT_S = 30
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
+
+LOSSY = {"last-known-leader", "unclean"}
 
 Offsets: TypeAlias = dict[tuple[str, int], int]
 
@@ -245,6 +249,15 @@ def test_kafka_starts_on_what_we_wrote_and_we_go_on_after_it(place: Place, end: 
     with running(ours):
         world.check()
         world.go_on("theirs")
+    assert elected_as(place) >= {"elr"}
+    assert elected_as(place) & LOSSY == (set() if end == "stop" else {"last-known-leader"})
+
+
+def elected_as(place: Place) -> set[str]:
+    """The kinds of elections that the directory's metadata log tells of."""
+    found = run_here(read_inputs([place.data / "__cluster_metadata-0"]))
+    assert [f for f in found.findings if f["severity"] == "error"] == []
+    return {election["kind"] for election in found.elections}
 
 
 def test_we_start_on_what_kafka_wrote_and_it_goes_on_after_us(
@@ -267,6 +280,9 @@ def test_we_start_on_what_kafka_wrote_and_it_goes_on_after_us(
     with running(kafka):
         world.check()
         world.go_on("ours")
+    # Each took the other's word that it had shut down cleanly.
+    assert elected_as(place) >= {"elr"}
+    assert not elected_as(place) & LOSSY
 
 
 def transactions(world: World) -> None:
