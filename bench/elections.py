@@ -3,7 +3,9 @@
 Ten topics of 1,000 partitions with three replicas, `min.insync.replicas=2`, all led by one broker,
 which is killed. How long until every election is decided, committed, and every new leader serves;
 then the next leader is killed too: below min ISR, so that it is kept in the ELR of all partitions.
-With --kafka Apache Kafka 4.3.1 does the same afterwards.
+With --kafka Apache Kafka 4.3.1 does the same afterwards. Kraftbox alone then loses all brokers at
+once, with the recovery manager on and the strategy Balanced: how long from the last one unfenced
+until all partitions are led by who has the longest log, and how much memory that took.
 
 What is observed is what `bench.many_replicas` observes. Prints a Markdown table; `--markdown
 docs/benchmarks.md` puts it between the marks there.
@@ -13,21 +15,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.clusters import Cluster, Kafka, Kraftbox, is_broker
+from bench.clusters import Cluster, Kafka, Kraftbox, is_broker, pss_mb
 from bench.many_replicas import (
     CREATE_VERSION,
     FREE_BYTES_MIN,
+    METADATA_VERSION,
     REQUEST_MS,
     Figures,
     MetadataLog,
     connect,
     limit_open_files,
     refusing_to_list,
+    until,
     until_each,
     until_served,
 )
@@ -35,6 +40,7 @@ from bench.nodes import keep_bytecode
 from bench.place import bench_place
 from bench.report import put_between
 from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
 
 LEADER, SECOND, THIRD = 1, 2, 3
@@ -94,6 +100,8 @@ class Run:
         await self._until_isr(asked, SECOND, 2)
         await self._lose(connections, SECOND, THIRD, "to the last in the ISR")
         await self._until_isr(asked, THIRD, 1)
+        if isinstance(self.cluster, Kraftbox):
+            await self._lose_all(connections)
         for connection in connections.values():
             await connection.close()
 
@@ -126,6 +134,57 @@ class Run:
         await log.close()
         await connections.pop(victim).close()
 
+    async def _lose_all(self, connections: dict[int, Connection]) -> None:
+        """All brokers die uncleanly; nobody is sure to have everything."""
+        for node_id in (LEADER, SECOND):
+            await asyncio.to_thread(self.cluster.restart, node_id)
+        await self._until_isr(connections[THIRD], THIRD, len(BROKERS))
+        await connections.pop(THIRD).close()
+        log = await MetadataLog.find(self.cluster)
+        before, _ = await log.ends()
+        for node_id in BROKERS:
+            self.cluster.kill(node_id)
+        await log.grown(len(self.all), before, time.monotonic())
+        await log.close()
+        controllers = [p for n, p in self.cluster.node_pids().items() if not is_broker(n)]
+        memory_mb = max(map(pss_mb, controllers))
+        starts = (asyncio.to_thread(self.cluster.restart, node_id) for node_id in BROKERS)
+        starting = asyncio.ensure_future(asyncio.gather(*starts))
+        asked = await self._connected(LEADER)
+        await until(lambda: _knows_all(asked), 0.02, "all brokers unfenced")
+        begin = time.monotonic()
+        await until_each(
+            asked, self.topics, self.partitions, lambda one: one.leader_id >= 0, "a leader"
+        )
+        self.note("Balanced: from the last broker unfenced until all lead, s", _since(begin))
+        self.note(
+            "Balanced: the controller's growth, MiB", max(map(pss_mb, controllers)) - memory_mb
+        )
+        await starting
+        await asked.close()
+
+    async def _connected(self, node_id: int) -> Connection:
+        """A connection to a broker that is coming up."""
+        found: list[Connection] = []
+
+        async def answers() -> bool:
+            with contextlib.suppress(OSError):
+                found.append(await connect(self.cluster, node_id))
+            return bool(found)
+
+        await until(answers, 0.05, f"broker {node_id}")
+        return found[0]
+
+
+async def _knows_all(connection: Connection) -> bool:
+    """Whether every broker is unfenced: Metadata names no others."""
+    answer = await connection.request(MetadataRequest(topics=[]), REQUEST_MS, METADATA_VERSION)
+    return len(answer.brokers) == len(BROKERS)
+
+
+def _since(begin: float) -> float:
+    return time.monotonic() - begin
+
 
 def run(cluster: Cluster, options: argparse.Namespace, figures: Figures) -> None:
     """Start, measure, stop."""
@@ -155,7 +214,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with bench_place(FREE_BYTES_MIN) as place:
         keep_bytecode(place)
         try:
-            run(Kraftbox(place / "kraftbox", options.controllers, len(BROKERS)), options, figures)
+            managed = {"unclean.recovery.manager.enabled": "true"}
+            ours = Kraftbox(place / "kraftbox", options.controllers, len(BROKERS), settings=managed)
+            run(ours, options, figures)
             if options.kafka:
                 other = Kafka(place / "kafka", options.controllers, len(BROKERS), heap="1500m")
                 run(other, options, figures)
