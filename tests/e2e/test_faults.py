@@ -64,6 +64,7 @@ class Case(NamedTuple):
 
 SLACK_S = 30.0
 FAILOVER_S = SESSION_S + SLACK_S
+LOSSY_FILES = {"kraftbox.fault.files": "lossy"}
 ALWAYS = [
     Case("kill-leader", 5.0, FAILOVER_S),
     Case("pause-leader", 12.0, FAILOVER_S),
@@ -96,6 +97,7 @@ SOMETIMES = [
     ),
     Case("no-descriptors", 8.0, SLACK_S, may_fence=False),
     Case("reassign", 8.0, FAILOVER_S + 5.0, brokers=4),
+    Case("power-cut", 6.0, FAILOVER_S, settings=LOSSY_FILES),
 ]
 # What the matrix asks of the long ones, and what nobody can reach for a minute.
 LONGER: Mapping[str, Mapping[str, Any]] = {
