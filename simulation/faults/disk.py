@@ -38,6 +38,8 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 async def _swap_disk(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     if machine in world.controllers or world.promises.lossy or world.swapped:
         return False
+    if world.promises.with_elr and not world.promises.tolerates(machine.node_id):
+        return False
     off_s = min(event.args["off_ms"], event.for_ms) / 1000
     world.swapped.add(machine.node_id)
     world.crash(machine, End.KILL, torn=False)
@@ -82,20 +84,25 @@ async def _leave(world: SwarmWorld, machine: Machine) -> None:
 
 
 def is_relied_on(world: SwarmWorld, machine: Machine) -> bool:
-    """Whether a partition has nobody else in sync than this broker on the disk it has now."""
-    return any(one.isr == (machine.node_id,) for one in _in_sync(world, machine))
+    """Whether a partition has no other clean candidate than this broker on the disk it has now."""
+    only = {machine.node_id}
+    return any({*one.isr, *one.elr} == only for one in _kept_by(world, machine))
 
 
 def is_in_sync(world: SwarmWorld, machine: Machine) -> bool:
-    """Whether an ISR has this broker on the disk it has now."""
-    return any(_in_sync(world, machine))
+    """Whether an ISR has this broker on the disk it has now. An ELR keeps it while it is
+    off; who comes back with another disk is no candidate."""
+    return any(machine.node_id in one.isr for one in _kept_by(world, machine))
 
 
-def _in_sync(world: SwarmWorld, machine: Machine) -> Iterator[PartitionImage]:
+def _kept_by(world: SwarmWorld, machine: Machine) -> Iterator[PartitionImage]:
     node_id = machine.node_id
     for topic in world.promises.metadata.image.topics.by_id.values():
         for one in topic.partitions.values():
-            if node_id in one.isr and one.directory_of(node_id) == machine.directory_id:
+            if (
+                node_id in (*one.isr, *one.elr)
+                and one.directory_of(node_id) == machine.directory_id
+            ):
                 yield one
 
 

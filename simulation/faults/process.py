@@ -8,6 +8,10 @@ meanwhile, either, and nothing is lost until one session after one did: a contro
 nobody fences everybody, the broker that spoke last comes last, and that one stays in the ISR though
 it may be the one that has lost. What controllers have written and not committed may say so, too.
 
+With them (KIP-966) a broker may lose what was not flushed as long as no partition has more than min
+ISR - 1 replicas that ended uncleanly and are not back in its ISR; there is no other mercy. A kill
+counts as an unclean end while anybody has lost something, since the controller cannot tell.
+
 So `may_lose`, `may_be_hit` and `may_go_silent` are asked when an event is due, and an event that
 they refuse has no effect.
 """
@@ -15,6 +19,8 @@ they refuse has no effect.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, FaultKind
@@ -45,6 +51,8 @@ if TYPE_CHECKING:
 def may_be_hit(world: SwarmWorld, machine: Machine) -> bool:
     """Whether the promises survive that this machine is out of action for a while."""
     promises = world.promises
+    if promises.with_elr and machine in world.brokers and (promises.lossy or world.swapped):
+        return promises.tolerates(machine.node_id)
     return machine not in world.brokers or not promises.lossy or promises.spares(machine.node_id)
 
 
@@ -52,6 +60,9 @@ def may_lose(world: SwarmWorld, machine: Machine) -> bool:
     """Whether the promises survive that this machine loses what it has not flushed."""
     if machine not in world.brokers:
         return True
+    if world.promises.with_elr:
+        quiet = not world.swapped and not _is_undecided(world)
+        return quiet and world.promises.tolerates(machine.node_id)
     if world.loop.time() < world.heard_s or _is_undecided(world):
         return False
     others = {*world.promises.lossy, *world.busy, *world.swapped} - {machine.node_id}
@@ -70,6 +81,8 @@ def _is_undecided(world: SwarmWorld) -> bool:
 def may_go_silent(world: SwarmWorld, machine: Machine, for_ms: int) -> bool:
     """Whether the promises survive that this machine runs and hears others late, or not at all, for
     so long; if so, it is noted until when a session may end by that."""
+    if world.promises.with_elr:
+        return True
     if not may_be_hit(world, machine):
         return False
     if machine in world.controllers:
@@ -78,6 +91,18 @@ def may_go_silent(world: SwarmWorld, machine: Machine, for_ms: int) -> bool:
         silent_ms = for_ms + world.shape.setting_ms("broker.session.timeout.ms", SESSION_MS)
         world.heard_s = max(world.heard_s, world.loop.time() + silent_ms / 1000)
     return True
+
+
+@contextlib.contextmanager
+def lowering(world: SwarmWorld) -> Iterator[bool]:
+    """Inside, a request may lower how many losses are allowed: replicas leave, or min ISR falls.
+    False: somebody has lost something already, so nothing is to be asked."""
+    promises = world.promises
+    promises.lowering += 1
+    try:
+        yield not (promises.with_elr and promises.lossy)
+    finally:
+        promises.lowering -= 1
 
 
 def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:

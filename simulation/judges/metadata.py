@@ -2,17 +2,25 @@
 
 Whatever a node calls committed is compared with what another called so before (P5, M14), and every
 record is replayed once into an image that no node owns. What a record may do to a partition or a
-broker is judged there (P9, P10, P13, P15, P16, P23), before any node acts on it.
+broker is judged there (P9, P10, P13, P15, P16, P21, P22, P23), before any node acts on it.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from metalog.image.features import ELR_VERSION
 from metalog.image.replay import replay
-from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
+from metalog.image.values import (
+    EMPTY_IMAGE,
+    ConfigResourceType,
+    LeaderRecoveryState,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from metalog.quorum.batches import read_batches
 from metalog.quorum.log import MetadataLog
 from protocol.batch.header import iter_batches
@@ -25,6 +33,19 @@ from protocol.metadata import (
 from simulation.world.invariants import Key, require
 
 READ_BYTES = 1 << 20
+
+
+def min_isr(image: MetadataImage, topic: str) -> int:
+    """`min.insync.replicas` of a topic, by its own configuration or the cluster's."""
+    own: Mapping[str, str] = image.configs.get((ConfigResourceType.TOPIC, topic), {})
+    common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
+    key = "min.insync.replicas"
+    return int(own.get(key, common.get(key, "1")))
+
+
+def least_isr(image: MetadataImage, topic: str, one: PartitionImage) -> int:
+    """The effective min ISR of a partition."""
+    return min(min_isr(image, topic), len(one.replicas))
 
 
 class MetadataTruth:
@@ -156,9 +177,23 @@ class MetadataTruth:
         # The last to catch up joins the ISR, ends the move and may lead, all in one record; what
         # it has is judged as it joins (P13).
         moved = set(new.replicas) != set(old.replicas) and new.leader in new.isr
+        if kept or moved or new.leader in old.isr:
+            return
+        alone = new.isr == (new.leader,) and new.leader not in new.elr
+        if new.leader in old.elr:
+            clean = new.recovery_state == old.recovery_state
+            require(alone and clean, f"P22: {where}: elected from the ELR of {old}: {new}")
+            return
         require(
-            kept or moved or new.leader in old.isr,
-            f"P2: {where}: {new.leader} is elected and was not in the ISR {old.isr}",
+            new.leader in old.last_known_elr,
+            f"P2: {where}: {new.leader} is elected and was in neither ISR {old.isr} nor ELR "
+            f"{old.elr}",
+        )
+        recovers = new.recovery_state == LeaderRecoveryState.RECOVERING
+        nobody_else = not set(old.isr) - {new.leader} and not new.elr
+        require(
+            alone and recovers and nobody_else,
+            f"P21: {where}: the last known leader of {old} is elected: {new}",
         )
 
     def _judge_join(self, where: str, broker_id: int) -> None:
@@ -170,11 +205,18 @@ class MetadataTruth:
 
     def _judge_image(self, offset: int) -> None:
         brokers = self.image.cluster.brokers
+        with_elr = self.image.features.get(ELR_VERSION, 0) > 0
         for topic in self.image.topics.by_id.values():
             for index, one in topic.partitions.items():
                 where = f"after the batch at {offset}, {topic.name}-{index}"
                 isr = set(one.isr)
-                require(bool(isr), f"P10: {where}: the ISR is empty")
+                require(bool(isr) or with_elr, f"P10: {where}: the ISR is empty")
+                sets = one.elr or one.last_known_elr
+                require(
+                    not (sets and with_elr) or len(isr) < least_isr(self.image, topic.name, one),
+                    f"P9: {where}: ISR {one.isr} is at its minimum, ELR {one.elr}, LastKnownELR "
+                    f"{one.last_known_elr}",
+                )
                 require(
                     isr <= set(one.replicas) and len(isr) == len(one.isr),
                     f"P9: {where}: ISR {one.isr}, replicas {one.replicas}",
@@ -186,6 +228,6 @@ class MetadataTruth:
                 require(
                     one.leader < 0 or one.leader in isr, f"P9: {where}: leader {one.leader}, {isr}"
                 )
-                if len(isr) > 1 or one.leader >= 0:
+                if len(isr) > 1 or one.leader >= 0 or with_elr:
                     fenced = [b for b in isr if b not in brokers or brokers[b].fenced]
                     require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")

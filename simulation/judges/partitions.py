@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING
 
 from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
+from metalog.image.features import ELR_VERSION
 from metalog.image.values import (
     ConfigResourceType,
-    MetadataImage,
     PartitionImage,
     TopicImage,
 )
@@ -40,7 +40,7 @@ from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
 from simulation.judges.changes import Changes
 from simulation.judges.leader_hints import Views
-from simulation.judges.metadata import MetadataTruth
+from simulation.judges.metadata import MetadataTruth, least_isr, min_isr
 from simulation.world.invariants import Key, Violation, require
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 from storage.log.log import Log
@@ -79,14 +79,6 @@ class PartitionTruth:
     @property
     def newest_epoch(self) -> int:
         return max(self.leaders, default=-1)
-
-
-def min_isr(image: MetadataImage, topic: str) -> int:
-    """`min.insync.replicas` of a topic, by its own configuration or the cluster's."""
-    own: Mapping[str, str] = image.configs.get((ConfigResourceType.TOPIC, topic), {})
-    common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
-    key = "min.insync.replicas"
-    return int(own.get(key, common.get(key, "1")))
 
 
 def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]]:
@@ -135,6 +127,11 @@ class Promises:
         self.lossy: dict[int, int] = {}
         """Brokers that lost what was not flushed, and the broker epoch they had then; until they
         are back in every ISR."""
+        self.unclean: dict[int, tuple[int, set[Key]]] = {}
+        """Brokers whose process ended: the broker epoch they had, and the partitions in whose ISR
+        they are not back."""
+        self.lowering = 0
+        """Requests under way after which fewer losses may be allowed than now."""
         self.views = Views()
         self.checks = 0
         self.starts = 0
@@ -195,14 +192,18 @@ class Promises:
             self._ended.add(life.node._incarnation_id)
         self._open.pop(node_id, None)
         broker = self.metadata.image.cluster.brokers.get(node_id)
-        if lossy and broker is not None:
+        if broker is None:
+            return
+        awaited = {
+            (topic.id, index)
+            for topic in self.metadata.image.topics.by_id.values()
+            for index, one in topic.partitions.items()
+            if node_id in one.replicas and not self._stands_alone(topic.name, one)
+        }
+        self.unclean[node_id] = broker.epoch, set(awaited)
+        if lossy:
             self.lossy[node_id] = broker.epoch
-            self._awaited[node_id] = {
-                (topic.id, index)
-                for topic in self.metadata.image.topics.by_id.values()
-                for index, one in topic.partitions.items()
-                if node_id in one.replicas and not self._stands_alone(topic.name, one)
-            }
+            self._awaited[node_id] = awaited
             if not self._awaited[node_id]:
                 del self.lossy[node_id]
 
@@ -223,6 +224,29 @@ class Promises:
             for topic in self.metadata.image.topics.by_id.values()
             for one in topic.partitions.values()
         )
+
+    @property
+    def with_elr(self) -> bool:
+        """Whether the cluster has eligible leader replicas on."""
+        return self.metadata.image.features.get(ELR_VERSION, 0) > 0
+
+    def tolerates(self, broker_id: int) -> bool:
+        """Whether no partition of this broker would have more than min ISR - 1 replicas that ended
+        uncleanly at once, and are not back in its ISR: what KIP-966 allows (P7)."""
+        image = self.metadata.image
+        if self.lowering:
+            return False
+        for topic in image.topics.by_id.values():
+            for index, one in topic.partitions.items():
+                if broker_id not in one.replicas or self._stands_alone(topic.name, one):
+                    continue
+                if one.adding or one.removing:
+                    return False  # it may end with fewer replicas, and so a smaller minimum
+                key = (topic.id, index)
+                gone = {b for b, (_, awaited) in self.unclean.items() if key in awaited}
+                if len(gone | {broker_id}) >= least_isr(image, topic.name, one):
+                    return False
+        return True
 
     def _stands_alone(self, topic: str, one: PartitionImage) -> bool:
         """Whether no other replica is needed after a lossy power cut: nothing is promised, or what
@@ -428,14 +452,17 @@ class Promises:
         image = self.metadata.image.topics.partition(*key)
         if image is None or truth.name.rpartition("-")[0] in self.given_up:
             return
-        for member in image.isr:
+        for member in (*image.isr, *image.elr):
+            if self.with_elr and member in self.lossy:
+                self._look_at_lossy(key, truth, member)
             one = self._open.get(member, {}).get(key)
             if one is None or member in self.lossy or self._on_another_disk(image, member):
                 continue
+            where = "ISR" if member in image.isr else "ELR"
             require(
                 one.log.log_end_offset >= truth.end,
-                f"P2: {truth.name}: {member} is in the ISR and ends at {one.log.log_end_offset}, "
-                f"{truth.end} is committed",
+                f"P2: {truth.name}: {member} is in the {where} and ends at "
+                f"{one.log.log_end_offset}, {truth.end} is committed",
             )
         leader = self._open.get(image.leader, {}).get(key)
         if leader is None or not leader.is_leader or leader.leader_epoch != image.leader_epoch:
@@ -447,6 +474,15 @@ class Promises:
                 f"{sorted(leader.maximal_isr)}",
             )
 
+    def _look_at_lossy(self, key: Key, truth: PartitionTruth, member: int) -> None:
+        """P11: who came back is in ISR or ELR only once it has joined the ISR again."""
+        broker = self.metadata.image.cluster.brokers.get(member)
+        came_back = broker is not None and broker.epoch > self.lossy[member]
+        require(
+            not came_back or key not in self._awaited.get(member, ()),
+            f"P11: {truth.name}: {member} came back from an unclean shutdown and counts as clean",
+        )
+
     def _on_another_disk(self, image: PartitionImage, broker_id: int) -> bool:
         broker = self.metadata.image.cluster.brokers.get(broker_id)
         return broker is not None and image.directory_of(broker_id) not in broker.directories
@@ -456,6 +492,9 @@ class Promises:
     def _joined(self, key: Key, broker_id: int) -> None:
         truth, one = self.partitions.get(key), self._open.get(broker_id, {}).get(key)
         image = self.metadata.image
+        ended_in, awaited = self.unclean.get(broker_id, (0, set()))
+        if awaited and image.cluster.brokers[broker_id].epoch > ended_in:
+            awaited.discard(key)
         lost_in = self.lossy.get(broker_id)
         if lost_in is not None and image.cluster.brokers[broker_id].epoch > lost_in:
             self._back(key, broker_id)
@@ -483,6 +522,8 @@ class Promises:
         """Nobody waits for a replica of a topic that is deleted."""
         require(topic.name in self.may_vanish, f"F: {topic.name} is gone, nobody has deleted it")
         for index in topic.partitions:
+            for _, awaited in self.unclean.values():
+                awaited.discard((topic.id, index))
             for broker_id in list(self.lossy):
                 self._back((topic.id, index), broker_id)
 
@@ -491,6 +532,8 @@ class Promises:
         truth.had_before[broker_id] = max(
             truth.had.pop(broker_id, 0), truth.had_before.get(broker_id, 0)
         )
+        if broker_id in self.unclean:
+            self.unclean[broker_id][1].discard(key)
         if broker_id in self.lossy:
             self._back(key, broker_id)
 

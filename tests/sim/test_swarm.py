@@ -46,6 +46,16 @@ def test_promises_are_kept(seed: int) -> None:
     held(seed)
 
 
+@pytest.mark.parametrize(("seed", "fault"), [(QUICK, "kill"), (16, "power cut")])
+def test_promises_are_kept_with_eligible_leader_replicas(seed: int, fault: str) -> None:
+    """P7: brokers lose what was not flushed, up to min ISR - 1 at once, without other mercy."""
+    schedule = draw_schedule(seed, [fault])
+    outcome = run(replace(schedule, shape=replace(schedule.shape, elr=True)))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.counts["acked"] > 3
+    assert outcome.took_effect.get(fault, 0) > 0
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20, 2000))
 def test_promises_are_kept_for_long(seed: int) -> None:

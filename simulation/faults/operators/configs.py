@@ -7,22 +7,24 @@ allowed for one topic alone, the last of a shape that has others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from client.admin import ConfigChange, ConfigOperation, ResourceType
 from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
+from simulation.faults.process import lowering
 from simulation.shape import FACTOR_MAX, RETENTION, SEGMENT_BYTES, may_give_up
 
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.operator import Operator
     from simulation.schedule import Event
     from simulation.shape import Shape
     from simulation.swarm import SwarmWorld
 
 CLUSTER = (ResourceType.BROKER, "")
+MIN_ISR = "min.insync.replicas"
 
 
 def _draw_value(rng: Random, values: tuple[str, ...]) -> tuple[str, Args]:
@@ -50,39 +52,44 @@ def _draw_unclean(_rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _set(
-    operator: Operator, resource: tuple[ResourceType, str], key: str, value: str | None
+    world: SwarmWorld, resource: tuple[ResourceType, str], key: str, value: str | None
 ) -> bool:
+    operator = world.operator
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     change = ConfigChange(key, operation, value)
-    code = await operator.insist(lambda: operator.admin.alter_configs(*resource, [change]))
+    with lowering(world) if key == MIN_ISR else contextlib.nullcontext(True) as allowed:
+        if not allowed:
+            return False
+        code = await operator.insist(lambda: operator.admin.alter_configs(*resource, [change]))
     return code is ErrorCode.NONE
 
 
 async def _for_a_while(
-    operator: Operator, event: Event, resource: tuple[ResourceType, str], key: str
+    world: SwarmWorld, event: Event, resource: tuple[ResourceType, str], key: str
 ) -> bool:
-    done = await _set(operator, resource, key, event.args["value"])
+    done = await _set(world, resource, key, event.args["value"])
     if done and event.args["back"]:
         await asyncio.sleep(event.for_ms / 1000)
-        await _set(operator, resource, key, None)
+        # With eligible leader replicas the cluster's min ISR may change, not go; 1 is the default.
+        await _set(world, resource, key, "1" if resource == CLUSTER else None)
     return done
 
 
-async def _of_topic(operator: Operator, event: Event, key: str) -> bool:
-    topic = operator.topic(event.args["which"])
+async def _of_topic(world: SwarmWorld, event: Event, key: str) -> bool:
+    topic = world.operator.topic(event.args["which"])
     if topic is None:
         return False
-    return await _for_a_while(operator, event, (ResourceType.TOPIC, topic.name), key)
+    return await _for_a_while(world, event, (ResourceType.TOPIC, topic.name), key)
 
 
 async def _min_isr(world: SwarmWorld, event: Event, _rng: Random) -> bool:
     if event.args["cluster"]:
-        return await _for_a_while(world.operator, event, CLUSTER, "min.insync.replicas")
-    return await _of_topic(world.operator, event, "min.insync.replicas")
+        return await _for_a_while(world, event, CLUSTER, MIN_ISR)
+    return await _of_topic(world, event, MIN_ISR)
 
 
 async def _segment(world: SwarmWorld, event: Event, _rng: Random) -> bool:
-    return await _of_topic(world.operator, event, "internal.segment.bytes")
+    return await _of_topic(world, event, "internal.segment.bytes")
 
 
 async def _retention(world: SwarmWorld, event: Event, _rng: Random) -> bool:
@@ -92,7 +99,7 @@ async def _retention(world: SwarmWorld, event: Event, _rng: Random) -> bool:
         return False
     operator.letting_go(topic.name)
     resource = (ResourceType.TOPIC, topic.name)
-    return await _for_a_while(operator, event, resource, event.args["key"])
+    return await _for_a_while(world, event, resource, event.args["key"])
 
 
 async def _unclean(world: SwarmWorld, event: Event, _rng: Random) -> bool:
@@ -101,7 +108,7 @@ async def _unclean(world: SwarmWorld, event: Event, _rng: Random) -> bool:
         return False
     world.operator.giving_up(name)
     resource, key = (ResourceType.TOPIC, name), "unclean.leader.election.enable"
-    return await _set(world.operator, resource, key, "true")
+    return await _set(world, resource, key, "true")
 
 
 KINDS = {

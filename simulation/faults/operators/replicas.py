@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from client.elections import ElectionType
 from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
+from simulation.faults.process import lowering
 from simulation.shape import FACTOR_MAX, may_give_up
 
 if TYPE_CHECKING:
@@ -47,24 +48,28 @@ def _draw_nothing(_rng: Random, shape: Shape) -> tuple[str, Args]:
     return f"topic {shape.topics[-1].name}", {}
 
 
-async def _move(operator: Operator, event: Event) -> tuple[str, int] | None:
+async def _move(world: SwarmWorld, event: Event) -> tuple[str, int] | None:
+    operator = world.operator
     found = operator.partition(event.args["which"])
     if found is None:
         return None
     where = found[:2]
     operator.moving(where, event.args["replicas"])
     ask = operator.admin.reassign
-    code = await operator.insist(lambda: ask(where, event.args["replicas"]))
+    with lowering(world) as allowed:
+        if not allowed:
+            return None
+        code = await operator.insist(lambda: ask(where, event.args["replicas"]))
     return where if code is ErrorCode.NONE else None
 
 
 async def _reassign(world: SwarmWorld, event: Event, _rng: Random) -> bool:
-    return await _move(world.operator, event) is not None
+    return await _move(world, event) is not None
 
 
 async def _take_back(world: SwarmWorld, event: Event, _rng: Random) -> bool:
     operator = world.operator
-    where = await _move(operator, event)
+    where = await _move(world, event)
     if where is None:
         return False
     await asyncio.sleep(event.for_ms / 1000)
