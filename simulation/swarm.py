@@ -143,6 +143,8 @@ def run(
         for plant in planted:
             stack.enter_context(plant())
         stack.enter_context(world.changes.told())
+        for judge in world.judges.values():
+            stack.enter_context(judge.hooked())
         stack.enter_context(traps.disguised() if disguised else traps.locked())
         events = stack.enter_context(log.captured())
         hit = stack.enter_context(counted())

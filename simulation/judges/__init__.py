@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from simulation.judges.check_quorum import CheckQuorumJudge
 from simulation.judges.groups import GroupJudge
 from simulation.judges.histories import HistoryJudge
 from simulation.judges.judge import JudgeKind
 from simulation.judges.nodes import NodeJudge
 from simulation.judges.partition_judge import PartitionJudge
 from simulation.judges.quorum import QuorumJudge
+from simulation.judges.votes import VoteJudge
 
 KINDS: dict[str, JudgeKind] = {
     "quorum": JudgeKind("M1, M2, M7", lambda _world: QuorumJudge()),
+    "votes": JudgeKind(
+        "M3: one vote in an epoch, on disk before it is told", lambda _: VoteJudge()
+    ),
+    "check quorum": JudgeKind("M17: a leader hears of a majority", CheckQuorumJudge),
     "partitions": JudgeKind("P1-P18, M14, and the laws of metadata records", PartitionJudge),
     "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),
     "groups": JudgeKind("G7; members find G1, G2, G6, G8 and G9", GroupJudge),

@@ -6,6 +6,7 @@ judges.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,10 @@ class Judge:
 
     changes_only = False
     """Whether `after` is called only where something of `judges.changes` was written to."""
+
+    def hooked(self) -> AbstractContextManager[None]:
+        """Entered for the run: hooks into what the nodes do."""
+        return nullcontext()
 
     def after(self, life: NodeLife) -> None:
         """Something ran in this life; called thousands of times a second, so look for what has

@@ -1,0 +1,92 @@
+"""Leaders of the quorum that hear of a majority: one that does not resigns (M17)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from metalog.quorum.core.messages import FetchAsked, SnapshotAsked
+from metalog.quorum.core.quorum import QuorumCore
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+from simulation.world.life import CURRENT_LIFE
+
+if TYPE_CHECKING:
+    from simulation.swarm import SwarmWorld
+    from simulation.world.cluster import NodeLife
+
+FETCH_TIMEOUT_MS = 2000
+"""The default of `controller.quorum.fetch.timeout.ms`."""
+FACTOR = 1.5
+PAUSED_S = 0.5
+"""A node whose callbacks are further apart stood still, and has just been woken."""
+GRACE_S = 2.0
+"""How long a leader that runs may be late: followers fetch in turn, not all at once."""
+
+
+@dataclass
+class _Term:
+    """One leadership: when each voter was heard, since when too few were, when that was seen."""
+
+    epoch: int
+    began_s: float
+    heard_s: dict[int, float] = field(default_factory=dict)
+    late_s: float | None = None
+    looked_s: float = 0.0
+
+
+class CheckQuorumJudge(Judge):
+    """Counts the fetches that reach each leader."""
+
+    def __init__(self, world: SwarmWorld) -> None:
+        self._loop = world.loop
+        timeout_ms = world.shape.setting_ms("controller.quorum.fetch.timeout.ms", FETCH_TIMEOUT_MS)
+        self._silent_s = FACTOR * timeout_ms / 1000
+        self._terms: dict[NodeLife, _Term] = {}
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Every event of a quorum core passes here."""
+        step = QuorumCore.step
+
+        def stepped(core: QuorumCore, event: Any, now_ms: float) -> Any:
+            life: Any = CURRENT_LIFE.get()
+            term = self._terms.get(life)
+            if term is not None and isinstance(event, FetchAsked | SnapshotAsked):
+                term.heard_s[event.replica.id] = self._loop.time()
+            effects = step(core, event, now_ms)
+            if not core.is_leader:
+                self._terms.pop(life, None)
+            elif term is None or term.epoch != core.epoch:
+                self._terms[life] = _Term(core.epoch, self._loop.time())
+            return effects
+
+        with mock.patch.object(QuorumCore, "step", stepped):
+            yield
+
+    def after(self, life: NodeLife) -> None:
+        """M17."""
+        term = self._terms.get(life)
+        node = life.node
+        if term is None or node is None or node.quorum is None:
+            return
+        now_s = self._loop.time()
+        if now_s - term.began_s <= self._silent_s:
+            return
+        others = [one for one in node.quorum.voters.ids if one != life.machine.node_id]
+        needed = (len(others) + 1) // 2
+        heard_s = sorted((term.heard_s.get(one, term.began_s) for one in others), reverse=True)
+        if not others or now_s - heard_s[needed - 1] <= self._silent_s:
+            term.late_s = None
+            return
+        if term.late_s is None or now_s - term.looked_s > PAUSED_S:
+            term.late_s = now_s
+        term.looked_s = now_s
+        require(
+            now_s - term.late_s <= GRACE_S,
+            f"M17: {life} leads epoch {term.epoch} and has heard of no majority since "
+            f"{heard_s[needed - 1]:.3f} s",
+        )

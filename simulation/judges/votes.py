@@ -1,0 +1,71 @@
+"""Votes over nodes that run: one in each epoch, on disk before its answer leaves (M3)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from metalog.quorum import node as quorum_node
+from metalog.quorum.core.messages import ReplyVote, VoteAsked
+from metalog.quorum.core.quorum import QuorumCore
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+from simulation.world.life import CURRENT_LIFE
+
+if TYPE_CHECKING:
+    from metalog.quorum.core.voters import ReplicaKey
+    from metalog.quorum.node import QuorumNode
+    from simulation.world.cluster import NodeLife
+
+
+class VoteJudge(Judge):
+    """Looks at each answer to a candidate at the instant at which it leaves."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[int, int], VoteAsked] = {}
+        self._given: dict[tuple[int, bytes | None, int], ReplicaKey] = {}
+        self._broken: list[str] = []
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Every question and every answer passes here."""
+        step, reply = QuorumCore.step, quorum_node._EFFECTS[ReplyVote]
+
+        def asked(core: QuorumCore, event: Any, now_ms: float) -> Any:
+            if isinstance(event, VoteAsked) and not event.pre_vote:
+                self._asked[id(core), event.token] = event
+            return step(core, event, now_ms)
+
+        def answered(node: QuorumNode, effect: ReplyVote) -> None:
+            question = self._asked.pop((id(node.core), effect.token), None)
+            life: Any = CURRENT_LIFE.get()
+            if question is not None and effect.granted and life is not None:
+                self._look(life, node, question)
+            reply(node, effect)
+
+        with (
+            mock.patch.object(QuorumCore, "step", asked),
+            mock.patch.dict(quorum_node._EFFECTS, {ReplyVote: answered}),
+        ):
+            yield
+
+    def _look(self, life: NodeLife, node: QuorumNode, question: VoteAsked) -> None:
+        machine, candidate, epoch = life.machine, question.candidate, question.epoch
+        first = self._given.setdefault((machine.node_id, machine.directory_id, epoch), candidate)
+        path = node.log.state_path
+        file = json.loads(machine.disk.read(path)) if machine.disk.exists(path) else {}
+        told = (file.get("leaderEpoch", -1), file.get("votedId", -1))
+        if first != candidate:
+            self._broken.append(f"M3: {life} votes for {first} and {candidate} in epoch {epoch}")
+        elif told[0] < epoch or (told[0] == epoch and told[1] != candidate.id):
+            self._broken.append(
+                f"M3: {life} votes for {candidate} in epoch {epoch}; on disk are the epoch and "
+                f"vote {told}"
+            )
+
+    def after(self, life: NodeLife) -> None:
+        """What was found while the node answered."""
+        require(not self._broken, self._broken[0] if self._broken else "")

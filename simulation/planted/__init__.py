@@ -1,0 +1,1 @@
+"""Planted bugs: what the judges must find, each switched on by name for one run."""

@@ -1,0 +1,590 @@
+"""The planted bugs, by family: quorum, replication, log, controller, coordinators, transport."""
+
+from __future__ import annotations
+
+from simulation.planted.planting import Bug, Patch
+
+LEADING = "metalog.quorum.core.leading:Leading"
+FOLLOWING = "metalog.quorum.core.following:Following"
+ELECTING = "metalog.quorum.core.electing:Electing"
+NODE = "metalog.quorum.node:QuorumNode"
+PARTITION = "broker.replication.partition:Partition"
+LOG = "storage.log.log:Log"
+ISR = "controller.topics.isr"
+REGISTRATION = "controller.brokers.registration"
+
+
+def _bug(name: str, family: str, promise: str, text: str, *patches: tuple[str, str, str]) -> Bug:
+    return Bug(name, family, text, promise, tuple(Patch(*one) for one in patches))
+
+
+_QUORUM = [
+    _bug(
+        "vote before disk",
+        "quorum",
+        "M3",
+        "a vote leaves before quorum-state is durable",
+        (f"{NODE}._drain", "while self._queue and not self._persisting:", "while self._queue:"),
+    ),
+    _bug(
+        "vote kept in memory",
+        "quorum",
+        "M2|M3|M1|F",
+        "quorum-state is not written",
+        (
+            f"{NODE}._on_persist",
+            "if not self._started:",
+            "if self._started:\n        return\n    if not self._started:",
+        ),
+    ),
+    _bug(
+        "second vote",
+        "quorum",
+        "M1|M3|F",
+        "a voter votes twice in one epoch",
+        (f"{ELECTING}._may_grant", "return replica.voted == event.candidate", "return up_to_date"),
+        (f"{ELECTING}.on_vote_asked", "and replica.voted is None:", ":"),
+    ),
+    _bug(
+        "vote for a shorter log",
+        "quorum",
+        "M|P5|F",
+        "logs are not compared before a vote",
+        (
+            f"{ELECTING}._may_grant",
+            "(event.last.epoch, event.last.offset) >= (log.last_epoch, log.end_offset)",
+            "True",
+        ),
+    ),
+    _bug(
+        "elected by itself",
+        "quorum",
+        "M1|F",
+        "one vote is a majority",
+        (
+            f"{ELECTING}._count_votes",
+            "if len(election.granting_ids) >= voters.majority:",
+            "if len(election.granting_ids) >= 1:",
+        ),
+    ),
+    _bug(
+        "leader without majority",
+        "quorum",
+        "M17",
+        "a leader stays though a majority is silent",
+        (
+            f"{LEADING}.tick",
+            "if state.check_deadline_ms is not None and now_ms >= state.check_deadline_ms:",
+            "if False:",
+        ),
+        (f"{LEADING}.begin", "state.check_deadline_ms = self._check_quorum_deadline()", "pass"),
+        (
+            f"{LEADING}.voters_changed",
+            "state.check_deadline_ms = self._check_quorum_deadline()",
+            "pass",
+        ),
+    ),
+    _bug(
+        "leader forgets that it led",
+        "quorum",
+        "M1|F",
+        "a leader that comes back may follow, vote and lead in the epoch it led",
+        (
+            "metalog.quorum.core.quorum:QuorumCore._on_start",
+            "elif replica.leader_id == replica.node.id:",
+            "elif False:",
+        ),
+        (
+            "metalog.quorum.core.quorum:QuorumCore._on_start",
+            "elif replica.leader_id is not None and replica.leader_endpoints():",
+            "elif replica.leader_id not in (None, replica.node.id) and replica.leader_endpoints():",
+        ),
+    ),
+    _bug(
+        "commit by the leader alone",
+        "quorum",
+        "M|P5|F",
+        "the largest log end is committed",
+        (f"{LEADING}.advance_high_watermark", "ends[replica.voters.majority - 1]", "ends[0]"),
+    ),
+    _bug(
+        "leader counts unflushed",
+        "quorum",
+        "M|P5|F",
+        "the leader counts what it has not flushed",
+        (
+            f"{LEADING}.advance_high_watermark",
+            "ends.append(replica.flushed_end)",
+            "ends.append(replica.log.end_offset)",
+        ),
+    ),
+    _bug(
+        "follower commits unflushed",
+        "quorum",
+        "M|P5|F",
+        "a follower takes unflushed records for committed",
+        (
+            f"{FOLLOWING}._follow_high_watermark",
+            "self._replica.flushed_end",
+            "self._replica.log.end_offset",
+        ),
+    ),
+    _bug(
+        "fetch before flush",
+        "quorum",
+        "M|P5|F",
+        "a fetch tells of records that are not flushed",
+        (
+            f"{FOLLOWING}._may_send",
+            "if self._replica.flushed_end < self._replica.log.end_offset:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "metadata flush lies",
+        "quorum",
+        "M|P5|P16|F",
+        "the metadata log is never flushed",
+        (
+            "metalog.quorum.log:MetadataLog.flush",
+            "return await self._log.flush()",
+            "return self.end_offset",
+        ),
+    ),
+    _bug(
+        "quorum mark falls",
+        "quorum",
+        "M7|F",
+        "the quorum's high watermark may go back",
+        (
+            "metalog.quorum.core.replica:Replica.commit_below",
+            "if offset > (self.high_watermark or 0):",
+            "if offset != (self.high_watermark or 0):",
+        ),
+    ),
+]
+_REPLICATION = [
+    _bug(
+        "shows all it has",
+        "replication",
+        "P12",
+        "a leader does not wait for its followers",
+        (
+            f"{PARTITION}.maybe_advance_high_watermark",
+            "if len(self.maximal_isr) > 1 or self.node_id not in self.maximal_isr:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "waits for the committed ISR",
+        "replication",
+        "P12",
+        "the high watermark does not wait for members that are proposed",
+        (
+            f"{PARTITION}.maybe_advance_high_watermark",
+            "for replica_id in self.maximal_isr:",
+            "for replica_id in self.isr:",
+        ),
+    ),
+    _bug(
+        "below min ISR",
+        "replication",
+        "P12|H",
+        "the high watermark moves below min ISR",
+        (
+            f"{PARTITION}.maybe_advance_high_watermark",
+            "len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr",
+            "False",
+        ),
+    ),
+    _bug(
+        "progress survives an election",
+        "replication",
+        "P12|P13|P1|F",
+        "what followers told an earlier leader counts",
+        (f"{PARTITION}.become_leader", "self.remote = {}  # nothing", "pass  # nothing"),
+        (f"{PARTITION}.become_follower", "self.remote = {}", "pass"),
+    ),
+    _bug(
+        "joins below the epoch start",
+        "replication",
+        "P13",
+        "a follower joins the ISR before it has reached the leader epoch's start",
+        (
+            "broker.replication.remote_replica:RemoteReplica.may_join",
+            " and self.log_end >= leader_epoch_start",
+            "",
+        ),
+    ),
+    _bug(
+        "joins early",
+        "replication",
+        "P13",
+        "a follower joins the ISR with whatever it has",
+        (
+            "broker.replication.remote_replica:RemoteReplica.may_join",
+            "return self.log_end >= high_watermark and self.log_end >= leader_epoch_start",
+            "return True",
+        ),
+    ),
+    _bug(
+        "fetch of an earlier life",
+        "replication",
+        "P12|P13|P2",
+        "a fetch from before the follower's restart counts (KIP-903)",
+        (
+            "broker.apis.follower_fetch:FollowerFetch._is_current",
+            "return registered is not None and registered.epoch == self._broker_epoch",
+            "return registered is not None",
+        ),
+        (
+            f"{PARTITION}.follower_fetched",
+            "if broker_epoch < remote.broker_epoch:",
+            "if False:",
+        ),
+        (
+            f"{ISR}:isr_eligibility",
+            "if member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "cut at the high watermark",
+        "replication",
+        "P1|P2|P4|P12",
+        "a follower cuts its log at its own high watermark (before KIP-101)",
+        (
+            f"{PARTITION}.become_follower",
+            "self.log.truncate_to(self.log.log_end_offset)",
+            "self.log.truncate_to(self.log.high_watermark)",
+        ),
+    ),
+    _bug(
+        "cut at the leader's end",
+        "replication",
+        "P4|P26|P18|P12|F",
+        "the truncation goes to the leader's end, though the own one is earlier",
+        (
+            "broker.replication.follower:truncate_to_common",
+            "min(own_end, end_offset)",
+            "end_offset",
+        ),
+    ),
+    _bug(
+        "never cut",
+        "replication",
+        "P26|P4|P18",
+        "a diverging log is not cut",
+        (
+            "broker.replication.follower:truncate_to_common",
+            "return truncate(partition, max(target, log.log_start_offset))",
+            "return False",
+        ),
+    ),
+    _bug(
+        "answer from before a cut",
+        "replication",
+        "P|F",
+        "an answer from before a truncation, or a new leader, is applied",
+        (
+            "broker.replication.fetcher:Fetcher.answered",
+            "if serial < followed.serial:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "epoch in no file",
+        "replication",
+        "P18",
+        "records are shown though their epoch is not in leader-epoch-checkpoint",
+        (
+            f"{PARTITION}.maybe_advance_high_watermark",
+            "if target > log.epoch_file.limit:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "acknowledged at once",
+        "replication",
+        "H|P6",
+        "acks=all is answered before replication",
+        (f"{PARTITION}.wait_for_commit", "if self.log.high_watermark >= end_offset:", "if True:"),
+    ),
+    _bug(
+        "uncommitted shown",
+        "replication",
+        "H|P6",
+        "consumers read above the high watermark",
+        (
+            "broker.apis.running_fetch:RunningFetch._visible_end",
+            "return log.high_watermark",
+            "return log.log_end_offset",
+        ),
+    ),
+    _bug(
+        "epochs forgotten on election",
+        "replication",
+        "P18|P4|P26|F",
+        "a leader does not note where its epoch begins",
+        (f"{PARTITION}.become_leader", "self.log.note_leader_epoch(leader_epoch)", "pass"),
+        (f"{LOG}._write_plain", "if leader_epoch > self.epochs.latest_epoch:", "if False:"),
+    ),
+    _bug(
+        "high watermark unsettled",
+        "replication",
+        "P14|H",
+        "a new leader answers with a high watermark that is too low",
+        (f"{PARTITION}.high_watermark_settled", "return ", "return True or "),
+    ),
+]
+_LOG = [
+    _bug(
+        "recovery point above the end",
+        "log",
+        "P|F",
+        "a truncation leaves the recovery point above the log end",
+        (f"{LOG}._truncate", "self.recovery_point = min(self.recovery_point, end)", "pass"),
+    ),
+    _bug(
+        "producers after a cut",
+        "log",
+        "H|T|P|F",
+        "a truncation does not rebuild the producers' state",
+        (f"{LOG}._truncate", "recovery.load_producers(", "(lambda *_: None)("),
+    ),
+    _bug(
+        "epochs after a cut",
+        "log",
+        "P18|P4|F",
+        "a truncation leaves the epochs it cut",
+        (f"{LOG}._truncate", "self.epochs.truncate_from_end(end)", "pass"),
+    ),
+    _bug(
+        "appended during a flush",
+        "log",
+        "P|H",
+        "what is appended during a flush is called durable",
+        (
+            f"{LOG}.flush",
+            "self.recovery_point = max(self.recovery_point, target)",
+            "self.recovery_point = self.log_end_offset",
+        ),
+    ),
+    _bug(
+        "flush across a cut",
+        "log",
+        "P|H|F",
+        "a flush that a truncation overtook moves the recovery point",
+        (f"{LOG}.flush", "if truncations == self._truncations:", "if True:"),
+    ),
+    _bug(
+        "roll after a cut",
+        "log",
+        "P|F",
+        "a roll after a truncation flushes nothing",
+        (
+            f"{LOG}.roll",
+            "if self._cut_unflushed or self.checkpointed_recovery_point > self.recovery_point:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "segments behind a hole",
+        "log",
+        "P|F",
+        "recovery keeps segments behind a hole",
+        ("storage.log.recovery:_is_hole", "not request.config.compacted", "False"),
+    ),
+    _bug(
+        "flush lies",
+        "log",
+        "P|H|M",
+        "a flush flushes nothing",
+        (f"{LOG}.flush", "await self.files.flush(self._unflushed_files())", "pass"),
+    ),
+    _bug(
+        "mark above an unflushed cut",
+        "log",
+        "P4",
+        "the checkpoint tells a high watermark that a power cut may put old records below",
+        (f"{LOG}.durable_high_watermark", "if self._cut_unflushed", "if False"),
+    ),
+    _bug(
+        "always clean",
+        "log",
+        "P|H|F",
+        "recovery is skipped after a power cut",
+        ("storage.log.manager:LogManager._take_clean_marker", "return False", "return True"),
+    ),
+    _bug(
+        "duplicates written",
+        "log",
+        "H|T",
+        "a producer's retry is written again",
+        (
+            "storage.log.producers:ProducerStates.check",
+            "if origin is not Origin.CLIENT and origin is not Origin.COORDINATOR:",
+            "if True:",
+        ),
+    ),
+    _bug(
+        "no checksum on recovery",
+        "log",
+        "P|F",
+        "recovery does not check batches",
+        ("storage.log.recovery:_read_anew", "check_crc=True", "check_crc=False"),
+    ),
+]
+_CONTROLLER = [
+    _bug(
+        "unclean by default",
+        "controller",
+        "P2|P1|P7",
+        "a replica outside the ISR is elected by itself",
+        (
+            "controller.elections.election:_elect_uncleanly",
+            "if election is Wish.UNCLEAN:",
+            "if True:",
+        ),
+    ),
+    _bug(
+        "stays in its ISRs",
+        "controller",
+        "P2|P13|P12|P16|P1",
+        "a broker that comes back stays in its ISRs, whatever its disk lost",
+        (
+            f"{REGISTRATION}:decide_register_broker",
+            "changes = _leave_behind(view, existing, request.previous_broker_epoch)",
+            "changes = []",
+        ),
+    ),
+    _bug(
+        "fenced broker elected",
+        "controller",
+        "P9|P10|P13",
+        "a fenced broker may lead",
+        (
+            "controller.elections.eligibility:_registered_reason",
+            "if broker.fenced and not joining:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "fenced broker joins",
+        "controller",
+        "P13|P10",
+        "a fenced broker may join an ISR",
+        (f"{ISR}:isr_eligibility", "if broker.fenced:", "if False:"),
+    ),
+    _bug(
+        "old partition epoch",
+        "controller",
+        "P",
+        "a proposal for an older partition epoch is taken",
+        (
+            f"{ISR}:_epoch_error",
+            "if proposal.partition_epoch < current.partition_epoch:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "two brokers of one id",
+        "controller",
+        "P16|P",
+        "a second process registers at once",
+        (
+            f"{REGISTRATION}:_check_identity",
+            "if existing is None or same_process or existing.fenced:",
+            "if True:",
+        ),
+    ),
+    _bug(
+        "producer ids overlap",
+        "controller",
+        "T",
+        "blocks of producer ids overlap",
+        (
+            "controller.brokers.producer_ids:decide_allocate_producer_ids",
+            "next_producer_id=first + BLOCK_SIZE",
+            "next_producer_id=first + 1",
+        ),
+    ),
+    _bug(
+        "nobody in the ISR",
+        "controller",
+        "P10|P2|F",
+        "the last member leaves the ISR without ELR",
+        (
+            "controller.elections.partition_change:_keep_one",
+            "draft.isr = (before.leader if before.leader in stays else stays[0],)",
+            "pass",
+        ),
+    ),
+    _bug(
+        "another one stays",
+        "controller",
+        "P2|P1|P10",
+        "the last member that stays in the ISR is any replica",
+        (
+            "controller.elections.partition_change:_keep_one",
+            "stays = [r for r in before.isr if r in draft.replicas] or [draft.replicas[0]]",
+            "stays = [draft.replicas[-1]]",
+        ),
+    ),
+]
+_COORDINATORS = [
+    _bug(
+        "commit before replication",
+        "coordinators",
+        "G9|G10|H",
+        "a commit is answered and shown before it is replicated",
+        (
+            "broker.coordinators.replicated_log:ReplicatedCoordinatorLog.append",
+            "if not replica.wait_for_commit(info.last_offset + 1, _COMMIT, future):",
+            "if not False:",
+        ),
+    ),
+    _bug(
+        "loads half",
+        "coordinators",
+        "G9|G10|H",
+        "a coordinator loads only the first batches",
+        (
+            "broker.coordinators.replicated_log:ReplicatedCoordinatorLog.read_all",
+            "if following <= offset:",
+            "if True:",
+        ),
+    ),
+]
+_TRANSPORT = [
+    _bug(
+        "answers overtake",
+        "transport",
+        "P|H|F",
+        "an answer does not wait for those before it",
+        ("protocol.transport.request_flow:RequestFlow._ready", "if exchange.waiting:", "if False:"),
+    ),
+    _bug(
+        "session forgets news",
+        "transport",
+        "P26|P",
+        "a fetch session does not look at what has changed",
+        (
+            "broker.replication.fetch_session:FetchSession.to_look_at",
+            "due = self.watch.due",
+            "due = ()",
+        ),
+    ),
+    _bug(
+        "waiting fetch sleeps on",
+        "transport",
+        "P26|H|P",
+        "an append does not wake the fetches that wait for it",
+        (f"{PARTITION}.appended", "watch.touched(key, size_bytes)", "pass"),
+    ),
+]
+BUGS: dict[str, Bug] = {
+    one.name: one
+    for one in (*_QUORUM, *_REPLICATION, *_LOG, *_CONTROLLER, *_COORDINATORS, *_TRANSPORT)
+}
+"""By name."""
