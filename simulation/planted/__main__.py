@@ -1,4 +1,4 @@
-"""Shell: The table of planted bugs: `python -m simulation.planted [NAME...]`.
+"""The table of planted bugs: `python -m simulation.planted [NAME...]`.
 
 For each bug, seeds are run until one breaks a promise that it keeps without the bug. Prints a line
 for each; exit code 1 if a bug was not found within `--limit` seeds.

@@ -1,4 +1,4 @@
-"""Shell: The search for a seed that finds a planted bug."""
+"""The search for a seed that finds a planted bug."""
 
 from __future__ import annotations
 

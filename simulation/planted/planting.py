@@ -1,4 +1,4 @@
-"""Shell: Planted bugs: lines of the product that are other ones for the length of a run.
+"""Planted bugs: lines of the product that are other ones for the length of a run.
 
 A bug is text for text: the code of a function with one piece of its source replaced is compiled and
 put in the place of its code, so that every reference to the function has the bug, and none after
