@@ -24,7 +24,6 @@ THREE_CONTROLLERS = 5
 QUICK = {
     "vote before disk": (1, "M3"),
     "vote kept in memory": (1, "M3"),
-    "elected by itself": (1, "M1"),
 }
 
 
@@ -50,7 +49,6 @@ def test_a_piece_that_is_not_there_once_is_refused(old: str) -> None:
         pass
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_found(name: str) -> None:
     seed, code = QUICK[name]
@@ -58,7 +56,6 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert broken is not None and broken.code == code, broken
 
 
-@pytest.mark.soak
 def test_a_leader_that_hears_of_no_majority_is_found() -> None:
     """M17: its network is cut for longer than it may lead then, and clients know nothing of it."""
     cut = Event("e", 500, "cut", "active controller", {"for_ms": 9000, "from": "controllers"})
