@@ -58,6 +58,9 @@ from runtime.log import get_logger
 from runtime.marks import mark
 from runtime.tasks import Supervisor
 
+REFUSED_PAUSE_MS = 100.0
+"""What the controller wants to write by itself and may not, it tries again after so long."""
+
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -161,6 +164,7 @@ class Controller:
         self._fencing = Fencing(self.heartbeats, settings.session_timeouts, self.stats)
         self._activities = Activities(self._own_activities())
         self._timers: dict[Activity, _Timer] = {}
+        self._refused_until_ms = 0.0
         self._stopped = False
         self.mutation_quotas = MutationQuotas(
             window_count=settings.mutation_window_count,
@@ -543,7 +547,8 @@ class Controller:
                 timer.handle.cancel()
                 del self._timers[activity]
             if activity.due_ms is not None:
-                wait_ms = max(activity.due_ms - self._clock.monotonic_ms(), 0.0)
+                due_ms = max(activity.due_ms, self._refused_until_ms)
+                wait_ms = max(due_ms - self._clock.monotonic_ms(), 0.0)
                 loop = asyncio.get_running_loop()
                 handle = loop.call_at(loop.time() + wait_ms / 1000.0, self._act, activity)
                 self._timers[activity] = _Timer(activity.due_ms, handle)
@@ -566,6 +571,7 @@ class Controller:
         try:
             self._append(records)
         except ApiError:
+            self._refused_until_ms = self._clock.monotonic_ms() + REFUSED_PAUSE_MS
             return False
         return True
 

@@ -133,6 +133,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Virtual seconds since the world began."""
         return self._now_s
 
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward."""
+        self._now_s += seconds
+
     def _write_to_self(self) -> None:
         """One thread only, so nobody needs waking."""
 
@@ -190,7 +194,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _pass(self, wait_s: float) -> None:
         if wait_s > 0:
-            self._now_s += wait_s
+            self.advance(wait_s)
             self._turns = 0
             return
         self._turns += 1

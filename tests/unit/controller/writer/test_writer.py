@@ -445,6 +445,29 @@ class TestTimers:
 
         run_in_virtual_time(main)
 
+    def test_what_it_may_not_write_it_tries_again_after_a_pause(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A disk that refuses stops the node; until then the loop is left to whoever stops it."""
+        refusals = []
+
+        def refuse(*_: Any, **__: Any) -> int:
+            refusals.append(1)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+        async def main() -> None:
+            world = World(commit_at_once=True, metadata_max_idle_interval_ms="0").lead()
+            await heartbeat(world, 1, await world.register(1))
+            with monkeypatch.context() as patch:
+                patch.setattr(world.quorum, "append", refuse)
+                await asyncio.sleep(SESSION_TIMEOUT_MS / 1000.0 + 1.001)
+            assert 10 <= len(refusals) <= 11
+            await asyncio.sleep(0.2)
+            assert world.controller.committed_image.cluster.brokers[1].fenced
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
     def test_a_new_controller_gives_everyone_a_whole_session(self) -> None:
         async def main() -> None:
             world = World(commit_at_once=True, metadata_max_idle_interval_ms="0").lead()
