@@ -83,7 +83,9 @@ def _table() -> HandlerTable:
     for api in ApiKey:
         if api is ApiKey.API_VERSIONS or not exists(api):
             continue
-        table.register(api, (_at_once, _later, _in_a_task)[api % 3])
+        unstable = request_class(api).UNSTABLE
+        nobodys = bool(unstable) and unstable.first == 0
+        table.register(api, (_at_once, _later, _in_a_task)[api % 3], own_only=nobodys)
     return table
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from simulation.faults import KINDS
 from simulation.faults.disk_errors import ANY
-from simulation.schedule import Event, draw_schedule
+from simulation.schedule import Event
 from simulation.swarm import Outcome, run
 from simulation.world.disks import SYNCS, WRITES
+from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
 
-SEED = 13
-"""One controller, and nodes 2 to 4 are brokers."""
 ARGS: dict[str, dict[str, Any]] = {
     "slow flush": {"flush_ms": 300.0},
     "hanging flush": {},
@@ -30,7 +28,7 @@ STOPPING = ("disk full", "fsync error", "unreadable", "file error")
 
 def played(*events: Event) -> Outcome:
     quiet_ms = max(event.at_ms + event.for_ms for event in events)
-    outcome = run(replace(draw_schedule(SEED), events=events, quiet_from_ms=quiet_ms))
+    outcome = run(schedule(*events, quiet_from_ms=quiet_ms))
     assert outcome.broken is None, outcome.broken
     assert outcome.counts["acked"] > 3
     return outcome

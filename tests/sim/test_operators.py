@@ -13,38 +13,11 @@ from metalog.image.values import PartitionImage
 from simulation.faults.operators import KINDS
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.judge import Judge, JudgeKind
-from simulation.schedule import Event, Schedule
-from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
+from simulation.schedule import Event
 from simulation.swarm import Outcome, SwarmWorld, run
+from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
-
-TOPICS = (TopicShape("t0", 1, 3, {"min.insync.replicas": "2"}), TopicShape("t1", 1, 2))
-
-
-def schedule(*events: Event, quiet_from_ms: int = 3000, **settings: str) -> Schedule:
-    """A controller and three brokers, two topics, a writer and readers."""
-    nodes = [NodeShape(1, ("controller",)), *(NodeShape(n, ("broker",)) for n in (2, 3, 4))]
-    readers = [
-        ClientShape("consumer", f"reader {one.name}", 50.0, {"topic": one.name, "partition": 0})
-        for one in TOPICS
-    ]
-    shape = Shape(
-        nodes=tuple(nodes),
-        topics=TOPICS,
-        settings={
-            "broker.session.timeout.ms": "1500",
-            "broker.heartbeat.interval.ms": "200",
-            "replica.lag.time.max.ms": "1500",
-            "controller.quorum.election.timeout.ms": "500",
-            **settings,
-        },
-        link=LinkShape(),
-        disk=DiskShape(),
-        clients=(ClientShape("acks all", "w", 20.0), *readers),
-        faults={},
-    )
-    return Schedule(1, shape, events, quiet_from_ms)
 
 
 def event(kind: str, target: str, at_ms: int = 300, name: str = "e", **args: Any) -> Event:

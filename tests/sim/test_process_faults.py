@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from simulation.faults import KINDS
-from simulation.schedule import Event, draw_schedule
+from simulation.schedule import Event
 from simulation.swarm import run
 from simulation.world.life import CURRENT_LIFE, Life
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import Network
+from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
 
-SEED = 13
-"""One controller, and nodes 2 to 4 are brokers."""
 ARGS: dict[str, dict[str, Any]] = {
     "pause": {},
     "slow process": {"cost_ms": 2.0},
@@ -38,7 +36,7 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
         Event(kind, 100 + 4_000 * number, kind, "node 2", {"for_ms": 500, **args})
         for number, (kind, args) in enumerate(ARGS.items())
     )
-    outcome = run(replace(draw_schedule(SEED), events=events, quiet_from_ms=22_000))
+    outcome = run(schedule(*events, quiet_from_ms=22_000))
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == dict.fromkeys(ARGS, 1)
     assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(ENDING)

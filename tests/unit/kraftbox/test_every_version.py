@@ -16,6 +16,7 @@ from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.schema import Kind, Request, Struct, parse_versions
 from protocol.transport.client import Connection
+from protocol.transport.own_names import TOOL_SOFTWARE_NAME
 from testkit.memory.node import running_node
 
 TOPIC = "t"
@@ -38,7 +39,7 @@ VALUES: dict[str, Any] = {
     "member_id": "",
     "group_instance_id": None,
     "transactional_id": None,
-    "client_software_name": "test",
+    "client_software_name": TOOL_SOFTWARE_NAME,
     "client_software_version": "1",
     "resource_type": 2,
     "num_partitions": 1,

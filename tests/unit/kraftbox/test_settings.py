@@ -52,6 +52,7 @@ TEXTS: dict[str, tuple[str, ...]] = {
     "log.cleanup.policy": ("compact",),
     "log.dirs": ("/elsewhere",),
     "max.connections.per.ip.overrides": ("127.0.0.1:7",),
+    "unclean.recovery.strategy": ("Aggressive",),
     "replica.selector.class": ("org.apache.kafka.common.replica.RackAwareReplicaSelector",),
 }
 CHOICES = ("leader", "gzip", "LogAppendTime", "none", "x")
