@@ -230,7 +230,7 @@ class Planted(NamedTuple):
 # the code. What two checks guard is planted in both.
 PLANTED: dict[str, Planted] = {
     "a leader sees no divergence": Planted(
-        8, "P1|P4|P18", [(running_fetch, "_divergence", _sees_no_divergence)]
+        8, "P1|P4|P18|P26", [(running_fetch, "_divergence", _sees_no_divergence)]
     ),
     "a leader shows all it has": Planted(
         8, "P12", [(Partition, "maybe_advance_high_watermark", _shows_all_it_has)]
