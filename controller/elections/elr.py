@@ -11,8 +11,8 @@ the election itself `standing_elr` says who stands beside the target ISR.
 
 LastKnownELR is a hint for elections that may lose records, never a promise. It has two modes:
 
-- `LAST_LEADER` (as in Kafka): the leader that a partition lost when it became leaderless. It is
-  forgotten when somebody leads.
+- `LAST_LEADER` (as in Kafka): the leader that a partition lost when it became leaderless, or the
+  last member of an ISR that emptied after that. It is forgotten when somebody leads.
 - `WHOLE_SET` (with the unclean recovery manager): every replica that ever was in ISR or ELR since
   the ISR fell below min ISR, and is in neither now. An unclean election moves the ELR into it.
 """
@@ -116,6 +116,15 @@ def _last_known(
     if after.leader != NO_LEADER:
         return ()
     known = tuple(r for r in known if r in after.replicas and r not in after.isr)
-    if not known and before.leader in after.replicas:
+    return known or tuple(r for r in _lost(before, after) if r in after.replicas)
+
+
+def _lost(before: PartitionImage, after: Outcome) -> tuple[int, ...]:
+    """The leader that a change takes; where nobody led any more, the last member of the ISR.
+
+    Brokers that end together leave one by one, and get no leadership meanwhile. So a partition may
+    be leaderless while its ISR still has min ISR, when there is no LastKnownELR yet.
+    """
+    if before.leader != NO_LEADER:
         return (before.leader,)
-    return known
+    return () if after.isr else before.isr[:1]

@@ -127,6 +127,19 @@ def test_the_leader_that_was_lost_is_noted_only_if_it_is_a_replica() -> None:
         assert now.last_known == expected
 
 
+def test_where_nobody_led_the_last_member_of_the_isr_is_noted() -> None:
+    before = partition(isr=(2,), elr=(3,))
+    for isr, expected in (((), (2,)), ((2,), ())):
+        now = eligible_sets(
+            before,
+            Outcome(REPLICAS, isr, NO_LEADER, unclean=False),
+            min_isr=2,
+            unclean_shutdown=NONE,
+            mode=LastKnownMode.LAST_LEADER,
+        )
+        assert now.last_known == expected
+
+
 def test_effective_min_isr() -> None:
     assert effective_min_isr(3, 1) == 1
     assert effective_min_isr(2, 3) == 2

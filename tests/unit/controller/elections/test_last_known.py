@@ -10,7 +10,7 @@ from controller.elections import context
 from controller.writer.stats import last_known_leaders
 from metalog.image.values import ElectedAs, LeaderRecoveryState
 from protocol.metadata import PartitionChangeRecord
-from testkit.memory.controller import Cluster
+from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster
 
 KEY = "kraftbox.last.known.leader.election.enable"
 
@@ -44,6 +44,28 @@ def test_while_it_is_fenced_nobody_does() -> None:
     cluster.heartbeat(2)
     partition = cluster.partition("t")
     assert (partition.leader, partition.last_known_elr) == (-1, (1,))
+
+
+@pytest.mark.parametrize("min_isr", ["1", "2", "3"])
+def test_brokers_that_ended_together_leave_one_who_may_lead(min_isr: str) -> None:
+    """A power cut of all: the controller fences them one by one, and whoever is next gets no
+    leadership meanwhile, so nobody leads while the ISR still has min ISR."""
+    cluster = Cluster(elr=True)
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [1, 2, 3], **{"min.insync.replicas": min_isr})
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    fenced = cluster.fence_expired()
+    assert sorted(fenced) == [1, 2, 3]
+    for broker_id in (1, 2, 3):
+        cluster.register(broker_id, life=2)
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (-1, (), ())
+    # With min ISR 3 the first one to go takes the ISR below it, and led.
+    last_known = fenced[0] if min_isr == "3" else fenced[-1]
+    assert partition.last_known_elr == (last_known,)
+    for broker_id in (1, 2, 3):
+        cluster.heartbeat(broker_id)
+    assert cluster.partition("t").leader == last_known
 
 
 def test_an_operator_may_refuse_it() -> None:
