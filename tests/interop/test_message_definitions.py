@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -20,11 +19,11 @@ from protocol.schema import (
     MetadataRecord,
     Request,
     Struct,
-    VersionRange,
     parse_versions,
 )
 from testkit.kafka.jars import kafka_libs
 from testkit.records.messages import message_classes
+from tests.interop.beyond_kafka import BEYOND_KAFKA, Beyond, kafka_versions
 from tools.generate_messages import definitions
 
 pytestmark = pytest.mark.interop
@@ -39,34 +38,6 @@ CONTROL_TYPES = {
 }
 
 
-class Beyond(NamedTuple):
-    """What a message of ours has that Kafka's has not.
-
-    tagged: fields with private tags. versions_from: its first version that Kafka does not have.
-    fields: those that only such versions have, by name of the struct. whole: Kafka has no such
-    message.
-    """
-
-    tagged: Mapping[str, int] = {}
-    versions_from: int | None = None
-    fields: Mapping[str, frozenset[str]] = {}
-    whole: bool = False
-
-
-ELECTION = Beyond(tagged={"election_kind": 10000, "election_cause": 10001})
-BEYOND_KAFKA: Mapping[str, Beyond] = {
-    "PartitionRecord": ELECTION,
-    "PartitionChangeRecord": ELECTION,
-    "ElectLeadersRequest": Beyond(
-        versions_from=3, fields={"TopicPartitions": frozenset({"desired_leaders"})}
-    ),
-    "ElectLeadersResponse": Beyond(versions_from=3),
-    "GetReplicaLogInfoRequest": Beyond(whole=True),
-    "GetReplicaLogInfoResponse": Beyond(whole=True),
-    "ExplainElectionRequest": Beyond(whole=True),
-    "ExplainElectionResponse": Beyond(whole=True),
-}
-"""Everything that we have beyond Kafka's definitions, by message."""
 PRIVATE_TAG_MIN = 10000
 ZEROS: dict[str, Any] = {"bool": False, "string": "", "bytes": b"", "records": b"", "float64": 0.0}
 
@@ -104,13 +75,6 @@ def test_messages(kafka: dict[str, dict[str, Any]], ours: dict[str, type[Message
         assert cls.structs().keys() == structs.keys(), name
         for struct_name, fields in structs.items():
             check_fields(cls, cls.structs()[struct_name], fields)
-
-
-def kafka_versions(cls: type[Message]) -> VersionRange:
-    """Those of our versions that Kafka has."""
-    beyond_from = BEYOND_KAFKA.get(cls.__name__, Beyond()).versions_from
-    first, last = cls.VERSIONS
-    return VersionRange(first, last if beyond_from is None else beyond_from - 1)
 
 
 def check_kind_of_message(cls: type[Message], definition: dict[str, Any]) -> None:

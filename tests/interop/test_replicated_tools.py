@@ -268,7 +268,7 @@ def test_an_unclean_election_on_request(replicated: Replicated) -> None:
     r.cluster.command("node", "start", "2")
     until("nobody leads", lambda: r.partition("unclean")[0] == -1)
     (gone,) = r.described("unclean", "--unavailable-partitions")
-    assert (gone["Leader"], gone["Isr"]) == ("none", "1")
+    assert (gone["Leader"], gone["Isr"], gone["Elr"]) == ("none", "", "1")
     one = ("--topic", "unclean", "--partition", "0")
     printed = r.tool("LeaderElectionCommand", "--election-type", "unclean", *one)
     assert "Successfully completed leader election (UNCLEAN) for partitions unclean-0" in printed

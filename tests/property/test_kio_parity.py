@@ -30,6 +30,7 @@ from testkit.records.kio_messages import (
     to_kio,
 )
 from testkit.records.messages import EXAMPLES, message_classes, messages_of
+from tests.interop.beyond_kafka import kafka_versions
 
 # Where kio's type holds less than the wire does.
 NARROW: dict[str, st.SearchStrategy[Any]] = {
@@ -98,11 +99,7 @@ def test_kio_lacks_only_what_never_crosses_a_client_connection() -> None:
         if (name, version) not in known
     }
     stored = {n for n, c in OURS.items() if issubclass(c, MetadataRecord | CoordinatorRecord)}
-    beyond = {  # in no release of Kafka (KIP-966), or our own
-        f"{name}{half}"
-        for name in ("ElectLeaders", "ExplainElection", "GetReplicaLogInfo")
-        for half in ("Request", "Response")
-    }
+    beyond = {name for name, cls in OURS.items() if kafka_versions(cls) != cls.VERSIONS}
     assert lacking == stored | beyond | {"ProducerSnapshot", "QuorumStateData"}
 
 

@@ -1,0 +1,47 @@
+"""What our messages have beyond Kafka's definitions: one table for all tests that compare both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from protocol.schema import Message, VersionRange
+
+
+class Beyond(NamedTuple):
+    """What a message of ours has that Kafka's has not.
+
+    tagged: fields with private tags. versions_from: its first version that Kafka does not have.
+    fields: those that only such versions have, by name of the struct. whole: Kafka has no such
+    message.
+    """
+
+    tagged: Mapping[str, int] = {}
+    versions_from: int | None = None
+    fields: Mapping[str, frozenset[str]] = {}
+    whole: bool = False
+
+
+ELECTION = Beyond(tagged={"election_kind": 10000, "election_cause": 10001})
+BEYOND_KAFKA: Mapping[str, Beyond] = {
+    "PartitionRecord": ELECTION,
+    "PartitionChangeRecord": ELECTION,
+    "ElectLeadersRequest": Beyond(
+        versions_from=3, fields={"TopicPartitions": frozenset({"desired_leaders"})}
+    ),
+    "ElectLeadersResponse": Beyond(versions_from=3),
+    "GetReplicaLogInfoRequest": Beyond(whole=True),
+    "GetReplicaLogInfoResponse": Beyond(whole=True),
+    "ExplainElectionRequest": Beyond(whole=True),
+    "ExplainElectionResponse": Beyond(whole=True),
+}
+"""Everything that we have beyond Kafka's definitions, by message."""
+
+
+def kafka_versions(cls: type[Message]) -> VersionRange:
+    """Those of our versions that Kafka has; none if `last` is below `first`."""
+    beyond = BEYOND_KAFKA.get(cls.__name__, Beyond())
+    first, last = cls.VERSIONS
+    if beyond.whole:
+        return VersionRange(first, first - 1)
+    return VersionRange(first, last if beyond.versions_from is None else beyond.versions_from - 1)
