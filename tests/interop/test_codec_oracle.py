@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from protocol import codec
 from protocol.json_form import camel, to_json
 from protocol.schema import Message
+from testkit.kafka.beyond import kafka_versions
 from testkit.kafka.jars import java_program, kafka_libs
 from testkit.records.messages import EXAMPLES, message_versions, messages_of
-from tests.interop.beyond_kafka import kafka_versions
 
 pytestmark = pytest.mark.interop
 

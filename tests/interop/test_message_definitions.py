@@ -21,9 +21,9 @@ from protocol.schema import (
     Struct,
     parse_versions,
 )
+from testkit.kafka.beyond import BEYOND_KAFKA, Beyond, kafka_versions
 from testkit.kafka.jars import kafka_libs
 from testkit.records.messages import message_classes
-from tests.interop.beyond_kafka import BEYOND_KAFKA, Beyond, kafka_versions
 from tools.generate_messages import definitions
 
 pytestmark = pytest.mark.interop

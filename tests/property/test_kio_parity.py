@@ -23,6 +23,7 @@ from protocol.schema import (
     MetadataRecord,
     Struct,
 )
+from testkit.kafka.beyond import kafka_versions
 from testkit.records.kio_messages import (
     kio_classes,
     kio_fields,
@@ -30,7 +31,6 @@ from testkit.records.kio_messages import (
     to_kio,
 )
 from testkit.records.messages import EXAMPLES, message_classes, messages_of
-from tests.interop.beyond_kafka import kafka_versions
 
 # Where kio's type holds less than the wire does.
 NARROW: dict[str, st.SearchStrategy[Any]] = {
