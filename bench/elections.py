@@ -19,7 +19,6 @@ import contextlib
 import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench.clusters import Cluster, Kafka, Kraftbox, is_broker, pss_mb
 from bench.many_replicas import (
@@ -29,6 +28,7 @@ from bench.many_replicas import (
     REQUEST_MS,
     Figures,
     MetadataLog,
+    arguments_of_many,
     connect,
     limit_open_files,
     refusing_to_list,
@@ -197,16 +197,7 @@ def run(cluster: Cluster, options: argparse.Namespace, figures: Figures) -> None
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """See the module's description."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--topics", type=int, default=10)
-    parser.add_argument("--partitions", type=int, default=1_000, help="of each topic")
-    parser.add_argument("--controllers", type=int, default=1)
-    parser.add_argument("--files", type=int, default=20_000, help="open files of a process")
-    parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka as well")
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
-    options = parser.parse_args(arguments)
+    options = arguments_of_many(__doc__).parse_args(arguments)
     if options.quick:
         options.topics, options.partitions = 2, 30
     limit_open_files(options.files)

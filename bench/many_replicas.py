@@ -411,18 +411,24 @@ def limit_open_files(files_max: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments_of_many(description: str | None) -> argparse.ArgumentParser:
+    """What every benchmark of many partitions can be told."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--topics", type=int, default=10)
     parser.add_argument("--partitions", type=int, default=1_000, help="of each topic")
     parser.add_argument("--controllers", type=int, default=1)
     parser.add_argument("--files", type=int, default=20_000, help="open files of a process")
-    parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle phases")
     parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka as well")
     parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
     parser.add_argument("--json", type=Path, help="write every figure there")
     parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module's description."""
+    parser = arguments_of_many(__doc__)
+    parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle phases")
     options = parser.parse_args(arguments)
     if options.quick:
         options.topics, options.partitions, options.idle = 2, 30, 2.0
