@@ -20,12 +20,12 @@ from protocol.errors import ApiError
 from runtime import log
 from simulation.clients.client import SimClient, Unknown
 from simulation.judges.ledger import Ledger, Presence, TopicLedger
+from simulation.workload import Workload
 from simulation.world.cluster import DiskPace, End, Fate, Machine, NodeLife, SimCluster
 from simulation.world.invariants import Violation, check_node, require
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import CURRENT_HOST, Network
 from simulation.world.trace import Trace
-from simulation.world.workload import Workload
 
 T = TypeVar("T")
 

@@ -1,18 +1,17 @@
 """The schedule of a run: its shape, and what happens when, decided before it begins.
 
-Times are milliseconds since the clients of the run have started. A target is a node or a role that
-is resolved when the event is due (`simulation.targets`): equal run, equal resolution. An event's
-own chance comes from the seed and its name, so that taking one out changes no other.
+Times are milliseconds since the clients of the run have started.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
+from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
 from simulation.shape import Shape, demand, draw_shape
 
@@ -21,28 +20,6 @@ TROUBLE_MS_MIN, TROUBLE_MS_MAX = 8_000, 60_000
 FOR_MS_MIN = 100
 FOR_MS_MAX = 9_000
 EVENTS_MAX = 60
-
-
-@dataclass(frozen=True)
-class Event:
-    """One fault. `name` is its own in the schedule and names its chance; `args` are its kind's."""
-
-    name: str
-    at_ms: int
-    kind: str
-    target: str
-    args: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def for_ms(self) -> int:
-        """How long it lasts."""
-        return int(self.args.get("for_ms", 0))
-
-    def details(self) -> str:
-        """How long and how, for people; begins with a comma unless there is nothing to say."""
-        lasts = [f"for {self.for_ms / 1000:g} s"] if self.for_ms else []
-        args = [f"{key} {value}" for key, value in self.args.items() if key != "for_ms"]
-        return "".join(f", {one}" for one in [*lasts, *args])
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
+from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
-from simulation.schedule import FOR_MS_MIN, Event, Schedule
+from simulation.schedule import FOR_MS_MIN, Schedule
 from simulation.shape import SETTINGS, BadShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from simulation.clients.load import Saw
+    from simulation.judges.client_history import Saw
 
 
 class Entry(NamedTuple):

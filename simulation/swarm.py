@@ -24,17 +24,19 @@ from runtime.marks import counted
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.clients.client import SimClient, Unknown
-from simulation.clients.load import REQUEST_MS, Load, Saw
+from simulation.clients.load import REQUEST_MS, Load
+from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.kind import OperatorKind
 from simulation.judges import ALL
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.changes import Changes
+from simulation.judges.client_history import Saw
 from simulation.judges.judge import Judge
 from simulation.judges.partitions import Promises
 from simulation.operator import Operator
 from simulation.preload import import_nodes
-from simulation.schedule import Event, Schedule
+from simulation.schedule import Schedule
 from simulation.shape import BROKER, CONTROLLER, NodeShape, TopicShape
 from simulation.story import FaultSpan
 from simulation.targets import resolve

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from metalog.image.values import PartitionImage
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 
@@ -35,7 +35,7 @@ def draw_broker(rng: Random, shape: Shape) -> str:
     )
 
 
-def resolve(world: SwarmWorld, target: str) -> Machine | None:
+def resolve(world: RunWorld, target: str) -> Machine | None:
     """The machine that the target means now, None if it means none."""
     kind, _, which = target.partition(" ")
     if target == "active controller":
@@ -60,7 +60,7 @@ def is_active(machine: Machine) -> bool:
     return quorum is not None and quorum.is_started and quorum.is_leader
 
 
-def _replica(world: SwarmWorld, kind: str, partition: str) -> Machine | None:
+def _replica(world: RunWorld, kind: str, partition: str) -> Machine | None:
     image = partition_image(world, partition)
     if image is None:
         return None
@@ -68,7 +68,7 @@ def _replica(world: SwarmWorld, kind: str, partition: str) -> Machine | None:
     return next((one for one in world.brokers if one.node_id in ids), None)
 
 
-def partition_image(world: SwarmWorld, partition: str) -> PartitionImage | None:
+def partition_image(world: RunWorld, partition: str) -> PartitionImage | None:
     """A partition, by topic and number, as the controllers have committed it."""
     name, _, index = partition.rpartition("-")
     for topic in world.promises.metadata.image.topics.by_id.values():

@@ -22,7 +22,7 @@ from protocol.messages.produce import ProduceRequest
 from protocol.schema import Request, Response
 from runtime.clock import Clock
 from simulation.clients.client import SimClient, Unknown, fail_on
-from simulation.judges.client_history import LAST_READER
+from simulation.judges.client_history import LAST_READER, Saw
 from simulation.judges.groups import GroupTruth
 from simulation.judges.leader_hints import Named, judge_hint
 from simulation.judges.ledger import Batch, PartitionLedger
@@ -61,28 +61,6 @@ class Asked(NamedTuple):
 
 
 Step = Callable[[random.Random], Awaitable[None]]
-
-
-class Saw(NamedTuple):
-    """One thing that a client did: `what` ("send", "read", "place", or "final" for a read of the
-    whole log in the end) and where, and what became of it. `answer` is "ok", the name of an error
-    that promises that it has no effect, or begins with "?": it may have one.
-
-    `offset` is the first of a send, where a read began, where a reader was placed; `offsets` are
-    those of what was read; `producer_id` is -1 without idempotence."""
-
-    client: str
-    what: str
-    partition: str
-    begin_s: float
-    end_s: float
-    answer: str
-    offset: int = -1
-    values: tuple[bytes, ...] = ()
-    key: Key = (b"", -1)
-    offsets: tuple[int, ...] = ()
-    acks: int = -1
-    producer_id: int = -1
 
 
 class Load:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from metalog.image.values import PartitionImage
-    from simulation.schedule import Event
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 
@@ -35,7 +35,7 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
     return draw_broker(rng, shape), {"off_ms": rng.randint(0, 3000)}
 
 
-async def _swap_disk(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _swap_disk(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     if machine in world.controllers or world.promises.lossy or world.swapped:
         return False
     if world.promises.with_elr and not world.promises.tolerates(machine.node_id):
@@ -56,7 +56,7 @@ async def _swap_disk(world: SwarmWorld, machine: Machine, event: Event, _rng: Ra
     return True
 
 
-async def _wipe(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _wipe(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     """What was on the disk is lost for good, whether it was flushed or not."""
     if machine in world.controllers or not may_lose(world, machine):
         return False
@@ -68,7 +68,7 @@ async def _wipe(world: SwarmWorld, machine: Machine, event: Event, _rng: Random)
     return True
 
 
-async def _leave(world: SwarmWorld, machine: Machine) -> None:
+async def _leave(world: RunWorld, machine: Machine) -> None:
     """Off, and in no ISR with the disk it has now: that one goes for ever.
 
     Who else was in sync may be fenced before this broker is. Then it alone is in sync, and must
@@ -83,19 +83,19 @@ async def _leave(world: SwarmWorld, machine: Machine) -> None:
         await world.boot_again(machine)
 
 
-def is_relied_on(world: SwarmWorld, machine: Machine) -> bool:
+def is_relied_on(world: RunWorld, machine: Machine) -> bool:
     """Whether a partition has no other clean candidate than this broker on the disk it has now."""
     only = {machine.node_id}
     return any({*one.isr, *one.elr} == only for one in _kept_by(world, machine))
 
 
-def is_in_sync(world: SwarmWorld, machine: Machine) -> bool:
+def is_in_sync(world: RunWorld, machine: Machine) -> bool:
     """Whether an ISR has this broker on the disk it has now. An ELR keeps it while it is
     off; who comes back with another disk is no candidate."""
     return any(machine.node_id in one.isr for one in _kept_by(world, machine))
 
 
-def _kept_by(world: SwarmWorld, machine: Machine) -> Iterator[PartitionImage]:
+def _kept_by(world: RunWorld, machine: Machine) -> Iterator[PartitionImage]:
     node_id = machine.node_id
     for topic in world.promises.metadata.image.topics.by_id.values():
         for one in topic.partitions.values():

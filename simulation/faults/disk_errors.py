@@ -19,9 +19,9 @@ from simulation.world.disks import CHANGES, SYNCS, WRITES, DiskTrouble
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.schedule import Event
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine, NodeLife
 
 ANY = (*CHANGES, "read")
@@ -54,7 +54,7 @@ def _draw_any(rng: Random, shape: Shape) -> Drawn:
 
 
 async def _refuses(
-    code: int, world: SwarmWorld, machine: Machine, event: Event, _rng: Random
+    code: int, world: RunWorld, machine: Machine, event: Event, _rng: Random
 ) -> bool:
     """With `cut` what a refused flush was to save is lost, as when the kernel has dropped it."""
     cut = bool(event.args.get("cut"))
@@ -77,7 +77,7 @@ async def _refuses(
 
 
 async def _stops(
-    world: SwarmWorld, machine: Machine, life: NodeLife, until_s: float, *, cut: bool
+    world: RunWorld, machine: Machine, life: NodeLife, until_s: float, *, cut: bool
 ) -> bool:
     """Whether the node had to stop before `until_s`; it does what the process of a node does."""
     node = life.node
@@ -98,9 +98,7 @@ async def _stops(
     return True
 
 
-async def _flushes(
-    hit: str, world: SwarmWorld, machine: Machine, event: Event, _rng: Random
-) -> bool:
+async def _flushes(hit: str, world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     if not may_go_silent(world, machine, event.for_ms):
         return False
     trouble = DiskTrouble(flush_ms=event.args.get("flush_ms", 0.0), hangs=hit == "hung")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.schedule import Event
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 Args = dict[str, Any]
@@ -38,7 +38,7 @@ class FaultKind:
     family: str
     text: str
     draw: Callable[[Random, Shape], tuple[str, Args]]
-    run: Callable[[SwarmWorld, Machine, Event, Random], Awaitable[bool]]
+    run: Callable[[RunWorld, Machine, Event, Random], Awaitable[bool]]
     possible: Callable[[Shape], bool] = anywhere
 
 
@@ -52,5 +52,5 @@ class OperatorKind:
     family: str
     text: str
     draw: Callable[[Random, Shape], tuple[str, Args]]
-    run: Callable[[SwarmWorld, Event, Random], Awaitable[bool]]
+    run: Callable[[RunWorld, Event, Random], Awaitable[bool]]
     possible: Callable[[Shape], bool] = anywhere

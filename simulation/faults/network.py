@@ -20,9 +20,9 @@ from simulation.world.network import CLIENT_HOST
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.schedule import Event
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
     from simulation.world.links import Link
 
@@ -44,7 +44,7 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
     return draw_node(rng, shape), {"from": _group(rng, shape)}
 
 
-def _hosts(world: SwarmWorld, machine: Machine, group: str) -> list[str]:
+def _hosts(world: RunWorld, machine: Machine, group: str) -> list[str]:
     """The other side."""
     nodes = {
         "controllers": world.controllers,
@@ -56,7 +56,7 @@ def _hosts(world: SwarmWorld, machine: Machine, group: str) -> list[str]:
 
 
 def _links(
-    world: SwarmWorld, machine: Machine, event: Event, *, out: bool = True, back: bool = True
+    world: RunWorld, machine: Machine, event: Event, *, out: bool = True, back: bool = True
 ) -> list[Link]:
     network, links = world.loop.network, []
     for host in _hosts(world, machine, event.args["from"]):
@@ -68,9 +68,7 @@ def _links(
 # --- cuts -----------------------------------------------------------------------------------------
 
 
-async def _cut_off(
-    world: SwarmWorld, machine: Machine, event: Event, out: bool, back: bool
-) -> bool:
+async def _cut_off(world: RunWorld, machine: Machine, event: Event, out: bool, back: bool) -> bool:
     if not may_go_silent(world, machine, event.for_ms):
         return False
     links = _links(world, machine, event, out=out, back=back)
@@ -83,15 +81,15 @@ async def _cut_off(
     return sum(link.held for link in links) > held
 
 
-async def _both(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _both(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     return await _cut_off(world, machine, event, True, True)
 
 
-async def _out(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _out(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     return await _cut_off(world, machine, event, True, False)
 
 
-async def _back(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _back(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     return await _cut_off(world, machine, event, False, True)
 
 
@@ -108,9 +106,7 @@ def _draw_trouble(**choices: tuple[Any, ...]) -> Callable[[Random, Shape], tuple
     return draw
 
 
-async def _trouble(
-    hit: str, world: SwarmWorld, machine: Machine, event: Event, rng: Random
-) -> bool:
+async def _trouble(hit: str, world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
     """What `event.args` name (see `Trouble`), both ways, for the difference that `hit` names."""
     if not may_go_silent(world, machine, event.for_ms):
         return False
@@ -123,7 +119,7 @@ async def _trouble(
     return trouble.hits[hit] > 0
 
 
-async def _half_open(world: SwarmWorld, machine: Machine, event: Event, rng: Random) -> bool:
+async def _half_open(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
     if not may_go_silent(world, machine, event.for_ms):
         return False
     network, hole = world.loop.network, Trouble(rng)

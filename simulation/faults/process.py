@@ -42,13 +42,13 @@ SESSION_MS = 9000
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.schedule import Event
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 
-def may_be_hit(world: SwarmWorld, machine: Machine) -> bool:
+def may_be_hit(world: RunWorld, machine: Machine) -> bool:
     """Whether the promises survive that this machine is out of action for a while."""
     promises = world.promises
     if promises.with_elr and machine in world.brokers and (promises.lossy or world.swapped):
@@ -56,7 +56,7 @@ def may_be_hit(world: SwarmWorld, machine: Machine) -> bool:
     return machine not in world.brokers or not promises.lossy or promises.spares(machine.node_id)
 
 
-def may_lose(world: SwarmWorld, machine: Machine) -> bool:
+def may_lose(world: RunWorld, machine: Machine) -> bool:
     """Whether the promises survive that this machine loses what it has not flushed."""
     if machine not in world.brokers:
         return True
@@ -70,7 +70,7 @@ def may_lose(world: SwarmWorld, machine: Machine) -> bool:
     return world.promises.spares(machine.node_id) and not others & brokers
 
 
-def _is_undecided(world: SwarmWorld) -> bool:
+def _is_undecided(world: RunWorld) -> bool:
     """Whether a controller has written what is not committed: the ISR may be smaller by then."""
     nodes = [one.life.node for one in world.controllers if one.life is not None]
     quorums = [one.quorum for one in nodes if one is not None]
@@ -78,7 +78,7 @@ def _is_undecided(world: SwarmWorld) -> bool:
     return any(one and one.is_started and one.log_end_offset > end for one in quorums)
 
 
-def may_go_silent(world: SwarmWorld, machine: Machine, for_ms: int) -> bool:
+def may_go_silent(world: RunWorld, machine: Machine, for_ms: int) -> bool:
     """Whether the promises survive that this machine runs and hears others late, or not at all, for
     so long; if so, it is noted until when a session may end by that."""
     if world.promises.with_elr:
@@ -94,7 +94,7 @@ def may_go_silent(world: SwarmWorld, machine: Machine, for_ms: int) -> bool:
 
 
 @contextlib.contextmanager
-def lowering(world: SwarmWorld) -> Iterator[bool]:
+def lowering(world: RunWorld) -> Iterator[bool]:
     """Inside, a request may lower how many losses are allowed: replicas leave, or min ISR falls.
     False: somebody has lost something already, so nothing is to be asked."""
     promises = world.promises
@@ -139,7 +139,7 @@ def _draw_jump(rng: Random, shape: Shape) -> tuple[str, Args]:
     return draw_node(rng, shape), {"by_ms": rng.choice((-1, 1)) * rng.choice(JUMPS_MS)}
 
 
-async def _power_cut(world: SwarmWorld, machine: Machine, event: Event, rng: Random) -> bool:
+async def _power_cut(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
     """With `dark` the whole machine is off, and peers hear nothing; else its connections are reset
     at once, as by a switch that watches it."""
     if not may_lose(world, machine):
@@ -151,7 +151,7 @@ async def _power_cut(world: SwarmWorld, machine: Machine, event: Event, rng: Ran
     return True
 
 
-async def _kill(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _kill(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     if not may_be_hit(world, machine):
         return False
     world.crash(machine, End.KILL, torn=False)
@@ -160,7 +160,7 @@ async def _kill(world: SwarmWorld, machine: Machine, event: Event, _rng: Random)
     return True
 
 
-async def _crash(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _crash(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     """The end comes inside the node's own code, between two file calls."""
     cut = bool(event.args["cut"])
     life = machine.life
@@ -183,7 +183,7 @@ async def _crash(world: SwarmWorld, machine: Machine, event: Event, _rng: Random
     return True
 
 
-async def _slow(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _slow(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     life = machine.life
     if life is None or not may_go_silent(world, machine, event.for_ms):
         return False
@@ -194,7 +194,7 @@ async def _slow(world: SwarmWorld, machine: Machine, event: Event, _rng: Random)
     return life.waited > waited
 
 
-async def _jump(_world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _jump(_world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     """Nobody may notice: time-outs are of the other clock."""
     by_ms, reads = event.args["by_ms"], machine.clock.reads
     machine.clock.jump(by_ms)
@@ -203,7 +203,7 @@ async def _jump(_world: SwarmWorld, machine: Machine, event: Event, _rng: Random
     return machine.clock.reads > reads
 
 
-async def _pause(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _pause(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     life = machine.life
     if life is None or not may_go_silent(world, machine, event.for_ms):
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulation.judges.check_quorum import CheckQuorumJudge
-from simulation.judges.groups import GroupJudge
+from simulation.judges.group_judge import GroupJudge
 from simulation.judges.histories import HistoryJudge
 from simulation.judges.judge import JudgeKind
 from simulation.judges.nodes import NodeJudge

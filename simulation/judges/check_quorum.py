@@ -15,7 +15,7 @@ from simulation.world.invariants import require
 from simulation.world.life import CURRENT_LIFE
 
 if TYPE_CHECKING:
-    from simulation.swarm import SwarmWorld
+    from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
 FETCH_TIMEOUT_MS = 2000
@@ -41,7 +41,7 @@ class _Term:
 class CheckQuorumJudge(Judge):
     """Counts the fetches that reach each leader."""
 
-    def __init__(self, world: SwarmWorld) -> None:
+    def __init__(self, world: JudgedWorld) -> None:
         self._loop = world.loop
         timeout_ms = world.shape.setting_ms("controller.quorum.fetch.timeout.ms", FETCH_TIMEOUT_MS)
         self._silent_s = FACTOR * timeout_ms / 1000

@@ -7,7 +7,7 @@ Topics whose records were given up or deleted are left out: there anything may b
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from kraftbox.chaos.checks import BROKEN, Finding, judge
 from kraftbox.chaos.history import (
@@ -22,14 +22,34 @@ from kraftbox.chaos.history import (
     Topic,
     value_id,
 )
-
-if TYPE_CHECKING:
-    from simulation.clients.load import Saw
+from simulation.world.invariants import Key
 
 LAG = "H12 lag"
 NOBODYS = -1
 LAST_READER = "last reader"
 """Who reads every log to its end when all is over."""
+
+
+class Saw(NamedTuple):
+    """One thing that a client did: `what` ("send", "read", "place", or "final" for a read of the
+    whole log in the end) and where, and what became of it. `answer` is "ok", the name of an error
+    that promises that it has no effect, or begins with "?": it may have one.
+
+    `offset` is the first of a send, where a read began, where a reader was placed; `offsets` are
+    those of what was read; `producer_id` is -1 without idempotence."""
+
+    client: str
+    what: str
+    partition: str
+    begin_s: float
+    end_s: float
+    answer: str
+    offset: int = -1
+    values: tuple[bytes, ...] = ()
+    key: Key = (b"", -1)
+    offsets: tuple[int, ...] = ()
+    acks: int = -1
+    producer_id: int = -1
 
 
 def broken_rules(saw: Sequence[Saw], without: Collection[str]) -> list[Finding]:

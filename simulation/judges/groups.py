@@ -11,13 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING
 
-from simulation.judges.judge import Judge
 from simulation.world.invariants import Key, require
-
-if TYPE_CHECKING:
-    from simulation.swarm import SwarmWorld
 
 Share = frozenset[tuple[str, int]]
 
@@ -116,16 +111,3 @@ class GroupTruth:
         if len(set(self.members.values())) > 1 or -1 in self.members.values():
             return f"G7: {self.name}: generations {self.members}"
         return None
-
-
-class GroupJudge(Judge):
-    """Groups converge when nothing is wrong any more; the rest is found by members."""
-
-    def __init__(self, world: SwarmWorld) -> None:
-        self._world = world
-
-    def unsettled(self) -> str | None:
-        """G7."""
-        load = self._world.load
-        groups = [] if load is None else list(load.groups.values())
-        return next((what for one in groups if (what := one.unsettled()) is not None), None)

@@ -10,7 +10,7 @@ from simulation.judges.judge import Judge
 from simulation.world.invariants import require
 
 if TYPE_CHECKING:
-    from simulation.swarm import SwarmWorld
+    from simulation.judges.world import JudgedWorld
 
 LEAST_ACKED = 3
 
@@ -18,7 +18,7 @@ LEAST_ACKED = 3
 class HistoryJudge(Judge):
     """The ledgers of the clients, in the end, against the records that were committed."""
 
-    def __init__(self, world: SwarmWorld) -> None:
+    def __init__(self, world: JudgedWorld) -> None:
         self._world = world
 
     def unsettled(self) -> str | None:

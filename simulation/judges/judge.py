@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from simulation.swarm import SwarmWorld
+    from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
 
@@ -53,4 +53,4 @@ class JudgeKind:
     """One judge of the registry: `make` is called once in each run, before the first boot."""
 
     text: str
-    make: Callable[[SwarmWorld], Judge]
+    make: Callable[[JudgedWorld], Judge]

@@ -11,7 +11,7 @@ from simulation.world.invariants import require
 
 if TYPE_CHECKING:
     from kraftbox.node import Node
-    from simulation.swarm import SwarmWorld
+    from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
 
@@ -20,7 +20,7 @@ class NodeJudge(Judge):
 
     changes_only = True
 
-    def __init__(self, world: SwarmWorld) -> None:
+    def __init__(self, world: JudgedWorld) -> None:
         self._world = world
         self._followed: set[Node] = set()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from simulation.judges.judge import Judge
 
 if TYPE_CHECKING:
-    from simulation.swarm import SwarmWorld
+    from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
 
@@ -16,7 +16,7 @@ class PartitionJudge(Judge):
 
     changes_only = True
 
-    def __init__(self, world: SwarmWorld) -> None:
+    def __init__(self, world: JudgedWorld) -> None:
         self._promises = world.promises
 
     def after(self, life: NodeLife) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simulation.schedule import Event, Schedule
+from simulation.event import Event
+from simulation.schedule import Schedule
 from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 
 TOPICS = (TopicShape("t0", 1, 3, {"min.insync.replicas": "2"}), TopicShape("t1", 1, 2))

@@ -9,9 +9,8 @@ from unittest import mock
 import pytest
 
 from kraftbox.chaos.checks import BROKEN, Finding
-from simulation.clients.load import Saw
 from simulation.judges import histories
-from simulation.judges.client_history import LAST_READER, broken_rules
+from simulation.judges.client_history import LAST_READER, Saw, broken_rules
 from simulation.schedule import draw_schedule
 from simulation.swarm import run
 

@@ -10,7 +10,8 @@ from runtime.marks import MARKS
 from simulation import command
 from simulation.command import Options
 from simulation.coverage import coverage_lines, unhit
-from simulation.schedule import Event, Schedule
+from simulation.event import Event
+from simulation.schedule import Schedule
 from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 from simulation.swarm import run
 

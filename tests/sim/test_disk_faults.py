@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from simulation.event import Event
 from simulation.faults import KINDS
 from simulation.faults.disk_errors import ANY
-from simulation.schedule import Event
 from simulation.swarm import Outcome, run
 from simulation.world.disks import SYNCS, WRITES
 from tests.sim.small_cluster import schedule

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from simulation.event import Event
 from simulation.judges.groups import GroupTruth
-from simulation.schedule import Event, Schedule
+from simulation.schedule import Schedule
 from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 from simulation.swarm import run
 from simulation.world.invariants import Violation

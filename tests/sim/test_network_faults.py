@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from simulation.event import Event
 from simulation.faults import KINDS
-from simulation.schedule import Event, draw_schedule
+from simulation.schedule import draw_schedule
 from simulation.swarm import run
 
 pytestmark = pytest.mark.sim

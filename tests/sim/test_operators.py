@@ -10,10 +10,11 @@ from unittest import mock
 import pytest
 
 from metalog.image.values import PartitionImage
+from simulation.event import Event
 from simulation.faults.operators import KINDS
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.judge import Judge, JudgeKind
-from simulation.schedule import Event
+from simulation.judges.world import JudgedWorld
 from simulation.swarm import Outcome, SwarmWorld, run
 from tests.sim.small_cluster import schedule
 
@@ -32,7 +33,8 @@ def held_in(*events: Event, **settings: Any) -> tuple[Outcome, SwarmWorld]:
     """The world, too, as it was in the end."""
     seen: list[SwarmWorld] = []
 
-    def make(world: SwarmWorld) -> Judge:
+    def make(world: JudgedWorld) -> Judge:
+        assert isinstance(world, SwarmWorld)
         seen.append(world)
         return Judge()
 

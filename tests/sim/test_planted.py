@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from simulation.event import Event
 from simulation.planted.__main__ import LIMIT, main
 from simulation.planted.bugs import BUGS
 from simulation.planted.finding import broken_by, find
 from simulation.planted.planting import BadPatch, Bug, Patch, _function
 from simulation.preload import import_nodes
-from simulation.schedule import Event, draw_schedule
+from simulation.schedule import draw_schedule
 from simulation.swarm import run
 
 pytestmark = pytest.mark.sim

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from simulation.event import Event
 from simulation.faults import KINDS
-from simulation.schedule import Event
 from simulation.swarm import run
 from simulation.world.life import CURRENT_LIFE, Life
 from simulation.world.loop import VirtualLoop

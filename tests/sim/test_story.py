@@ -15,10 +15,11 @@ import pytest
 from audit.report.svg import TimeAxis
 from broker.replication.partition import Partition
 from simulation import command
-from simulation.clients.load import Saw
 from simulation.command import Options
+from simulation.event import Event
+from simulation.judges.client_history import Saw
 from simulation.page import fault_lanes, page, rows_of
-from simulation.schedule import Event, Schedule, draw_schedule
+from simulation.schedule import Schedule, draw_schedule
 from simulation.shape import (
     BadShape,
     ClientShape,

@@ -16,9 +16,10 @@ import pytest
 from broker.replication.partition import Partition
 from simulation import command, swarm
 from simulation.command import Options
+from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.process import KINDS as PROCESS
-from simulation.schedule import Event, Schedule, draw_schedule
+from simulation.schedule import Schedule, draw_schedule
 from simulation.swarm import run
 from simulation.world.trace import FullTrace
 

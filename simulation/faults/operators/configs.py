@@ -19,9 +19,9 @@ from simulation.shape import FACTOR_MAX, RETENTION, SEGMENT_BYTES, may_give_up
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.schedule import Event
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
 
 CLUSTER = (ResourceType.BROKER, "")
 MIN_ISR = "min.insync.replicas"
@@ -52,7 +52,7 @@ def _draw_unclean(_rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _set(
-    world: SwarmWorld, resource: tuple[ResourceType, str], key: str, value: str | None
+    world: RunWorld, resource: tuple[ResourceType, str], key: str, value: str | None
 ) -> bool:
     operator = world.operator
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
@@ -65,7 +65,7 @@ async def _set(
 
 
 async def _for_a_while(
-    world: SwarmWorld, event: Event, resource: tuple[ResourceType, str], key: str
+    world: RunWorld, event: Event, resource: tuple[ResourceType, str], key: str
 ) -> bool:
     done = await _set(world, resource, key, event.args["value"])
     if done and event.args["back"]:
@@ -75,24 +75,24 @@ async def _for_a_while(
     return done
 
 
-async def _of_topic(world: SwarmWorld, event: Event, key: str) -> bool:
+async def _of_topic(world: RunWorld, event: Event, key: str) -> bool:
     topic = world.operator.topic(event.args["which"])
     if topic is None:
         return False
     return await _for_a_while(world, event, (ResourceType.TOPIC, topic.name), key)
 
 
-async def _min_isr(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _min_isr(world: RunWorld, event: Event, _rng: Random) -> bool:
     if event.args["cluster"]:
         return await _for_a_while(world, event, CLUSTER, MIN_ISR)
     return await _of_topic(world, event, MIN_ISR)
 
 
-async def _segment(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _segment(world: RunWorld, event: Event, _rng: Random) -> bool:
     return await _of_topic(world, event, "internal.segment.bytes")
 
 
-async def _retention(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _retention(world: RunWorld, event: Event, _rng: Random) -> bool:
     operator = world.operator
     topic = operator.topic(event.args["which"])
     if topic is None:
@@ -102,7 +102,7 @@ async def _retention(world: SwarmWorld, event: Event, _rng: Random) -> bool:
     return await _for_a_while(world, event, resource, event.args["key"])
 
 
-async def _unclean(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
     name = event.target.removeprefix("topic ")
     if not world.operator.may_give_up(name):
         return False

@@ -17,10 +17,10 @@ from simulation.shape import FACTOR_MAX, may_give_up
 if TYPE_CHECKING:
     from random import Random
 
+    from simulation.event import Event
     from simulation.operator import Operator
-    from simulation.schedule import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
 
 
 def has_brokers(shape: Shape) -> bool:
@@ -48,7 +48,7 @@ def _draw_nothing(_rng: Random, shape: Shape) -> tuple[str, Args]:
     return f"topic {shape.topics[-1].name}", {}
 
 
-async def _move(world: SwarmWorld, event: Event) -> tuple[str, int] | None:
+async def _move(world: RunWorld, event: Event) -> tuple[str, int] | None:
     operator = world.operator
     found = operator.partition(event.args["which"])
     if found is None:
@@ -63,11 +63,11 @@ async def _move(world: SwarmWorld, event: Event) -> tuple[str, int] | None:
     return where if code is ErrorCode.NONE else None
 
 
-async def _reassign(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _reassign(world: RunWorld, event: Event, _rng: Random) -> bool:
     return await _move(world, event) is not None
 
 
-async def _take_back(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _take_back(world: RunWorld, event: Event, _rng: Random) -> bool:
     operator = world.operator
     where = await _move(world, event)
     if where is None:
@@ -89,14 +89,14 @@ async def _elect(operator: Operator, kind: ElectionType, where: tuple[str, int])
     return elected == [True]
 
 
-async def _preferred(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _preferred(world: RunWorld, event: Event, _rng: Random) -> bool:
     found = world.operator.partition(event.args["which"])
     if found is None:
         return False
     return await _elect(world.operator, ElectionType.PREFERRED, found[:2])
 
 
-async def _unclean(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
     operator = world.operator
     name = event.target.removeprefix("topic ")
     topic = next((one for one in operator.topics() if one.name == name), None)

@@ -19,9 +19,9 @@ from simulation.world.cluster import End
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.schedule import Event
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
     from simulation.world.cluster import Machine
 
 WHOLE_S = 5.0
@@ -34,7 +34,7 @@ def _draw_roll(rng: Random, shape: Shape) -> tuple[str, Args]:
     return "all nodes", {"nodes": rng.sample(ids, count), "off_ms": rng.choice([0, 100, 1500])}
 
 
-async def _roll(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _roll(world: RunWorld, event: Event, _rng: Random) -> bool:
     done = False
     for node_id in event.args["nodes"]:
         machine = world.cluster.machines[node_id - 1]
@@ -59,7 +59,7 @@ def _draw_unregister(rng: Random, shape: Shape) -> tuple[str, Args]:
     return draw_broker(rng, shape), {}
 
 
-async def _unregister(world: SwarmWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+async def _unregister(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     operator, node_id = world.operator, machine.node_id
     alone = machine in world.controllers or len(world.brokers) < 2
     if alone or node_id in world.swapped or not world.promises.spares(node_id):

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from random import Random
 
     from metalog.image.values import TopicImage
+    from simulation.event import Event
     from simulation.operator import Operator
-    from simulation.schedule import Event
+    from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.swarm import SwarmWorld
 
 MADE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -61,7 +61,7 @@ async def _delete(operator: Operator, topic: TopicImage) -> bool:
     return await operator.insist(lambda: operator.admin.delete_topic(topic.name)) in GONE
 
 
-def _may_go(world: SwarmWorld, which: int) -> TopicImage | None:
+def _may_go(world: RunWorld, which: int) -> TopicImage | None:
     """A topic that the run can do without; none that somebody else is about to delete."""
     kept = [one for one in world.operator.topics() if world.operator.relies_on(one)]
     topic = kept[which % len(kept)] if kept else None
@@ -69,18 +69,18 @@ def _may_go(world: SwarmWorld, which: int) -> TopicImage | None:
     return topic if others else None
 
 
-async def _create(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _create(world: RunWorld, event: Event, _rng: Random) -> bool:
     if len(world.operator.topics()) >= TOPICS_MAX:
         return False
     return await _make(world.operator, event.target, event.args)
 
 
-async def _remove(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _remove(world: RunWorld, event: Event, _rng: Random) -> bool:
     topic = _may_go(world, event.args["which"])
     return topic is not None and await _delete(world.operator, topic)
 
 
-async def _again(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _again(world: RunWorld, event: Event, _rng: Random) -> bool:
     topic = _may_go(world, event.args["which"])
     if topic is None or not await _delete(world.operator, topic):
         return False
@@ -88,7 +88,7 @@ async def _again(world: SwarmWorld, event: Event, _rng: Random) -> bool:
     return await _make(world.operator, topic.name, event.args)
 
 
-async def _grow(world: SwarmWorld, event: Event, _rng: Random) -> bool:
+async def _grow(world: RunWorld, event: Event, _rng: Random) -> bool:
     operator = world.operator
     topic = operator.topic(event.args["which"])
     if topic is None or len(topic.partitions) >= PARTITIONS_MAX:

@@ -1,4 +1,4 @@
-"""Clients of a world with one node: workers that never stop trying.
+"""Shell: Clients of a world with one node: workers that never stop trying.
 
 Each worker repeats small steps with its own random generator. Before a request the ledger hears
 what is asked, after it what was answered. No answer, or an error that Kafka's clients try again
