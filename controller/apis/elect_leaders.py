@@ -21,11 +21,12 @@ leaders), POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from controller.decision import Decision
 from controller.elections.on_request import ElectionOutcome, ElectionType, decide_elect_leaders
+from controller.elections.recovery_questions import PartitionKey
 from controller.elections.recovery_requests import (
+    Outcome,
     RecoveryPlan,
     RecoveryRequest,
     Waits,
@@ -33,7 +34,7 @@ from controller.elections.recovery_requests import (
 )
 from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
-from protocol.errors import ApiError
+from protocol.errors import ApiError, ErrorCode
 from protocol.messages.elect_leaders import (
     PARTITIONS_PER_REQUEST_MAX,
     ElectLeadersRequest,
@@ -86,9 +87,7 @@ async def _recover(
         if not plan.waiting or plan.strategy is None:
             return _response(part for part in plan.parts if isinstance(part, ElectionOutcome))
         keys = [(part.topic_id, part.partition_id) for part in plan.waiting]
-        decided = await controller.recovery.wait(RecoveryRequest(plan.strategy, keys, deadline_ms))
-        # What was elected is appended; this waits until it is committed.
-        await controller.submit(lambda view: Decision((), None), lambda reply: reply)
+        decided = await _wait(controller, RecoveryRequest(plan.strategy, keys, deadline_ms))
     except ApiError as error:
         return _failed(version, request, error)
     return _response(
@@ -97,6 +96,17 @@ async def _recover(
         else part
         for part in plan.parts
     )
+
+
+async def _wait(controller: Controller, request: RecoveryRequest) -> Mapping[PartitionKey, Outcome]:
+    """Raises ApiError: NOT_CONTROLLER. Where no more can wait, only what would have is refused."""
+    partitions = list(request.waiting)
+    try:
+        return await controller.recovery.wait(request)
+    except ApiError as error:
+        if error.code is ErrorCode.NOT_CONTROLLER:
+            raise
+        return dict.fromkeys(partitions, Outcome(error.code, error.text))
 
 
 def _failed(version: int, request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:

@@ -13,6 +13,9 @@ then everything here is dropped, because it is about a past that is over.
 
 A partition may be waited for more than once: by the topic's strategy, while the manager is on, and
 by operators' requests, whatever is configured. The first that can decide does.
+
+What a turn decides is not so before it is appended: that may be refused, and then everything is as
+before, and looked at again. Operators hear of it when it is committed (`take_decided`, `settle`).
 """
 
 from __future__ import annotations
@@ -96,10 +99,18 @@ class Waiting(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a turn has decided: records to write, and requests that are whole with them."""
+    """What a turn has decided: records to write, and requests whose time is over."""
 
     records: tuple[PartitionChangeRecord, ...]
-    answered: tuple[RecoveryRequest, ...]
+    expired: tuple[RecoveryRequest, ...]
+
+
+class Decided(NamedTuple):
+    """What a request is to hear of a partition once everything that is appended is committed."""
+
+    request: RecoveryRequest
+    partition: PartitionKey
+    outcome: Outcome
 
 
 class RecoveryCounts:
@@ -121,9 +132,13 @@ class RecoveryCounts:
 class _Leaderless:
     """One partition without leader."""
 
-    __slots__ = ("asked", "asked_for", "began", "replicas", "requests", "since_ms", "verdict")
+    __slots__ = (
+        *("asked", "asked_for", "began", "name", "replicas", "requests"),
+        *("since_ms", "verdict"),
+    )
 
     def __init__(self) -> None:
+        self.name = ""
         self.verdict: Verdict | None = None
         self.since_ms = 0.0
         self.asked: frozenset[int] = frozenset()
@@ -159,6 +174,7 @@ class UncleanRecovery:
         # When timeouts run: in the order in which they began, so the first ends first.
         self._timers: dict[tuple[PartitionKey, RecoveryStrategy], float] = {}
         self._requests: dict[RecoveryRequest, None] = {}
+        self._decided: list[Decided] = []
 
     # --- events -------------------------------------------------------------------------------
 
@@ -177,16 +193,25 @@ class UncleanRecovery:
         self._to_look.clear()
         self._timers.clear()
         self._requests.clear()
+        self._decided.clear()
         self._scan, self._must_scan = None, False
 
     def appended(self, records: Iterable[MetadataRecord]) -> None:
         """Records were appended and replayed; they show in the view of the next turn."""
         wide = False
+        recovered: list[tuple[str, int]] = []
         for record in records:
             kind = type(record)
             if kind is PartitionChangeRecord or kind is PartitionRecord:
                 key = record.topic_id, record.partition_id  # type: ignore[attr-defined]
-                if key in self._open or record.leader == NO_LEADER:  # type: ignore[attr-defined]
+                leader: int = record.leader  # type: ignore[attr-defined]
+                if leader >= 0:
+                    by_log = record.election_kind == ElectedAs.UNCLEAN_RECOVERY  # type: ignore[attr-defined]
+                    if by_log and key in self._open:
+                        recovered.append((f"{self._open[key].name}-{key[1]}", leader))
+                    self._to_look.pop(key, None)
+                    self._close(key, Outcome(ErrorCode.NONE), by_log=by_log)
+                elif key in self._open or leader == NO_LEADER:
                     self._to_look[key] = None
             elif self._open and not wide:
                 wide = kind in _WIDE_RECORDS or (
@@ -196,6 +221,31 @@ class UncleanRecovery:
                     self._questions.encourage()
         if wide:
             self._to_look.update(dict.fromkeys(self._open))
+        if recovered:
+            mark("controller.recovery-elected")
+            first, leader = recovered[0]
+            _log.warning(
+                "Replicas with the longest logs lead: committed records may be lost",
+                partitions=len(recovered),
+                first=first,
+                first_leader=leader,
+            )
+
+    def take_decided(self) -> list[Decided]:
+        """What has been decided since: to be `settle`d when all that is appended is committed."""
+        decided, self._decided = self._decided, []
+        return decided
+
+    def settle(self, decided: Iterable[Decided]) -> list[RecoveryRequest]:
+        """This is committed. Requests that are whole with it, which end here."""
+        for request, partition, outcome in decided:
+            if request in self._requests:
+                request.waiting.pop(partition, None)
+                request.outcomes[partition] = outcome
+        whole = [request for request in self._requests if not request.waiting]
+        for request in whole:
+            del self._requests[request]
+        return whole
 
     def request(self, request: RecoveryRequest) -> None:
         """An operator asks for elections by the longest log, whatever is configured."""
@@ -316,25 +366,16 @@ class UncleanRecovery:
         rules = _Rules(view, ElectionContext(view), recovery_manager_enabled(view), now_ms)
         self._take_timeout(recovery_timeout_ms(view))
         self._search(view)
-        answered = self._expire(now_ms)
+        expired = self._expire(now_ms)
         records: list[PartitionChangeRecord] = []
         for key in list(islice(self._to_look, LOOKS_PER_TURN)):
             del self._to_look[key]
             record = self._look(key, rules)
             if record is not None:
                 records.append(record)
-        if records:
-            first = records[0]
-            _log.warning(
-                "Replicas with the longest logs lead: committed records may be lost",
-                partitions=len(records),
-                first=f"{view.image.topics.by_id[first.topic_id].name}-{first.partition_id}",
-                first_leader=first.leader,
-            )
-        answered += [request for request in self._requests if not request.waiting]
-        for request in answered:
-            self._requests.pop(request, None)
-        return Turn(tuple(records), tuple(answered))
+        # `appended` takes these away: where it is refused, they are looked at again.
+        self._to_look.update(dict.fromkeys((r.topic_id, r.partition_id) for r in records))
+        return Turn(tuple(records), tuple(expired))
 
     def questions(self, now_ms: float) -> list[Question]:
         """What is to be sent to brokers now. Each has to be `answered` or `unanswered`."""
@@ -394,8 +435,10 @@ class UncleanRecovery:
     def _excuse(self, key: PartitionKey, strategy: RecoveryStrategy) -> str | None:
         """What an election by this strategy waits for."""
         state = self._open.get(key)
-        verdict = None if state is None else state.asked_for.get(strategy)
-        if state is None or verdict is None or verdict.waits is None:
+        if state is None:
+            return "it was decided, but not committed in time: it may be later"
+        verdict = state.asked_for.get(strategy)
+        if verdict is None or verdict.waits is None:
             return None
         brokers = ", ".join(map(str, _still_waited_for(state, verdict)))
         return _EXCUSES[verdict.waits].format(brokers=brokers)
@@ -412,7 +455,7 @@ class UncleanRecovery:
             self._close(key, Outcome(ErrorCode.NONE))
             return None
         state = self._open.setdefault(key, _Leaderless())
-        state.replicas = partition.replicas
+        state.name, state.replicas = topic.name, partition.replicas
         standing = _standing(topic, key[1], partition, rules)
         answers = self._answers(key, standing, partition.leader_epoch, rules.view)
 
@@ -429,7 +472,7 @@ class UncleanRecovery:
             if verdict.winner is not None:
                 by_itself = rules.managed and strategy is configured
                 cause = Cause.UNCLEAN_RECOVERY if by_itself else Cause.OPERATOR_REQUEST
-                return self._elect(key, topic, partition, verdict.winner, cause, rules)
+                return _elect(key, topic, partition, verdict.winner, cause, rules)
         self._run(key, state, [s for s, v in verdicts.items() if v.asked], rules.now_ms)
         self._ask(key, state, frozenset(b for v in verdicts.values() for b in v.asked))
         shown = next((v for v in verdicts.values() if v.asked), verdicts.get(configured))
@@ -448,27 +491,6 @@ class UncleanRecovery:
             if fact is not None and fact.leader_epoch == leader_epoch:
                 found[replica] = fact
         return found
-
-    def _elect(
-        self,
-        key: PartitionKey,
-        topic: TopicImage,
-        partition: PartitionImage,
-        winner: int,
-        cause: Cause,
-        rules: _Rules,
-    ) -> PartitionChangeRecord | None:
-        election = ThisBroker(winner, ElectedAs.UNCLEAN_RECOVERY)
-        change = rules.elections.change_partition(
-            topic, key[1], partition, cause, election=election
-        )
-        if change is None or change.elected.leader == NO_LEADER:
-            return None
-        by_log = change.elected.kind is ElectedAs.UNCLEAN_RECOVERY
-        if by_log:
-            mark("controller.recovery-elected")
-        self._close(key, Outcome(ErrorCode.NONE), by_log=by_log)
-        return change.record
 
     def _run(
         self,
@@ -527,9 +549,7 @@ class UncleanRecovery:
             self._questions.drop(broker_id, key)
         for replica in state.replicas:
             self._facts.forget(Replica(*key, replica))
-        for request in state.requests:
-            request.waiting.pop(key, None)
-            request.outcomes[key] = outcome
+        self._decided += (Decided(request, key, outcome) for request in state.requests)
 
     def _stop_running(self, key: PartitionKey, state: _Leaderless) -> bool:
         """Whether it ran."""
@@ -551,6 +571,19 @@ class UncleanRecovery:
             return None
         brokers = _still_waited_for(state, state.verdict)
         return Waiting(state.verdict.waits, brokers, state.since_ms)
+
+
+def _elect(
+    key: PartitionKey,
+    topic: TopicImage,
+    partition: PartitionImage,
+    winner: int,
+    cause: Cause,
+    rules: _Rules,
+) -> PartitionChangeRecord | None:
+    election = ThisBroker(winner, ElectedAs.UNCLEAN_RECOVERY)
+    change = rules.elections.change_partition(topic, key[1], partition, cause, election=election)
+    return None if change is None or change.elected.leader == NO_LEADER else change.record
 
 
 def _still_waited_for(state: _Leaderless, verdict: Verdict) -> tuple[int, ...]:

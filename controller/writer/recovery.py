@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from controller.elections.log_facts import LogFacts
-from controller.elections.recovery import RecoveryCounts, UncleanRecovery, Waiting
+from controller.elections.recovery import Decided, RecoveryCounts, UncleanRecovery, Waiting
 from controller.elections.recovery_questions import PartitionKey, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
 from controller.settings import ControllerSettings
@@ -42,7 +43,8 @@ _log = get_logger("controller")
 
 class Recovery:
     """One per controller. `rearm` is called when `due_ms` has changed outside of the writer's own
-    calls; `connect` takes host, port and a time limit in ms."""
+    calls; `committed` gives a future that is done when everything appended by now is committed;
+    `connect` takes host, port and a time limit in ms."""
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class Recovery:
         supervisor: Supervisor,
         view: MakeView,
         rearm: Callable[[], None],
+        committed: Callable[[], asyncio.Future[None]],
         connect: Callable[[str, int, float], Awaitable[Connection]] | None = None,
     ) -> None:
         self.due_ms: float | None = None
@@ -63,6 +66,7 @@ class Recovery:
         self._supervisor = supervisor
         self._view = view
         self._rearm = rearm
+        self._committed = committed
         self._connect = connect or self._dial
         self._active = False
         self._links: dict[int, tuple[Endpoint, Connection]] = {}
@@ -95,23 +99,24 @@ class Recovery:
     def act(self, now_ms: float, view: MakeView) -> Act:
         turn = self._core.turn(view(), now_ms)
         self._send(now_ms)
-        for request in turn.answered:
-            future = self._waiters.pop(request, None)
-            if future is not None and not future.done():
-                future.set_result(request.outcomes)
+        self._tell(turn.expired)
+        self._tell_when_committed()
         self.due_ms = self._core.due_ms(now_ms)
         return Act(turn.records)
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
         self._core.appended(records)
+        self._tell_when_committed()
         self.due_ms = self._core.due_ms(now_ms)
 
     # --- operators ----------------------------------------------------------------------------
 
     async def wait(self, request: RecoveryRequest) -> Mapping[PartitionKey, Outcome]:
-        """What has become of each partition, once all are decided or the request's time is over.
+        """What has become of each partition, once all of that is committed or the request's time is
+        over: REQUEST_TIMED_OUT for those of which nothing is committed by then.
 
-        Elections are appended by then, not committed. Raises ApiError: NOT_CONTROLLER,
+        Raises ApiError: NOT_CONTROLLER, also where this controller falls between an election and
+        its commit, which the next one's log knows (asked again, it says ELECTION_NOT_NEEDED);
         POLICY_VIOLATION where too many wait.
         """
         if not self._active:
@@ -131,6 +136,21 @@ class Recovery:
             if self._waiters.pop(request, None) is not None:
                 self._core.withdraw(request)
                 self._refresh()
+
+    def _tell_when_committed(self) -> None:
+        decided = self._core.take_decided()
+        if decided:
+            self._committed().add_done_callback(partial(self._settle, decided))
+
+    def _settle(self, decided: list[Decided], committed: asyncio.Future[None]) -> None:
+        if committed.exception() is None:
+            self._tell(self._core.settle(decided))
+
+    def _tell(self, requests: Iterable[RecoveryRequest]) -> None:
+        for request in requests:
+            future = self._waiters.pop(request, None)
+            if future is not None and not future.done():
+                future.set_result(request.outcomes)
 
     def waits_for(self, topic_id: bytes, partition_id: int) -> Waiting | None:
         """What a partition without leader waits for; None for others, and while not active."""

@@ -160,6 +160,7 @@ class Controller:
             supervisor=supervisor,
             view=self.view,
             rearm=self._arm,
+            committed=self.committed,
         )
         self._fencing = Fencing(self.heartbeats, settings.session_timeouts, self.stats)
         self._activities = Activities(self._own_activities())
@@ -275,6 +276,9 @@ class Controller:
         if not self.is_active and self.is_leading:
             again = partial(self.submit, decide, respond, fail=fail, timeout_ms=timeout_ms)
             self._early.append(_Early(future, again, fail))
+            if timeout_ms is not None:
+                text = f"this controller was not ready within {timeout_ms} ms; nothing is changed"
+                _limit_wait(future, fail, timeout_ms, text)
             return future
         started_ms = self._clock.monotonic_ms()
         try:
@@ -291,24 +295,21 @@ class Controller:
         if append is None:
             future.set_result(respond(reply))
             return future
-        waiter = _Waiter(future, lambda: respond(reply), fail)
-        append.waiters.append(waiter)
+        append.waiters.append(_Waiter(future, lambda: respond(reply), fail))
         if timeout_ms is not None:
-            self._limit_wait(waiter, max(timeout_ms, 0))
+            text = f"the change was not committed within {timeout_ms} ms; it may be later"
+            _limit_wait(future, fail, timeout_ms, text)
         return future
 
-    def _limit_wait(self, waiter: _Waiter, timeout_ms: int) -> None:
-        timer = asyncio.get_running_loop().call_later(
-            timeout_ms / 1000.0,
-            _settle_error,
-            waiter.future,
-            waiter.fail,
-            ApiError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"the change was not committed within {timeout_ms} ms; it may be later",
-            ),
-        )
-        waiter.future.add_done_callback(lambda _: timer.cancel())
+    def committed(self) -> asyncio.Future[None]:
+        """Done when everything that is appended now is committed; ApiError(NOT_CONTROLLER) where
+        this node stops being the active controller before."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._pending:
+            self._pending[-1].waiters.append(_Waiter(future, lambda: None, None))
+        else:
+            future.set_result(None)
+        return future
 
     def touch(
         self,
@@ -605,6 +606,19 @@ def _submit_early(operation: _Early) -> None:
             future.set_exception(error)
 
     submitted.add_done_callback(copy)
+
+
+def _limit_wait(
+    future: asyncio.Future[T], fail: Callable[[ApiError], T] | None, timeout_ms: int, text: str
+) -> None:
+    timer = asyncio.get_running_loop().call_later(
+        max(timeout_ms, 0) / 1000.0,
+        _settle_error,
+        future,
+        fail,
+        ApiError(ErrorCode.REQUEST_TIMED_OUT, text),
+    )
+    future.add_done_callback(lambda _: timer.cancel())
 
 
 def _settle_error(

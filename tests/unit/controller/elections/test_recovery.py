@@ -55,6 +55,7 @@ class World(Cluster):
         self.pending: list[Question] = []
         self.written: list[Any] = []
         self.answered: list[RecoveryRequest] = []
+        self.refuses, self.commits = False, True
         self.lives = {1: 1, 2: 1, 3: 1}
         self.start(1, 2, 3)
         self.create_topic("t", *[[1, 2, 3]] * partitions)
@@ -116,15 +117,20 @@ class World(Cluster):
         turn = self.recovery.turn(self.view(), self.monotonic_ms)
         questions = self.recovery.questions(self.monotonic_ms)
         self.written += turn.records
-        if turn.records:
+        if turn.records and not self.refuses:
             self.apply(turn.records)
-        self.answered += turn.answered
+        self.answered += turn.expired
+        if self.commits:
+            self.commit()
         for question in questions:
             self.asked.append(question)
             if question.broker_id in self.silent:
                 self.pending.append(question)
             else:
                 self.answer(question)
+
+    def commit(self) -> None:
+        self.answered += self.recovery.settle(self.recovery.take_decided())
 
     def answer(self, question: Question, **fields: Any) -> None:
         self.recovery.answered(
@@ -560,6 +566,46 @@ def test_a_request_hears_of_a_topic_that_is_gone() -> None:
     assert w.answered == [request]
     assert {o.error for o in request.outcomes.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert len(w.facts) == 0
+
+
+def test_what_was_refused_is_as_before_and_decided_again() -> None:
+    w = power_cut(World(2, unclean_recovery_strategy="Aggressive"))
+    w.refuses = True
+    w.apply([UnfenceBrokerRecord(id=2, epoch=w.image.cluster.brokers[2].epoch)])
+    for _ in range(3):
+        w.turn()
+    request = RecoveryRequest(AGGRESSIVE, w.partition_keys(), w.monotonic_ms + 1000)
+    w.recovery.request(request)
+    for _ in range(3):
+        w.turn()
+    assert w.recovery.due_ms(w.monotonic_ms) == w.monotonic_ms
+    assert (w.leader, w.answered, request.outcomes) == (NO_LEADER, [], {})
+    assert w.waits() == (WaitsFor.ANSWERS, ())
+    assert (w.counts.running, w.counts.finished, w.counts.given_up) == (2, 0, 0)
+    w.refuses = False
+    w.turns()
+    assert (w.partition("t", 0).leader, w.partition("t", 1).leader) == (2, 2)
+    assert w.answered == [request]
+    assert (w.counts.running, w.counts.finished, w.counts.given_up) == (0, 2, 0)
+
+
+def test_an_election_is_told_when_it_is_committed() -> None:
+    w = power_cut(World(2, unclean_recovery_strategy="None"))
+    w.unfence(1)
+    w.commits = False
+    request = w.ask(AGGRESSIVE, time_ms=1000.0)
+    assert (w.leader, request.outcomes, w.answered) == (1, {}, [])
+    first, *others = w.recovery.take_decided()
+    assert w.recovery.settle([first]) == []
+    w.wait(1000)
+    assert w.answered == [request]
+    told = {index: outcome for (_, index), outcome in request.outcomes.items()}
+    assert told[first.partition[1]] == Outcome(ErrorCode.NONE)
+    late = told[1 - first.partition[1]]
+    assert late.error is ErrorCode.REQUEST_TIMED_OUT
+    assert late.message == "it was decided, but not committed in time: it may be later"
+    assert w.recovery.settle(others) == []
+    assert told == {index: outcome for (_, index), outcome in request.outcomes.items()}
 
 
 # --- many -----------------------------------------------------------------------------------------

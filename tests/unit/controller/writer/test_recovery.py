@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, ParamSpec, cast
 
 import pytest
 
@@ -44,6 +45,7 @@ BOOTSTRAP = [
     FeatureLevelRecord(name="metadata.version", feature_level=30),
     FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
 ]
+P = ParamSpec("P")
 Answer = Callable[[GetReplicaLogInfoRequest], Awaitable[GetReplicaLogInfoResponse]]
 
 
@@ -172,7 +174,7 @@ class World:
             election_type=kind,
             timeout_ms=timeout_ms,
             topic_partitions=[
-                ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0], **fields)
+                ElectLeadersRequest.TopicPartitions(topic="t", **{"partitions": [0], **fields})
             ],
         )
         now_ms = asyncio.get_running_loop().time() * 1000.0
@@ -183,16 +185,15 @@ class World:
         return await cast(Awaitable[Any], reply)
 
 
-def in_virtual_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    def run() -> None:
+def in_virtual_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
         loop = VirtualLoop(Network(random.Random(1)))
         try:
-            loop.run_world(test())
+            loop.run_world(test(*args, **kwargs))
         finally:
             loop.close()
 
-    run.__name__ = test.__name__
-    run.__doc__ = test.__doc__
     return run
 
 
@@ -291,6 +292,96 @@ async def test_an_operator_hears_what_was_elected_when_it_is_committed() -> None
     assert outcome(await w.elect(2)) == (ErrorCode.ELECTION_NOT_NEEDED, "has one")
 
 
+def refuse_appends(w: World, error: Exception) -> Callable[[], None]:
+    """Until the function that is returned is called."""
+    append = w.quorum.append
+
+    def refuse(*_: Any, **__: Any) -> int:
+        raise error
+
+    w.quorum.append = refuse  # type: ignore[assignment]
+
+    def end() -> None:
+        w.quorum.append = append  # type: ignore[method-assign]
+
+    return end
+
+
+def state(w: World) -> tuple[int, int, int]:
+    counts = w.controller.stats.recovery
+    return w.leader, counts.finished, counts.given_up
+
+
+@pytest.mark.parametrize("code", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.RECORD_LIST_TOO_LARGE])
+@in_virtual_time
+async def test_a_refused_append_elects_nobody_and_is_not_told_as_elected(code: ErrorCode) -> None:
+    """M18: what is told is committed."""
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1, 3)
+    accept = refuse_appends(w, ApiError(code, None))
+    waiting = asyncio.ensure_future(w.elect(2))
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    assert state(w) == (-1, 0, 0)
+    accept()
+    assert outcome(await waiting) == (ErrorCode.NONE, None)
+    assert state(w) == (3, 1, 0)
+
+
+@in_virtual_time
+async def test_a_recovery_whose_append_was_refused_goes_on() -> None:
+    w = World()
+    w.unfence(1, 2, 3)
+    accept = refuse_appends(w, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None))
+    await asyncio.sleep(5)
+    assert state(w) == (-1, 0, 0)
+    accept()
+    await asyncio.sleep(1)
+    assert state(w) == (2, 1, 0)
+
+
+@in_virtual_time
+async def test_an_append_that_finds_leadership_lost_is_told_so() -> None:
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1, 3)
+    waiting = asyncio.ensure_future(w.elect(2))
+    await asyncio.sleep(0)
+    w.quorum._leader = (7, 2)
+    assert (await waiting).error_code == ErrorCode.NOT_CONTROLLER
+    assert not w.controller.is_active
+
+
+@pytest.mark.parametrize("leads_again", [False, True])
+@in_virtual_time
+async def test_a_controller_that_falls_between_append_and_commit(leads_again: bool) -> None:
+    """M18: nobody is told of an election that may not be in the log of the next controller."""
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1, 3)
+    w.quorum.commit_at_once = False
+    waiting = asyncio.ensure_future(w.elect(2))
+    await asyncio.sleep(1)
+    assert (w.leader, waiting.done()) == (3, False)
+    w.quorum.follow(7, 2)
+    w.quorum.truncate()
+    if leads_again:
+        w.quorum.become_leader(3)
+        assert w.leader == -1
+    assert (await waiting).error_code == ErrorCode.NOT_CONTROLLER
+
+
+@in_virtual_time
+async def test_an_election_that_is_not_committed_in_time() -> None:
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1, 3)
+    w.quorum.commit_at_once = False
+    code, message = outcome(await w.elect(2, timeout_ms=2_000))
+    assert code == ErrorCode.REQUEST_TIMED_OUT
+    assert message == "it was decided, but not committed in time: it may be later"
+    w.quorum.commit()
+    assert w.leader == 3
+    assert outcome(await w.elect(2)) == (ErrorCode.ELECTION_NOT_NEEDED, "has one")
+
+
 @in_virtual_time
 async def test_an_operators_time_is_over() -> None:
     w = World(unclean_recovery_strategy="None")
@@ -315,6 +406,27 @@ async def test_an_operator_who_goes_away_elects_nothing() -> None:
     w.unfence(1)
     await asyncio.sleep(10)
     assert (w.leader, w.asked) == (-1, [])
+
+
+@in_virtual_time
+async def test_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was elected at once is told all the same."""
+    monkeypatch.setattr("controller.writer.recovery.REQUESTS_MAX", 1)
+    w = World(unclean_recovery_strategy="None")
+    clean = PartitionRecord(
+        partition_id=1, topic_id=TOPIC, replicas=[1], isr=[1], leader=-1, leader_epoch=4
+    )
+    w.write(clean)
+    waiting = asyncio.ensure_future(w.elect(2))
+    await asyncio.sleep(1)
+    w.unfence(1)
+    response = await w.elect(2, partitions=[0, 1])
+    ((refused, elected),) = (topic.partition_result for topic in response.replica_election_results)
+    assert response.error_code == 0
+    assert refused.error_code == ErrorCode.POLICY_VIOLATION
+    assert refused.error_message == "1 requests wait for elections already"
+    assert elected.error_code == ErrorCode.NONE
+    waiting.cancel()
 
 
 @in_virtual_time

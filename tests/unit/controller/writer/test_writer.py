@@ -216,6 +216,25 @@ class TestLeadership:
             await raised
         assert world.controller.stats.lost_leadership == 1
 
+    async def test_a_request_that_waited_too_long_changes_nothing_later(self) -> None:
+        """KIP-966: an election whose time is over elects nothing."""
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum._leader = (100, 2)
+        decided: list[ControllerView] = []
+
+        def decide(view: ControllerView) -> Decision[None]:
+            decided.append(view)
+            return Decision((NoOpRecord(),), None)
+
+        with pytest.raises(ApiError) as refusal:
+            await world.controller.submit(decide, same, timeout_ms=0)
+        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        world.controller.handle_leader_change(100, 2)
+        world.quorum.commit()
+        assert world.controller.is_active
+        assert decided == []
+
     async def test_a_request_that_waited_may_still_be_refused(self) -> None:
         world = World()
         world.quorum.add(1, [BOOTSTRAP])
