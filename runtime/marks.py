@@ -55,6 +55,7 @@ MARKS: Final[dict[str, str]] = {
     "log.recovery-cuts": "recovery cuts bytes that are no whole batch",
     "log.recovery-hole": "recovery deletes segments behind a hole",
     "log.marked-clean-is-not": "a log that was closed in good order ends with no whole batch",
+    "log.bootstrap-unfinished": "a log with half of what lies before it begins anew (KIP-405)",
     "producer.fenced": "a batch of an older producer epoch is refused",
     "controller.elr-election": "an eligible leader replica leads (KIP-966)",
     "controller.last-known-leader": "the last known leader leads (KIP-966)",

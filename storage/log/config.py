@@ -34,6 +34,7 @@ class LogConfig:
     local_retention_bytes: int = FOLLOW_TOTAL_RETENTION
     local_retention_ms: int = FOLLOW_TOTAL_RETENTION
     remote_storage_enable: bool = False
+    remote_log_copy_disable: bool = False
     max_message_bytes: int = 1_048_588
     file_delete_delay_ms: int = 60_000
     delete_retention_ms: int = 24 * 3_600_000
@@ -66,6 +67,7 @@ class LogConfig:
             local_retention_bytes=topic[keys_topic.LOCAL_RETENTION_BYTES],
             local_retention_ms=topic[keys_topic.LOCAL_RETENTION_MS],
             remote_storage_enable=topic[keys_topic.REMOTE_STORAGE_ENABLE],
+            remote_log_copy_disable=topic[keys_topic.REMOTE_LOG_COPY_DISABLE],
             max_message_bytes=topic[keys_topic.MAX_MESSAGE_BYTES],
             file_delete_delay_ms=topic[keys_topic.FILE_DELETE_DELAY_MS],
             delete_retention_ms=topic[keys_topic.DELETE_RETENTION_MS],
@@ -83,6 +85,12 @@ class LogConfig:
     def deletes(self) -> bool:
         """Retention by time and size applies."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def copies(self) -> bool:
+        """Closed segments go to the remote store. Where that is disabled, or the topic is not
+        tiered, the log start follows the first local segment (KIP-950)."""
+        return self.remote_storage_enable and not self.remote_log_copy_disable
 
     @property
     def effective_local_retention_ms(self) -> int:

@@ -79,6 +79,25 @@ class EpochCache:
         self.changes += 1
         return True
 
+    def prepend(self, entries: Iterable[tuple[int, int]]) -> bool:
+        """Put back what lies before the first known epoch; returns whether the list changed.
+
+        The first known epoch keeps its start unless `entries` say that it began earlier. What
+        does not fit before it is left out.
+        """
+        older = EpochCache(entries)
+        if self._epochs:
+            older.truncate_from_end(self._starts[0])
+            while older._epochs and older._epochs[-1] > self._epochs[0]:
+                del older._epochs[-1], older._starts[-1]
+        if not older._epochs:
+            return False
+        again = 1 if self._epochs and older._epochs[-1] == self._epochs[0] else 0
+        self._epochs[:again] = older._epochs
+        self._starts[:again] = older._starts
+        self.changes += 1
+        return True
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest known epoch that is not above `epoch` (KIP-279).
 

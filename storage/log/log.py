@@ -17,7 +17,7 @@ remembered, so that the usual reads (a follower or consumer at the end) are one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -34,6 +34,7 @@ from runtime.errors import InvariantViolated
 from storage.files import File, Files
 from storage.log import recovery, timestamps
 from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
+from storage.log.bootstrap import Beginning, marker_path, open_marker
 from storage.log.config import LogConfig
 from storage.log.directory import split_folder_path
 from storage.log.epoch_file import EpochFile, EpochWrite
@@ -91,9 +92,14 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.local_log_start_offset = max(loaded.log_start_offset, loaded.segments[0].base_offset)
         self.log_end_offset = loaded.log_end_offset
-        self.high_watermark = loaded.log_start_offset
+        self.high_watermark = self.local_log_start_offset
         self.epoch_file = EpochFile(files, loaded.epochs)
         self.recovery_point = loaded.log_end_offset if loaded.report.clean else 0
+        self.copied_to = 0
+        """First offset without a finished copy in the remote store, on this replica's lineage; told
+        by whoever knows the store. Nothing local goes above it while the log is copied (S2)."""
+        self.bootstrapping = False
+        """`begin_at` is under way or has failed: nobody may read, append, or count on this log."""
         self.checkpointed_recovery_point = 0
         """The value in the checkpoint on disk; set by the manager, which writes it."""
         self.snapshots = loaded.snapshots
@@ -191,6 +197,37 @@ class Log:
         return self.epochs.epoch_at(self.log_start_offset) if self.log_start_offset else -1
 
     @property
+    def lacks_remote_epochs(self) -> bool:
+        """The epochs of what only the remote store holds are not known here: their file was lost.
+
+        Without them no lineage can be told, so nothing is copied, expired or read remotely until
+        `restore_epochs` has been called with what the store knows.
+        """
+        start = self.log_start_offset
+        if start >= self.local_log_start_offset:
+            return False
+        return self.epochs.epoch_at(start) < 0
+
+    @property
+    def lacks_producers(self) -> bool:
+        """Producer state at the local log start is not known: no snapshot reaches back so far.
+
+        A follower begins anew then, with `begin_at`.
+        """
+        local = self.local_log_start_offset
+        if self.log_start_offset >= local:
+            return False
+        offsets = self.snapshots.offsets
+        return not offsets or offsets[0] > local
+
+    def restore_epochs(self, entries: Sequence[tuple[int, int]]) -> bool:
+        """Put back epochs of offsets below the local log start; returns whether any were new."""
+        changed = self.epochs.prepend(entries)
+        if changed:
+            self.epochs.truncate_from_start(self.log_start_offset)
+        return changed
+
+    @property
     def closed(self) -> bool:
         return self._closed
 
@@ -218,9 +255,12 @@ class Log:
         )
 
     def update_high_watermark(self, offset: int) -> int:
-        """Move the high watermark, kept between log start and log end; returns where it is."""
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        """Move the high watermark, kept between local log start and log end; returns where it is.
+
+        What is in the remote store only was committed before it went there (S1).
+        """
+        if not self.local_log_start_offset <= offset <= self.log_end_offset:
+            offset = max(self.local_log_start_offset, min(offset, self.log_end_offset))
         self.high_watermark = offset
         self.producers.on_high_watermark(offset)
         return offset
@@ -439,7 +479,7 @@ class Log:
             # Recovery believes closed segments below the checkpoint, which may be too high for a
             # while after a truncation; and what was cut must not come back below a new segment.
             self.flush_blocking()
-        self.snapshots.take(base, self.producers)
+        self._take_snapshot(base)
         segment = self.segments.begin(base, self.config, self._clock.now_ms())
         self._jitter_ms = self._draw_jitter()
         self.hooks.rolled(self)
@@ -641,12 +681,17 @@ class Log:
     def seal_for_close(self) -> list[File]:
         """Write out what a clean close needs; returns the files that then want a flush."""
         self._guard(self.segments.active.seal)
-        self._guard(lambda: self.snapshots.take(self.log_end_offset, self.producers))
+        self._guard(lambda: self._take_snapshot(self.log_end_offset))
         return self._unflushed_files()
+
+    def _take_snapshot(self, offset: int) -> None:
+        """Not of a state that lacks its beginning: the next start would take it for whole."""
+        if not self.lacks_producers:
+            self.snapshots.take(offset, self.producers)
 
     def _finish(self) -> None:
         self.segments.active.seal()
-        self.snapshots.take(self.log_end_offset, self.producers)
+        self._take_snapshot(self.log_end_offset)
         self.flush_blocking()
 
     # Truncation and the start ----------------------------------------------------------------
@@ -656,13 +701,16 @@ class Log:
 
         Where a batch begins before `offset` and reaches it, all of that batch goes. Epochs and
         producer state follow; the high watermark is lowered to the new end if it was above.
+
+        Below the local log start of a tiered log, the log start stays, and so do the epochs of what
+        the remote store holds; the producer state of that offset is not here (`lacks_producers`).
         """
         if offset >= self.log_end_offset:
             # An epoch that this replica began as leader, without a batch, is not history.
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
         if offset < self.segments.first_base_offset:
-            self.truncate_fully_and_start_at(offset)
+            self._begin_anew_at(offset, min(offset, self.log_start_offset))
             return True
         self._guard(lambda: self._truncate(offset))
         self.hooks.truncated(self)
@@ -679,6 +727,7 @@ class Log:
         self.log_end_offset = end
         self.recovery_point = min(self.recovery_point, end)
         self.high_watermark = min(self.high_watermark, end)
+        self.copied_to = min(self.copied_to, end)
         self.epochs.truncate_from_end(end)
         problems: list[str] = []
         recovery.load_producers(
@@ -689,21 +738,118 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empty the log and begin it at `offset`. Raises LogFailed."""
-        self._guard(lambda: self._start_at(offset))
-        self.log_start_offset = self.local_log_start_offset = self.high_watermark = offset
+        self._begin_anew_at(offset, offset)
+
+    def _begin_anew_at(self, offset: int, log_start_offset: int) -> None:
+        self._guard(lambda: self._start_at(offset, log_start_offset))
         self.hooks.truncated(self)
 
-    def _start_at(self, offset: int) -> None:
+    def _start_at(self, offset: int, log_start_offset: int) -> None:
+        self._drop_all()
+        self.files.fsync_dir(self.directory)
+        self._begin_empty(offset, log_start_offset)
+        self.files.fsync_dir(self.directory)  # the new segment's name tells where the log starts
+        if log_start_offset < offset:
+            self.epochs.truncate_from_end(offset)
+        else:
+            self.epochs.clear()
+        self.write_epochs()
+
+    def _drop_all(self) -> None:
         self._truncations += 1
         self.segments.drop_from(0)
         self.snapshots.remove_above(-1)
-        self.files.fsync_dir(self.directory)
-        self.segments.begin(offset, self.config, self._clock.now_ms())
-        self.files.fsync_dir(self.directory)  # the new segment's name tells where the log starts
-        self.log_end_offset = self.recovery_point = offset
-        self.epochs.clear()
-        self.write_epochs()
         self.producers.clear()
+
+    def _begin_empty(self, offset: int, log_start_offset: int) -> None:
+        self.segments.begin(offset, self.config, self._clock.now_ms())
+        self.log_end_offset = self.recovery_point = offset
+        self.log_start_offset = log_start_offset
+        self.local_log_start_offset = self.high_watermark = offset
+        self.copied_to = min(self.copied_to, offset)
+
+    async def begin_at(
+        self, beginning: Beginning, save_log_start: Callable[[], Awaitable[None]]
+    ) -> bool:
+        """Empty the log and begin it in the middle, with what the remote store knows of the part
+        before; returns False if the log was closed meanwhile.
+
+        In this order, each step durable before the next: marker, empty log, epochs, producer
+        snapshot, log start, marker away. A crash before the last leaves nothing (S5).
+
+        Args:
+            save_log_start: writes the log start checkpoint of this log's directory, durably.
+
+        Raises:
+            ValueError, CorruptSnapshot: `beginning` contradicts itself; nothing was touched.
+            LogFailed: the disk refused, now or before.
+        """
+        beginning.check()
+        if self._failure is not None:
+            raise LogFailed(self.directory, self._failure)
+        self.bootstrapping = True
+        try:
+            if not await self._bootstrap(beginning, save_log_start):
+                return False
+        except OSError as error:
+            if self._closed:
+                return False
+            self.fail(error)
+            raise LogFailed(self.directory, error) from error
+        self.bootstrapping = False
+        return True
+
+    async def _bootstrap(
+        self, beginning: Beginning, save_log_start: Callable[[], Awaitable[None]]
+    ) -> bool:
+        """The steps of `begin_at`. Raises OSError."""
+        directory, files = self.directory, self.files
+        local = beginning.local_start_offset
+        marker = open_marker(files, directory)
+        try:
+            await files.flush([marker])
+        finally:
+            marker.close()
+        if not await self._settle_folder():
+            return False
+        self._drop_all()
+        self._begin_empty(local, beginning.log_start_offset)
+        self.hooks.truncated(self)
+        self.epochs.clear()
+        for entry in beginning.epochs:
+            self.epochs.assign(*entry)
+        self.epochs.truncate_from_start(beginning.log_start_offset)
+        if not await self._settle_folder():
+            return False
+        await self.epoch_file.settle(directory, self.topic_id, lambda: self._closed)
+        if self._closed:
+            return False
+        if beginning.producers is not None:
+            self.producers.load_snapshot(beginning.producers, self._clock.now_ms())
+        self.snapshots.take(local, self.producers)
+        await files.flush(list(self.snapshots.unflushed.values()))
+        if not await self._settle_folder():
+            return False
+        self.snapshots.flushed(list(self.snapshots.unflushed))
+        await save_log_start()
+        if self._closed:
+            return False
+        files.unlink(marker_path(directory))
+        return await self._settle_folder()
+
+    async def _settle_folder(self) -> bool:
+        """Make the folder's names durable; returns False if the log was closed meanwhile."""
+        if not self._closed:
+            await self.files.run(self.files.fsync_dir, self.directory)
+        return not self._closed
+
+    def leave_remote(self) -> bool:
+        """The remote store's part is given up: the log starts where its first local segment does
+        (KIP-950). Returns whether the log start moved."""
+        if self.log_start_offset >= self.local_log_start_offset:
+            return False
+        self.copied_to = 0
+        return self.advance_log_start(self.local_log_start_offset)
 
     def advance_log_start(self, offset: int) -> bool:
         """Forget everything below `offset` (DeleteRecords, or the leader did so).
@@ -738,6 +884,7 @@ class Log:
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.log_end_offset,
                 high_watermark=self.high_watermark,
+                copied_to=self.copied_to,
             )
         )
         if limit is not None:
@@ -752,7 +899,7 @@ class Log:
         doomed = self.segments.take_oldest(count)
         first = self.segments.first_base_offset
         self.local_log_start_offset = max(self.local_log_start_offset, first)
-        if not self.config.remote_storage_enable:
+        if not self.config.copies:
             self.log_start_offset = max(self.log_start_offset, first)
             self.epochs.truncate_from_start(self.log_start_offset)
             self.producers.on_log_start(self.log_start_offset)

@@ -15,7 +15,9 @@ What else a crash can leave behind, and what becomes of it:
   written afterwards did; cut again.
 * A hole between a segment that lost its tail and the next one: the later segments go (compacted
   logs have legal holes, so there it cannot be told).
-* leader-epoch-checkpoint missing, broken, or contradicting the batches: rebuilt from the batches.
+* leader-epoch-checkpoint missing, broken, or contradicting the batches: rebuilt from the batches;
+  what it says of offsets below the first local one (a tiered log) stays.
+* A bootstrap that was not finished: everything goes, and the log begins anew, at 0.
 * Producer snapshots behind the recovery point: removed. A broken one: removed, an older one is
   used and the batches after it are replayed.
 
@@ -27,14 +29,16 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from protocol.batch.header import BatchHeader
 from runtime.marks import mark
 from storage.files import Files
 from storage.log import segment as names
+from storage.log.bootstrap import MARKER, marker_path
 from storage.log.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
     CorruptCheckpoint,
     decode_epochs,
 )
@@ -99,6 +103,11 @@ def load_log(request: LoadRequest) -> LoadedLog:
     """
     report = RecoveryReport(clean=request.clean)
     files, directory = request.files, request.directory
+    if files.exists(marker_path(directory)):
+        mark("log.bootstrap-unfinished")
+        report.problems.append("a bootstrap was not finished: the log begins anew")
+        _begin_anew(files, directory)
+        request = replace(request, log_start_offset=0, recovery_point=0)
     found = _tidy(files, directory, _by_suffix(files.listdir(directory)))
     segments = [
         Segment(files, directory, base, request.config, request.now_ms) for base in found.logs
@@ -131,6 +140,16 @@ def load_log(request: LoadRequest) -> LoadedLog:
     _tidy_snapshots(snapshots, segments, end if report.clean else report.recovered_from or 0)
     load_producers(snapshots, producers, segments, end, request.now_ms, report.problems)
     return LoadedLog(segments, epochs, producers, snapshots, start, end, report)
+
+
+def _begin_anew(files: Files, directory: str) -> None:
+    """Remove everything but the topic's id; the marker goes when the rest is gone for good."""
+    for name in files.listdir(directory):
+        if name not in (PARTITION_METADATA, MARKER):
+            files.unlink(posixpath.join(directory, name))
+    files.fsync_dir(directory)
+    files.unlink(marker_path(directory))
+    files.fsync_dir(directory)
 
 
 # Names ---------------------------------------------------------------------------------------
@@ -369,7 +388,10 @@ def _load_epochs(
         return cache
     if cache is not None and _agrees(cache, segments, transitions, end):
         return cache
-    return rebuild_epochs(segments)
+    rebuilt = rebuild_epochs(segments)
+    if cache is not None and request.config.remote_storage_enable:
+        rebuilt.prepend(cache.entries)
+    return rebuilt
 
 
 def _agrees(

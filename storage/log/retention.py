@@ -2,10 +2,14 @@
 
 Only a prefix of the segments can go, and only what lies wholly below the high watermark. The rules
 are tried in Kafka's order, and each looks at what the one before left: time, size, log start.
+
+Of a log that is copied to a remote store, time and size take only what has a finished copy there
+(KIP-405, S2, S9); what lies below the log start is nobody's any more, copied or not.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from storage.log.config import UNLIMITED, LogConfig
@@ -20,8 +24,14 @@ def expired(
     log_start_offset: int,
     log_end_offset: int,
     high_watermark: int,
+    copied_to: int,
 ) -> int:
-    """How many of the oldest segments may be removed. An empty last segment never is."""
+    """How many of the oldest segments may be removed. An empty last segment never is.
+
+    Args:
+        copied_to: first offset without a finished copy on this replica's lineage; looked at only
+            where the log is copied.
+    """
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     deletable = 0
     for segment, end in zip(segments, ends, strict=True):
@@ -31,17 +41,16 @@ def expired(
         deletable += 1
     count = 0
     if config.deletes:
-        count = _by_time(segments[:deletable], config, now_ms)
-        count = _by_size(segments, count, deletable, config)
+        spare = bisect_right(ends, copied_to, 0, deletable) if config.copies else deletable
+        count = _by_time(segments[:spare], config, now_ms)
+        count = _by_size(segments, count, spare, config)
     while count < deletable and ends[count] <= log_start_offset and count + 1 < len(segments):
         count += 1
     return count
 
 
 def _by_time(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> int:
-    limit_ms = (
-        config.effective_local_retention_ms if config.remote_storage_enable else config.retention_ms
-    )
+    limit_ms = config.effective_local_retention_ms if config.copies else config.retention_ms
     if limit_ms < 0:
         return 0
     count = 0
@@ -56,9 +65,7 @@ def _by_time(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> int
 
 def _by_size(segments: Sequence[Segment], count: int, deletable: int, config: LogConfig) -> int:
     limit_bytes = (
-        config.effective_local_retention_bytes
-        if config.remote_storage_enable
-        else config.retention_bytes
+        config.effective_local_retention_bytes if config.copies else config.retention_bytes
     )
     if limit_bytes <= UNLIMITED:
         return count

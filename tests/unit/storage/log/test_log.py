@@ -117,6 +117,7 @@ def test_below_the_local_start_is_another_answer():
     log = make_log(segment_bytes=200, remote_storage_enable=True, local_retention_bytes=0)
     fill(log, 10, size=50)
     log.update_high_watermark(10)
+    log.copied_to = 10
     log.advance_log_start(1)
     assert log.retention(T0) > 0
     assert log.local_log_start_offset > 1
@@ -671,17 +672,6 @@ def test_a_compacted_topic_has_no_retention_by_time():
     fill(log, 10, size=50)
     log.update_high_watermark(10)
     assert log.retention(T0 + 10) == 0
-
-
-def test_local_retention_leaves_the_log_start_alone():
-    log = make_log(
-        segment_bytes=200, remote_storage_enable=True, local_retention_bytes=0, retention_bytes=-1
-    )
-    fill(log, 10, size=50)
-    log.update_high_watermark(10)
-    assert log.retention(T0) > 0
-    assert log.log_start_offset == 0
-    assert log.local_log_start_offset == log.segments.first_base_offset > 0
 
 
 def test_removed_segments_are_handed_over_renamed():

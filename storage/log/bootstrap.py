@@ -1,0 +1,61 @@
+"""A log that begins in the middle of a partition: what it must know of the part before (KIP-405).
+
+A follower of a tiered partition copies only the end of the log. Epochs, producer state and log
+start come from the remote store instead. Until all of that is durable the folder holds a marker,
+and a log that is loaded with one begins anew, from nothing: half of a history is worse than none
+(S5).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from storage.files import File, Files
+from storage.log.epochs import EpochCache, EpochEntry
+from storage.log.producers import ProducerStates
+
+MARKER: Final = "bootstrap.unfinished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Where a log begins, and what lies before its first local offset.
+
+    Attributes:
+        log_start_offset: first offset that exists at all.
+        local_start_offset: first offset that this replica will hold.
+        epochs: the leader epochs in [log start, local start), in order.
+        producers: a producer snapshot at the local start, as its file; None: no producers.
+    """
+
+    log_start_offset: int
+    local_start_offset: int
+    epochs: Sequence[EpochEntry] = ()
+    producers: bytes | None = None
+
+    def check(self) -> None:
+        """Raises ValueError where the parts contradict each other, CorruptSnapshot."""
+        start, local = self.log_start_offset, self.local_start_offset
+        if not 0 <= start <= local:
+            raise ValueError(f"local log start {local} is below log start {start}")
+        kept = EpochCache(self.epochs).entries
+        if kept != list(self.epochs):
+            raise ValueError(f"epochs {list(self.epochs)} are not in order")
+        if start < local and not (kept and kept[0].start_offset <= start):
+            raise ValueError(f"no epoch covers log start {start}: {kept}")
+        if kept and kept[-1].start_offset >= local:
+            raise ValueError(f"epoch {kept[-1].epoch} begins at or above local log start {local}")
+        if self.producers is not None:
+            ProducerStates(0).load_snapshot(self.producers, 0)
+
+
+def marker_path(directory: str) -> str:
+    return posixpath.join(directory, MARKER)
+
+
+def open_marker(files: Files, directory: str) -> File:
+    """Make the marker; it is durable once the file and the folder are flushed."""
+    return files.open(marker_path(directory), create=True)

@@ -1,0 +1,328 @@
+"""A tiered log: what only the store holds stays apart from what is local (S1, S2, S5, S9)."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+
+from protocol.batch.records import Producer
+from storage.files import LossyFiles, MemoryFiles
+from storage.log.bootstrap import MARKER, Beginning
+from storage.log.epochs import EpochCache, EpochEntry
+from storage.log.errors import BelowLocalStart, LogFailed
+from storage.log.log import Log
+from storage.log.producers import CorruptSnapshot
+from testkit.memory.logs import DIRECTORY, T0, append, batch, contents, fill, make_log
+from testkit.memory.power_cut import PowerCut
+
+LOCAL_START, LOG_START = 40, 10
+EPOCHS = (EpochEntry(1, 10), EpochEntry(4, 25))
+
+
+def tiered(files: MemoryFiles | LossyFiles | None = None, **options: object) -> Log:
+    settings = {"segment_bytes": 200, "remote_storage_enable": True, "local_retention_bytes": 0}
+    return make_log(files, **{**settings, **options})  # type: ignore[arg-type]
+
+
+def half_local(files: MemoryFiles | None = None) -> Log:
+    """Ten batches in two epochs, of which the store alone has the first ones."""
+    log = tiered(files)
+    fill(log, 3, epoch=2, size=50)
+    fill(log, 7, epoch=5, size=50)
+    log.update_high_watermark(10)
+    log.copied_to = 7
+    assert log.retention(T0) > 0
+    assert 3 < log.local_log_start_offset <= 7
+    return log
+
+
+def snapshot(at: int = LOCAL_START) -> bytes:
+    log = make_log()
+    append(log, batch(producer=Producer(77, 3, 5)))
+    return log.producers.encode_snapshot()
+
+
+def beginning(**changed: object) -> Beginning:
+    parts = {
+        "log_start_offset": LOG_START,
+        "local_start_offset": LOCAL_START,
+        "epochs": EPOCHS,
+        "producers": snapshot(),
+    }
+    return Beginning(**{**parts, **changed})  # type: ignore[arg-type]
+
+
+async def nothing_to_save() -> None:
+    pass
+
+
+# Retention -----------------------------------------------------------------------------------
+
+
+def test_s2_local_retention_takes_only_what_has_a_finished_copy():
+    log = tiered()
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    bases = [segment.base_offset for segment in log.segments]
+    assert log.retention(T0) == 0, "the store is down, or not known yet (S9)"
+    log.copied_to = bases[2] - 1
+    log.retention(T0)
+    assert log.segments.first_base_offset == bases[1], "the second segment is not wholly copied"
+    log.copied_to = bases[2]
+    log.retention(T0)
+    assert log.local_log_start_offset == log.segments.first_base_offset == bases[2]
+    assert log.log_start_offset == 0
+
+
+def test_what_lies_below_the_log_start_goes_without_a_copy():
+    log = tiered()
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    log.advance_log_start(6)
+    assert log.retention(T0) > 0
+    assert log.log_start_offset == log.local_log_start_offset == 6
+
+
+def test_with_copies_disabled_the_log_start_follows_the_local_one():
+    log = tiered(remote_log_copy_disable=True, retention_bytes=0)
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    assert log.retention(T0) > 0
+    assert log.log_start_offset == log.local_log_start_offset == log.segments.first_base_offset > 0
+
+
+def test_a_log_that_leaves_the_store_starts_where_it_is_local():
+    log = half_local()
+    local = log.local_log_start_offset
+    assert log.leave_remote()
+    assert log.log_start_offset == log.local_log_start_offset == local
+    assert log.epochs.entries == [EpochEntry(5, local)]
+    assert not log.leave_remote()
+
+
+# The bounds ----------------------------------------------------------------------------------
+
+
+def test_s1_the_high_watermark_is_never_below_the_local_log_start():
+    files = MemoryFiles()
+    log = half_local(files)
+    local = log.local_log_start_offset
+    assert log.update_high_watermark(0) == local
+    log.close()
+    again = tiered(files, clean=True)
+    assert again.high_watermark == again.local_log_start_offset == local
+    assert again.log_start_offset == 0
+
+
+def test_a_cut_below_the_local_start_leaves_what_the_store_holds():
+    log = half_local()
+    log.truncate_to(2)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 2, 2)
+    assert log.high_watermark == log.copied_to == 2
+    assert log.epochs.entries == [EpochEntry(2, 0)]
+    assert log.lacks_producers and not log.lacks_remote_epochs
+    with pytest.raises(BelowLocalStart):
+        log.read(1, 100, max_offset=2)
+
+
+def test_a_cut_below_the_local_start_is_the_same_after_a_restart():
+    files = MemoryFiles()
+    log = half_local(files)
+    log.truncate_to(2)
+    log.close()
+    again = tiered(files, clean=True)
+    assert (again.log_start_offset, again.local_log_start_offset) == (0, 2)
+    assert again.epochs.entries == [EpochEntry(2, 0)]
+    assert again.lacks_producers
+
+
+def test_a_copied_offset_is_forgotten_where_the_log_is_cut():
+    log = half_local()
+    log.copied_to = 10
+    log.truncate_to(8)
+    assert log.copied_to == log.log_end_offset == 8
+
+
+# A lost file of epochs -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_epochs_below_the_local_start_are_missed_until_they_are_put_back(clean):
+    files = MemoryFiles()
+    log = half_local(files)
+    assert not log.lacks_remote_epochs and not log.lacks_producers
+    local, before = log.local_log_start_offset, log.epochs.entries
+    log.write_epochs()
+    log.close(clean=clean)
+    files.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
+    again = tiered(files, clean=clean)
+    assert again.epochs.entries == [EpochEntry(5, local)]
+    assert again.lacks_remote_epochs
+    assert again.restore_epochs(before)
+    assert again.epochs.entries == before
+    assert not again.lacks_remote_epochs
+    assert again.epochs.dirty, "what was put back is to be written"
+    assert not again.restore_epochs(before)
+
+
+def test_a_file_that_contradicts_the_batches_is_believed_below_the_local_start():
+    files = MemoryFiles()
+    log = half_local(files)
+    before = log.epochs.entries
+    log.close(clean=False)
+    cut = b"0\n3\n2 0\n5 3\n9 8\n"  # epoch 9 was cut off, and the file tells of it
+    files.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", cut)
+    assert tiered(files).epochs.entries == before
+
+
+def test_entries_put_before_the_first_known_epoch():
+    cache = EpochCache([(5, 30), (7, 50)])
+    assert cache.prepend([(1, 0), (3, 10), (5, 20), (6, 40)])
+    assert cache.entries == [(1, 0), (3, 10), (5, 20), (7, 50)]
+    assert not cache.prepend([(5, 30)])
+    assert not cache.prepend([])
+    assert not cache.prepend([(6, 10)]), "an epoch above the first known one is of another lineage"
+    empty = EpochCache()
+    assert empty.prepend([(1, 0), (2, 5)]) and empty.entries == [(1, 0), (2, 5)]
+
+
+# Beginning in the middle ---------------------------------------------------------------------
+
+
+async def test_s5_a_log_begins_in_the_middle_with_what_lies_before():
+    files, saved = MemoryFiles(), []
+    log = tiered(files)
+    fill(log, 5, epoch=0, size=50)
+
+    async def save() -> None:
+        assert files.exists(f"{DIRECTORY}/{MARKER}"), "the marker goes last"
+        saved.append(log.log_start_offset)
+
+    assert await log.begin_at(beginning(), save)
+    assert saved == [LOG_START]
+    assert not log.bootstrapping and not files.exists(f"{DIRECTORY}/{MARKER}")
+    assert log.log_start_offset == LOG_START
+    assert log.local_log_start_offset == log.log_end_offset == log.high_watermark == LOCAL_START
+    assert log.epochs.entries == list(EPOCHS)
+    assert log.producers.encode_snapshot() == snapshot()
+    assert not log.lacks_producers and not log.lacks_remote_epochs
+    log.close(clean=False)
+
+    again = tiered(files, log_start_offset=LOG_START)
+    assert again.log_start_offset == LOG_START
+    assert again.local_log_start_offset == again.log_end_offset == LOCAL_START
+    assert again.epochs.entries == list(EPOCHS)
+    assert again.producers.encode_snapshot() == snapshot()
+    append(again, batch(producer=Producer(77, 3, 6)), epoch=4)
+    assert [offset for offset, _ in contents(again)] == [LOCAL_START]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"local_start_offset": 5}, "below log start"),
+        ({"log_start_offset": -1}, "below log start"),
+        ({"epochs": (EpochEntry(4, 25), EpochEntry(1, 10))}, "not in order"),
+        ({"epochs": (EpochEntry(4, 25),)}, "no epoch covers log start 10"),
+        ({"epochs": ()}, "no epoch covers log start 10"),
+        ({"epochs": (*EPOCHS, EpochEntry(6, 40))}, "begins at or above"),
+        ({"producers": b"no snapshot"}, "version 28271"),
+    ],
+)
+async def test_a_beginning_that_contradicts_itself_touches_nothing(changed, said):
+    log = tiered()
+    fill(log, 3)
+    with pytest.raises((ValueError, CorruptSnapshot), match=said):
+        await log.begin_at(beginning(**changed), nothing_to_save)
+    assert not log.bootstrapping
+    assert [offset for offset, _ in contents(log)] == [0, 1, 2]
+
+
+class CutAt:
+    """The power goes at the n-th file operation."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __call__(self, kind: str, path: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise PowerCut(f"{kind} {path}")
+
+
+@pytest.mark.parametrize("torn", [False, True])
+async def test_s5_a_crash_anywhere_in_it_leaves_all_or_nothing(torn):
+    """After a crash the log is as it was, begins anew at nothing, or is whole: never between."""
+    outcomes: set[str] = set()
+    for cut in range(1, 200):
+        backing = MemoryFiles()
+        files = LossyFiles(backing)
+        log = tiered(files)
+        fill(log, 5, epoch=0, size=50)
+        log.flush_blocking()
+        files.on_op = CutAt(cut)
+        saved: list[int] = []
+
+        async def save(log: Log = log, saved: list[int] = saved) -> None:
+            saved.append(log.log_start_offset)
+
+        done = False
+        with suppress(PowerCut):
+            done = await log.begin_at(beginning(), save)
+        files.crash(random.Random(cut) if torn else None)
+        again = tiered(backing, log_start_offset=saved[0] if saved else 0)
+        outcomes.add(_told(again))
+        assert not backing.exists(f"{DIRECTORY}/{MARKER}")
+        assert again.high_watermark == again.local_log_start_offset
+        if done:
+            assert _told(again) == "whole" and outcomes == {"as before", "nothing", "whole"}
+            return
+    raise AssertionError("it never ended")
+
+
+def _told(log: Log) -> str:
+    """Raises AssertionError for what is neither as before nor nothing nor whole."""
+    if log.log_end_offset == 5:
+        assert log.log_start_offset == log.local_log_start_offset == 0
+        assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3, 4]
+        return "as before"
+    if log.log_end_offset == 0:
+        assert len(log.epochs) == 0 and not list(log.producers)
+        return "nothing"
+    assert log.local_log_start_offset == log.log_end_offset == LOCAL_START
+    assert log.log_start_offset == LOG_START
+    assert log.epochs.entries == list(EPOCHS)
+    assert log.producers.encode_snapshot() == snapshot()
+    return "whole"
+
+
+async def test_a_log_that_is_deleted_while_it_begins_says_so():
+    log = tiered()
+
+    async def save() -> None:
+        log.close(clean=False)
+
+    assert not await log.begin_at(beginning(), save)
+
+
+async def test_a_disk_that_refuses_leaves_a_failed_log_with_its_marker():
+    files = LossyFiles(MemoryFiles())
+    log = tiered(files)
+
+    async def save() -> None:
+        raise OSError(5, "the checkpoint cannot be written")
+
+    with pytest.raises(LogFailed):
+        await log.begin_at(beginning(), save)
+    assert log.bootstrapping and log.failure is not None
+    assert files.exists(f"{DIRECTORY}/{MARKER}")
+
+
+def test_a_log_without_an_unfinished_bootstrap_keeps_what_it_has():
+    files = MemoryFiles()
+    log = half_local(files)
+    held = contents(log)
+    log.close()
+    assert contents(tiered(files, clean=True)) == held
