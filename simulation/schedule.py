@@ -74,7 +74,7 @@ class Schedule:
 def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
     """What the seed says; `faults` leaves only these kinds to choose from."""
     kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
-    shape = draw_shape(stream(seed, "shape"), kinds, CLIENTS)
+    shape = draw_shape(seed, kinds, CLIENTS)
     rng = stream(seed, "schedule")
     quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
     pause_ms = rng.choice([700.0, 1_500.0, 3_000.0, 8_000.0])

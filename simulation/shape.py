@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from simulation.chance import stream
+
 if TYPE_CHECKING:
     from random import Random
 
@@ -293,11 +295,11 @@ def may_give_up(shape: Shape) -> bool:
     return any(not one.unclean for one in shape.topics[:-1])
 
 
-def draw_shape(
-    rng: Random, fault_kinds: Mapping[str, Any], client_kinds: Mapping[str, Any]
-) -> Shape:
+def draw_shape(seed: int, fault_kinds: Mapping[str, Any], client_kinds: Mapping[str, Any]) -> Shape:
     """`fault_kinds` and `client_kinds` are the registries of what there is: a fault kind says
-    whether it is `possible(shape)`, a client kind draws `clients(rng, topics)`."""
+    whether it is `possible(shape)`, a client kind draws `clients(rng, topics)`. Kinds that stand
+    `apart` are drawn from streams of their own: one that is new changes nothing that a seed had."""
+    rng = stream(seed, "shape")
     nodes = _draw_nodes(rng)
     settings = {key: rng.choice(values) for key, values in SETTINGS.items()}
     for key, values in LOOSE_SETTINGS.items():
@@ -310,7 +312,7 @@ def draw_shape(
         settings=settings,
         link=LINKS[rng.choice(list(LINKS))],
         disk=DISKS[rng.choice(list(DISKS))],
-        clients=_draw_clients(rng, topics, client_kinds),
+        clients=_draw_clients(seed, rng, topics, client_kinds),
         faults={},
     )
     possible = [name for name, kind in fault_kinds.items() if kind.possible(bare)]
@@ -372,9 +374,10 @@ def _draw_topics(rng: Random, brokers: int) -> tuple[TopicShape, ...]:
 
 
 def _draw_clients(
-    rng: Random, topics: tuple[TopicShape, ...], kinds: Mapping[str, Any]
+    seed: int, rng: Random, topics: tuple[TopicShape, ...], kinds: Mapping[str, Any]
 ) -> tuple[ClientShape, ...]:
     found: list[ClientShape] = []
-    for kind in kinds.values():
-        found += kind.clients(rng, topics)
+    for name, kind in kinds.items():
+        own = stream(seed, "shape", "client", name) if kind.apart else rng
+        found += kind.clients(own, topics)
     return tuple(found)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from simulation.clients import groups, producers, readers
+from simulation.clients import groups, pipelines, producers, readers, session_readers
 from simulation.clients.kind import ClientKind
 
 KINDS: dict[str, ClientKind] = {
     **producers.KINDS,
     **readers.KINDS,
     **groups.KINDS,
+    **pipelines.KINDS,
+    **session_readers.KINDS,
 }
 """By the name that schedules and tables use."""

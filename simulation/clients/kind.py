@@ -24,9 +24,11 @@ class ClientKind:
         make: the step that one of them takes again and again, with the client's own chance. What
             it raises as ApiError or Unknown is counted, and is a broken promise in the quiet phase;
             a Violation ends the run.
+        apart: drawn from a stream of its own, after all others: what a seed had before stays.
     """
 
     family: str
     text: str
     clients: Callable[[Random, tuple[TopicShape, ...]], list[ClientShape]]
     make: Callable[[Load, ClientShape], Step]
+    apart: bool = False

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from client.leaders import Leader
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.produce import ProduceRequest
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.schema import Request, Response
 from runtime.clock import Clock
 from simulation.clients.client import SimClient, Unknown, fail_on
@@ -61,6 +62,34 @@ class Asked(NamedTuple):
 
 
 Step = Callable[[random.Random], Awaitable[None]]
+Send = Callable[[ProduceRequest], Awaitable[ProduceResponse | None]]
+"""One attempt at a request; None where no answer comes (acks=0)."""
+
+
+class Access:
+    """How a client finds leaders: its connections, and whether it doubts what it knows."""
+
+    def __init__(self, client: SimClient) -> None:
+        self.client = client
+        self._stale = False
+
+    def doubt(self) -> None:
+        """An answer said that the leader may have moved."""
+        self._stale = True
+
+    async def leader(self, one: PartitionLedger) -> Leader:
+        """As every client does it: ask again after an error, and never go back to a leader of an
+        epoch before the one that is known."""
+        if self._stale:
+            self._stale = False
+            await self.client.topics()
+        leader = await self.client.find_leader(one.topic, one.index)
+        topic_id = self.client.cluster.cache.topic_ids[one.topic]
+        one.topic_id = one.topic_id or topic_id
+        if one.topic_id != topic_id:
+            self._stale = True
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"{one} is another topic now")
+        return leader
 
 
 class Load:
@@ -90,7 +119,7 @@ class Load:
         self._numbers = 0
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._stale = False
+        self._access = Access(client)
         self.judging = True
         self.history: list[Saw] = []
         self.groups: dict[str, GroupTruth] = {}
@@ -213,36 +242,45 @@ class Load:
     # --- requests -----------------------------------------------------------------------------
 
     async def leader(self, one: PartitionLedger) -> Leader:
-        """As every client does it: ask again after an error, and never go back to a leader of an
-        epoch before the one that is known."""
-        if self._stale:
-            self._stale = False
-            await self.client.topics()
-        leader = await self.client.find_leader(one.topic, one.index)
-        one.topic_id = one.topic_id or self.client.cluster.cache.topic_ids[one.topic]
-        if one.topic_id != self.client.cluster.cache.topic_ids[one.topic]:
-            self._stale = True
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"{one} is another topic now")
-        return leader
+        """See `Access.leader`."""
+        return await self._access.leader(one)
 
     async def produce(
         self, one: PartitionLedger, batch: Batch, acks: int, producer: Producer | None = None
     ) -> int:
         """One attempt at one batch, entered in the ledger; the offset of its first record."""
-        client = self.client
         one.trying(batch)
-        now_ms = self.clock.now_ms()
-        identity = producer or Producer()
-        records = [Record(timestamp=now_ms, value=value) for value in batch.values]
-        data = ProduceRequest.PartitionProduceData(
-            index=one.index, records=build_batch(records, producer=identity)
-        )
-        name = f"{batch.producer}:{batch.number} in {one}"
         try:
             leader = await self.leader(one)
         except (Unknown, ApiError):
             one.refused(batch)
             raise
+        node_id = leader.node_id
+        ask = partial(self.client._once, node_id, timeout_ms=REQUEST_MS)
+        try:
+            return await self.send(one, batch, acks, producer or Producer(), node_id, ask)
+        except (Unknown, ApiError):
+            self.doubt()
+            raise
+
+    async def send(
+        self,
+        one: PartitionLedger,
+        batch: Batch,
+        acks: int,
+        producer: Producer,
+        leader_id: int,
+        ask: Send,
+    ) -> int:
+        """As `produce`, to a leader that is known, by whatever sends the request; -1: nobody says
+        where."""
+        one.trying(batch)
+        now_ms = self.clock.now_ms()
+        records = [Record(timestamp=now_ms, value=value) for value in batch.values]
+        data = ProduceRequest.PartitionProduceData(
+            index=one.index, records=build_batch(records, producer=producer)
+        )
+        name = f"{batch.producer}:{batch.number} in {one}"
         request = ProduceRequest(
             acks=acks,
             timeout_ms=REQUEST_MS // 2,
@@ -254,31 +292,33 @@ class Load:
                 )
             ],
         )
-        asked = self._asking(one, leader.node_id, -1)
+        asked = self.asking(one, leader_id, -1)
         try:
-            answer = await client._once(leader.node_id, request, REQUEST_MS)
+            answer = await ask(request)
         except Unknown:
             batch.uncertain = True
-            self._stale = True
             self.trace.add(f"client: {name} has no answer")
-            self._sent(asked, batch, acks, identity, "? no answer")
+            self._sent(asked, batch, acks, producer, "? no answer")
             raise
         except ApiError as error:
             one.refused(batch)
-            self._stale = True
-            self._sent(asked, batch, acks, identity, error.code.name)
+            self._sent(asked, batch, acks, producer, error.code.name)
             raise
+        if answer is None:
+            batch.uncertain = True
+            self._sent(asked, batch, acks, producer, "? not asked")
+            return -1
         got = answer.responses[0].partition_responses[0]
         self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
         if got.error_code:
             self._refused(one, batch, ErrorCode(got.error_code))
             said = ErrorCode(got.error_code)
             told = said.name if said in REFUSED else f"? {said.name}"
-            self._sent(asked, batch, acks, identity, told)
+            self._sent(asked, batch, acks, producer, told)
             self.trace.add(f"client: {name} is refused: {got.error_code}")
             fail_on(got.error_code, got.error_message)
         self.trace.add(f"client: {name} is at {got.base_offset}")
-        self._sent(asked, batch, acks, identity, "ok", got.base_offset)
+        self._sent(asked, batch, acks, producer, "ok", got.base_offset)
         if acks == 1:
             batch.uncertain = True  # its leader may take it along
         else:
@@ -326,7 +366,8 @@ class Load:
         else:
             batch.uncertain = True
 
-    def _asking(self, one: PartitionLedger, broker_id: int, epoch: int) -> Asked:
+    def asking(self, one: PartitionLedger, broker_id: int, epoch: int) -> Asked:
+        """A request with this leader epoch is about to be sent."""
         key = (one.topic_id, one.index)
         replica_epoch = self.promises.leader_epoch_at(broker_id, key)
         return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch)
@@ -335,7 +376,7 @@ class Load:
         """P24: a leader is named only where it helps, with an address, never an old one, and never
         one of whom the broker knows that it is fenced or gone."""
         if code:
-            self._stale = True
+            self.doubt()
         if leader.leader_id < 0 and leader.leader_epoch < 0:
             return
         self.hints += 1
@@ -360,12 +401,12 @@ class Load:
         try:
             return await self.client._once(leader.node_id, request, REQUEST_MS)
         except (Unknown, ApiError):
-            self._stale = True
+            self.doubt()
             raise
 
     def doubt(self) -> None:
         """An answer said that the leader may have moved."""
-        self._stale = True
+        self._access.doubt()
 
     async def fetch(
         self, one: PartitionLedger, offset: int, client: str, what: str = "read"
@@ -386,11 +427,24 @@ class Load:
                 FetchRequest.FetchTopic(topic=one.topic, topic_id=one.topic_id, partitions=[wish])
             ],
         )
-        asked = self._asking(one, leader.node_id, leader.epoch)
+        asked = self.asking(one, leader.node_id, leader.epoch)
         answer = await self.ask(leader, request)
         fail_on(answer.error_code)
         got = answer.responses[0].partitions[0]
-        self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
+        return self.told(asked, got, answer.node_endpoints, offset, client, what)
+
+    def told(
+        self,
+        asked: Asked,
+        got: FetchResponse.PartitionData,
+        endpoints: Any,
+        offset: int,
+        client: str,
+        what: str = "read",
+    ) -> list[tuple[int, bytes]]:
+        """(offset, value) from `offset` on of what an answer says of a partition, entered in the
+        history. Raises ApiError."""
+        self._hinted(asked, got.error_code, got.current_leader, endpoints)
         fail_on(got.error_code)
         got_bytes = got.records or b""
         assert not isinstance(got_bytes, list)
@@ -402,7 +456,7 @@ class Load:
 
     async def read_all(self) -> None:
         """Read every log that keeps all it gets from its start to its end, as the last thing."""
-        self._stale = True
+        self.doubt()
         for one in self.partitions:
             if one.topic in self.promises.given_up | self.promises.may_shrink:
                 continue

@@ -1,0 +1,225 @@
+"""Producers with several requests in flight, on one connection, as librdkafka and the Java client
+send: the next batch goes out before the one before it is answered.
+
+The idempotent one sends what failed again, in order, with the same sequences (T1). The plain one
+may write a record twice when it tries again, as everybody does; so each of its attempts has values
+of its own, and each must be there at most once. What went over one connection to one leader stands
+in the order in which it was sent (P25), though some of it may be missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.batch.records import Producer
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.transport.client import Connection
+from simulation.clients.client import Unknown
+from simulation.clients.kind import ClientKind
+from simulation.clients.load import REQUEST_MS, Access, Load
+from simulation.judges.ledger import Batch, PartitionLedger
+from simulation.shape import ClientShape, TopicShape
+from simulation.world.invariants import require
+
+IN_FLIGHT_MAX = 5
+LENGTHS = (2, 3, 5, 8, 12)
+TRIES = 3
+"""Of the plain one."""
+Failure = Unknown | ApiError
+
+
+@dataclass(frozen=True)
+class Wagon:
+    """One batch, and as whom it is sent."""
+
+    batch: Batch
+    producer: Producer = Producer()
+
+
+class Pipeline:
+    """What both kinds have in common: trains of batches to one partition."""
+
+    def __init__(self, load: Load, name: str, acks: int, in_flight: int) -> None:
+        self._load = load
+        self._name = name
+        self._acks = acks
+        self._in_flight = in_flight
+        self._access = Access(load.new_client())
+
+    def length(self, rng: random.Random) -> int:
+        """How long the next train is. In the quiet phase all must be replicated within a request's
+        time, by settings that let a kilobyte through in each round."""
+        return 2 if self._load.calm else rng.choice(LENGTHS)
+
+    async def run(self, one: PartitionLedger, train: Sequence[Wagon]) -> list[Wagon]:
+        """Send them, and no more of them once one has failed; those that are not acknowledged."""
+        if isinstance(found := await self._connect(one), Exception):
+            self._fail(found)
+            return list(train)
+        leader_id, connection = found
+
+        async def ask(request: ProduceRequest) -> ProduceResponse | None:
+            version = connection.version_for(ProduceRequest)
+            try:
+                if self._acks == 0:
+                    connection.send_unanswered(request, version)
+                    return None
+                return await connection.request(request, REQUEST_MS, version)
+            except OSError as error:
+                raise Unknown(str(error)) from error
+
+        async def attempt(wagon: Wagon) -> Failure | None:
+            try:
+                await self._load.send(one, wagon.batch, self._acks, wagon.producer, leader_id, ask)
+            except (Unknown, ApiError) as error:
+                return error
+            return None
+
+        tasks: list[asyncio.Task[Failure | None]] = []
+        for wagon in train:
+            while len(open_ := [task for task in tasks if not task.done()]) >= self._in_flight:
+                await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.done() and task.result() is not None for task in tasks):
+                break
+            tasks.append(asyncio.create_task(attempt(wagon)))
+        failures = await asyncio.gather(*tasks)
+        self._judge(one, failures)
+        left = [
+            wagon
+            for wagon, failure in zip(train, failures, strict=False)
+            if failure is not None and not _is_there(failure)
+        ]
+        return [*left, *train[len(tasks) :]]
+
+    def counts(self, one: PartitionLedger) -> bool:
+        """Whether anything is promised of what is written there."""
+        return not one.ended and one.topic not in self._load.promises.given_up
+
+    async def _connect(self, one: PartitionLedger) -> tuple[int, Connection] | Failure:
+        cluster = self._access.client.cluster
+        try:
+            leader = await self._access.leader(one)
+            return leader.node_id, await cluster.leader(one.topic, one.index, REQUEST_MS)
+        except OSError as error:
+            return Unknown(str(error))
+        except (Unknown, ApiError) as error:
+            return error
+
+    def _judge(self, one: PartitionLedger, failures: Sequence[Failure | None]) -> None:
+        """T1: what comes after a batch that failed is out of order, and nothing else is."""
+        before = False
+        for failure in failures:
+            if failure is None or _is_there(failure):
+                continue
+            if isinstance(failure, ApiError) and failure.code is OUT_OF_ORDER:
+                require(before, f"T1: {self._name} in {one}: {failure!r}, all before is there")
+            else:
+                self._fail(failure)
+            before = True
+
+    def _fail(self, failure: Failure) -> None:
+        self._access.doubt()
+        self._load.failed(self._name, failure)
+
+
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def _is_there(failure: Failure) -> bool:
+    return isinstance(failure, ApiError) and failure.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+class Idempotent(Pipeline):
+    """Sends a train until all of it is acknowledged."""
+
+    def __init__(self, load: Load, name: str, in_flight: int) -> None:
+        super().__init__(load, name, -1, in_flight)
+        self._identity: Producer | None = None
+        self._sequences: dict[PartitionLedger, int] = {}
+
+    async def step(self, rng: random.Random) -> None:
+        load = self._load
+        if self._identity is None:
+            self._identity = await load.client.producer()
+        kept = [one for one in load.partitions if self.counts(one)]
+        if not kept:
+            return
+        one = rng.choice(kept)
+        train = []
+        for _ in range(self.length(rng)):
+            number, values = load.values(self._name, rng)
+            sequence = self._sequences.get(one, 0)
+            self._sequences[one] = sequence + len(values)
+            batch = one.sending(self._name, number, values)
+            train.append(Wagon(batch, self._identity._replace(sequence=sequence)))
+        while train and self.counts(one):
+            train = await self.run(one, train)
+            if train:
+                await asyncio.sleep(rng.uniform(0.05, 0.4))
+
+
+class Plain(Pipeline):
+    """Sends a train, and what failed a few times more."""
+
+    async def step(self, rng: random.Random) -> None:
+        load = self._load
+        if not load.partitions:
+            return
+        one = rng.choice(load.partitions)
+        left = self.length(rng)
+        for _ in range(TRIES):
+            if not left or one.ended:
+                return
+            # What one attempt sends is in order; the next may overtake what is still under way.
+            lane = f"{self._name}/{load.number()}"
+            train = []
+            for _ in range(left):
+                number, values = load.values(lane, rng)
+                train.append(Wagon(one.sending(lane, number, values)))
+            left = len(await self.run(one, train))
+            await asyncio.sleep(rng.uniform(0.02, 0.2))
+
+
+def _some(rng: random.Random, kind: str, acks: tuple[int, ...]) -> list[ClientShape]:
+    count = rng.choice((0, 0, 1, 1, 2))
+    return [
+        ClientShape(
+            kind,
+            f"{kind} {number}",
+            rng.choice((100.0, 300.0, 900.0)),
+            {"in_flight": rng.randint(2, IN_FLIGHT_MAX), "acks": rng.choice(acks)},
+        )
+        for number in range(count)
+    ]
+
+
+def _draw_idempotent(rng: random.Random, topics: tuple[TopicShape, ...]) -> list[ClientShape]:
+    if all(one.unclean for one in topics):
+        return []
+    return _some(rng, "idempotent pipeline", (-1,))
+
+
+def _draw_plain(rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
+    return _some(rng, "plain pipeline", (-1, 1, 0))
+
+
+KINDS = {
+    "idempotent pipeline": ClientKind(
+        "pipelines",
+        "an idempotent producer with several batches in flight",
+        _draw_idempotent,
+        lambda load, one: Idempotent(load, one.name, one.args["in_flight"]).step,
+        apart=True,
+    ),
+    "plain pipeline": ClientKind(
+        "pipelines",
+        "a producer with several batches in flight, which tries again and may write twice",
+        _draw_plain,
+        lambda load, one: Plain(load, one.name, one.args["acks"], one.args["in_flight"]).step,
+        apart=True,
+    ),
+}

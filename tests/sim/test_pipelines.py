@@ -1,0 +1,112 @@
+"""Producers with several requests in flight and readers with fetch sessions: what they do takes
+place, what they are told is judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from broker.replication.fetch_session import FetchSession, FetchSessionCache
+from protocol.errors import ApiError, ErrorCode
+from simulation.schedule import Event, Schedule
+from simulation.shape import ClientShape
+from simulation.swarm import Outcome, run
+from storage.log.producers import ProducerState
+from tests.sim.small_cluster import schedule
+
+pytestmark = pytest.mark.sim
+
+KILL = Event("kill", 1000, "kill", "leader of t0-0", {"for_ms": 1500})
+UNHEARD = Event("cut", 1000, "cut out", "leader of t0-0", {"for_ms": 3500, "from": "clients"})
+"""What clients ask is done, and longer than they wait they hear of nothing."""
+
+
+def with_clients(*clients: ClientShape, event: Event = KILL, slots: int = 1000) -> Schedule:
+    setting = {"max.incremental.fetch.session.cache.slots": str(slots)}
+    drawn = schedule(event, quiet_from_ms=5000, **setting)
+    return replace(drawn, shape=replace(drawn.shape, clients=(*drawn.shape.clients, *clients)))
+
+
+def pipeline(kind: str, acks: int) -> ClientShape:
+    return ClientShape(kind, "p", 50.0, {"in_flight": 5, "acks": acks})
+
+
+def sends(outcome: Outcome) -> list[Any]:
+    return [one for one in outcome.history if one.what == "send" and one.client.startswith("p")]
+
+
+def in_flight(outcome: Outcome) -> int:
+    """The most requests of one client that were under way at once."""
+    ends = [(one.begin_s, 1) for one in sends(outcome)] + [(s.end_s, -1) for s in sends(outcome)]
+    most = now = 0
+    for _, step in sorted(ends):
+        now += step
+        most = max(most, now)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("kind", "acks"),
+    [("idempotent pipeline", -1), ("plain pipeline", -1), ("plain pipeline", 1)],
+)
+def test_several_requests_are_in_flight_and_keep_their_order(kind: str, acks: int) -> None:
+    outcome = run(with_clients(pipeline(kind, acks), event=UNHEARD))
+    assert outcome.broken is None, outcome.broken
+    assert 3 <= in_flight(outcome) <= 5
+    assert any(one.answer != "ok" for one in sends(outcome)), "nothing had to be sent again"
+
+
+def test_nobody_answers_a_producer_that_asks_for_no_answer() -> None:
+    outcome = run(with_clients(pipeline("plain pipeline", 0)))
+    assert outcome.broken is None, outcome.broken
+    assert {one.answer for one in sends(outcome)} == {"? not asked"}
+    sent = {value for one in sends(outcome) for value in one.values}
+    read = {value for one in outcome.history if one.what == "final" for value in one.values}
+    assert len(sent & read) > 20
+
+
+READERS = tuple(ClientShape("session reader", f"s{n}", 20.0) for n in range(3))
+
+
+def test_sessions_are_refused_and_asked_out_of_turn() -> None:
+    outcome = run(with_clients(*READERS, slots=2))
+    assert outcome.broken is None, outcome.broken
+    assert {"session.refused", "session.epoch-out-of-turn"} <= set(outcome.marks)
+    reads = [one for one in outcome.history if one.client.startswith("s0 of") and one.values]
+    assert len(reads) > 20
+
+
+NEWS = FetchSession.news
+
+
+def _forgets_news(session: FetchSession[Any], key: Any, facts: Any, **how: Any) -> bool:
+    """Of a consumer's session, once it has told of a partition."""
+    told = session.partitions[key].sent is not None if key in session.partitions else False
+    return NEWS(session, key, facts, **how) and not (told and not session.privileged)
+
+
+def _any_epoch(
+    cache: FetchSessionCache[Any], session_id: int, _epoch: int, _ids: bool
+) -> FetchSession[Any]:
+    session = cache._sessions.get(session_id)
+    if session is None:
+        raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("code", "owner", "name", "bug"),
+    [
+        ("H12", FetchSession, "news", _forgets_news),
+        ("B31", FetchSessionCache, "_find", _any_epoch),
+        ("T1", ProducerState, "duplicate_of", lambda *_: None),
+    ],
+)
+def test_a_planted_bug_is_found(code: str, owner: Any, name: str, bug: Any) -> None:
+    clients = (*READERS[:2], pipeline("idempotent pipeline", -1))
+    with mock.patch.object(owner, name, bug):
+        broken = run(with_clients(*clients, event=UNHEARD)).broken
+    assert broken is not None and broken.code == code, broken
