@@ -11,7 +11,8 @@ import pytest
 
 from broker.replication.fetch_session import FetchSession, FetchSessionCache
 from protocol.errors import ApiError, ErrorCode
-from simulation.schedule import Event, Schedule
+from simulation.event import Event
+from simulation.schedule import Schedule
 from simulation.shape import ClientShape
 from simulation.swarm import Outcome, run
 from storage.log.producers import ProducerState
