@@ -6,7 +6,9 @@ nobody is sure to hold everything. They hold for the broker epoch in the answer:
 this broker may find another log.
 
 The epoch is that of the last batch, not the latest one of the epoch cache: a leader that wrote
-nothing notes its epoch there too, and would beat a replica that has more.
+nothing notes its epoch there too, and would beat a replica that has more. A log that retention has
+emptied answers with the epoch of the batch that was its last, and -1 where that is not known: it has
+nothing to lose, so whoever has a batch goes first.
 
 Served only to our own controllers, at the listener of brokers: Kafka has no such API.
 

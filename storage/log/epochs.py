@@ -129,8 +129,14 @@ class EpochCache:
         self.changes += 1
         return True
 
-    def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget what lies before `start_offset`; the epoch in force there begins there."""
+    def truncate_from_start(self, start_offset: int, log_end_offset: int) -> bool:
+        """Forget what lies before `start_offset`; the epoch in force there begins there.
+
+        Where nothing is left, the epoch of the last batch stays, as that of its last offset: what
+        was the log's last word tells which log is longer, and an epoch that begins at the end
+        without a batch does not (KIP-966).
+        """
+        start_offset = min(start_offset, log_end_offset - 1)
         covering = bisect_right(self._starts, start_offset) - 1
         if covering < 0 or (covering == 0 and self._starts[0] == start_offset):
             return False

@@ -187,14 +187,14 @@ class Log:
 
     @property
     def last_batch_epoch(self) -> int:
-        """The leader epoch of the last batch, -1 if there never was one.
+        """The leader epoch of the last batch, -1 if there never was one or it is not known.
 
         Not the latest epoch: that one may have begun here without a batch. Where all batches are
-        gone by retention, the oldest epoch known is that of the last of them.
+        gone by retention, it is that of the last of them. It is not known in a log that was begun
+        anew at its leader's start, and in one that Kafka has emptied: its file of epochs then
+        has only the one in force at the end, which may have no batch.
         """
-        if self.log_end_offset > self.log_start_offset:
-            return self.epochs.epoch_at(self.log_end_offset - 1)
-        return self.epochs.epoch_at(self.log_start_offset) if self.log_start_offset else -1
+        return self.epochs.epoch_at(self.log_end_offset - 1)
 
     @property
     def lacks_remote_epochs(self) -> bool:
@@ -863,7 +863,7 @@ class Log:
             return False
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
-        self.epochs.truncate_from_start(offset)
+        self.epochs.truncate_from_start(offset, self.log_end_offset)
         self.producers.on_log_start(offset)
         return True
 
@@ -901,7 +901,7 @@ class Log:
         self.local_log_start_offset = max(self.local_log_start_offset, first)
         if not self.config.copies:
             self.log_start_offset = max(self.log_start_offset, first)
-            self.epochs.truncate_from_start(self.log_start_offset)
+            self.epochs.truncate_from_start(self.log_start_offset, self.log_end_offset)
             self.producers.on_log_start(self.log_start_offset)
         for segment in doomed:
             self.snapshots.remove_oldest_at(segment.base_offset)

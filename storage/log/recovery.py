@@ -132,7 +132,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
     epochs = _load_epochs(request, segments, report, transitions, end)
     # In an empty log the epoch that is to begin at its end is all that is known of its history.
     epochs.truncate_from_end(end + 1 if end == start else end)
-    epochs.truncate_from_start(start)
+    epochs.truncate_from_start(start, end)
     producers = ProducerStates(request.producer_id_expiration_ms)
     snapshots = ProducerSnapshots(files, directory, found.snapshots)
     # What was read anew is replayed anew: its transaction index is empty, and a snapshot from

@@ -67,8 +67,10 @@ async def test_a_log_whose_batches_are_all_gone_keeps_their_epoch() -> None:
     log = h.partition().log
     log.update_high_watermark(2)
     log.advance_log_start(2)
-    (info,) = ask(h, 0)
-    assert (info.last_written_leader_epoch, info.log_end_offset) == (1, 2)
+    for leader in (NODE, OTHER, NODE):
+        h.change(leader=leader)
+        (info,) = ask(h, 0)
+        assert (info.last_written_leader_epoch, info.log_end_offset) == (1, 2)
 
 
 async def test_what_is_not_here_or_has_failed_is_no_answer() -> None:

@@ -160,7 +160,7 @@ def verify(backing: MemoryFiles, life: Life) -> None:
 def check_derived_state(log: Log) -> None:
     """Epochs, producers and indexes are those of the batches that are there."""
     rebuilt = rebuild_epochs(list(log.segments))
-    rebuilt.truncate_from_start(log.log_start_offset)
+    rebuilt.truncate_from_start(log.log_start_offset, log.log_end_offset)
     # In an empty log the epoch that was to begin at its end may be known.
     known = [entry for entry in log.epochs.entries if entry.start_offset < log.log_end_offset]
     assert known == rebuilt.entries

@@ -52,7 +52,7 @@ def test_it_equals_the_dumb_one(actions):
             assert cache.truncate_from_end(offset) == (cache.entries != before)
             dumb.from_end(offset)
         else:
-            assert cache.truncate_from_start(offset) == (cache.entries != before)
+            assert cache.truncate_from_start(offset, 1000) == (cache.entries != before)
             dumb.from_start(offset)
         assert cache.entries == dumb.entries
         assert (cache.changes != changes) == (cache.entries != before)
@@ -79,6 +79,18 @@ def test_it_equals_the_dumb_one(actions):
 def test_end_offsets(asked, answer):
     cache = EpochCache([(2, 10), (5, 20), (8, 30)])
     assert cache.end_offset_for(asked, 44) == answer
+
+
+def test_the_epoch_of_the_last_batch_stays_when_the_batch_has_gone():
+    cache = EpochCache([(2, 10), (5, 20), (8, 30)])  # 8 began without a batch
+    assert cache.truncate_from_start(30, 30)
+    assert cache.entries == [(5, 29), (8, 30)]
+    assert cache.epoch_at(29) == 5
+    assert not cache.truncate_from_start(30, 30)
+    assert [cache.end_offset_for(epoch, 30) for epoch in (2, 5, 8)] == [(2, 29), (5, 30), (8, 30)]
+    assert cache.truncate_from_start(30, 40)
+    assert cache.entries == [(8, 30)]
+    assert not EpochCache().truncate_from_start(0, 0)
 
 
 def test_nothing_is_known_of_an_empty_cache():

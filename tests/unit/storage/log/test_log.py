@@ -658,6 +658,44 @@ def test_retention_by_time_takes_the_last_segment_too():
     assert [n for n in names if n.endswith(".snapshot")] == ["00000000000000000010.snapshot"]
 
 
+@pytest.mark.parametrize("by_retention", [False, True])
+@pytest.mark.parametrize("begins_first", [False, True])
+def test_an_emptied_log_knows_the_epoch_of_its_last_batch(by_retention, begins_first):
+    """KIP-966: not of one that began without a batch, before or after the last batch went."""
+    files = MemoryFiles()
+    log = make_log(files, retention_ms=1000)
+    append(log, batch(3), 1)
+    append(log, batch(2), 3)
+    log.update_high_watermark(5)
+    if begins_first:
+        log.note_leader_epoch(7)
+    if by_retention:
+        assert log.retention(T0 + 1001) == 1
+    else:
+        log.advance_log_start(5)
+    if not begins_first:
+        log.note_leader_epoch(7)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    assert (log.latest_epoch, log.last_batch_epoch) == (7, 3)
+    log.truncate_to(5)  # it follows again: 7 was nothing
+    assert (log.latest_epoch, log.last_batch_epoch) == (3, 3)
+    log.close()
+    log = make_log(files, clean=True, log_start_offset=5)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    assert log.last_batch_epoch == 3
+    append(log, batch(), 8)
+    assert log.last_batch_epoch == 8
+
+
+def test_the_last_epoch_is_not_known_of_a_log_that_another_has_emptied():
+    """Apache Kafka keeps one epoch, which may have begun at the end without a batch."""
+    log = make_log()
+    log.truncate_fully_and_start_at(5)
+    assert log.last_batch_epoch == -1
+    log.note_leader_epoch(7)
+    assert (log.latest_epoch, log.last_batch_epoch) == (7, -1)
+
+
 def test_retention_keeps_what_is_not_below_the_high_watermark():
     log = make_log(segment_bytes=200, retention_ms=0)
     fill(log, 10, size=50)
