@@ -19,7 +19,7 @@ from typing import Final
 from broker.admin.auto_topics import AutoTopicSettings, TopicCreator
 from broker.api_table import build_table
 from broker.context import BrokerContext
-from broker.controller_link.channel import ControllerChannel
+from broker.controller_link.channel import ChannelPool, ControllerChannel
 from broker.controller_link.lifecycle import BrokerLifecycle, LifecycleTimes
 from broker.controller_link.lifecycle_sender import LifecycleSender
 from broker.coordinators.group.config import GroupConfig
@@ -331,7 +331,7 @@ class BrokerServer:
                 self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
             ),
             controller=self._channel("forwarding"),
-            elections=self._channel("elections"),
+            elections=ChannelPool(lambda: self._channel("elections")),
             supervisor=self._supervisor,
             quotas=self.quotas,
             throttles=ReplicationThrottles(

@@ -24,7 +24,7 @@ from runtime.config import NodeConfig
 from runtime.tasks import Supervisor
 
 if TYPE_CHECKING:
-    from broker.controller_link.channel import ControllerChannel
+    from broker.controller_link.channel import ChannelPool, ControllerChannel
     from storage.files.port import Files
 
 
@@ -48,9 +48,9 @@ class BrokerContext:
     late_appends: LateAppends
     time_lookups: TimeLookups
     controller: ControllerChannel
-    elections: ControllerChannel
-    """To the same controller. An election may wait for brokers to come back, and answers come in
-    the order of the requests: nothing else is to wait behind it."""
+    elections: ChannelPool
+    """To the same controller. An election may wait for brokers to come back: nothing else is to
+    wait behind it, no other election either."""
     supervisor: Supervisor
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     throttles: ReplicationThrottles = field(default_factory=ReplicationThrottles)

@@ -16,7 +16,12 @@ from typing import Any, Final
 from broker.admin.envelopes import unwrap, wrap
 from broker.admin.forwarding_errors import error_response
 from broker.context import BrokerContext
-from broker.controller_link.channel import BACK_OFF_MAX_MS, BACK_OFF_MS, ControllerUnavailable
+from broker.controller_link.channel import (
+    BACK_OFF_MAX_MS,
+    BACK_OFF_MS,
+    ControllerChannel,
+    ControllerUnavailable,
+)
 from broker.quota.throttle_time import read_encoded
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -61,11 +66,17 @@ class Forwarder:
 
     async def handle(self, context: RequestContext, request: Request[Any]) -> Body:
         """Sends one request on and returns the controller's answer."""
+        if context.api_key is not ApiKey.ELECT_LEADERS:
+            return await self._forward(self._broker.controller, context, request)
+        async with self._broker.elections.lend() as channel:
+            return await self._forward(channel, context, request)
+
+    async def _forward(
+        self, channel: ControllerChannel, context: RequestContext, request: Request[Any]
+    ) -> Body:
         clock = self._broker.clock
         version = context.api_version
         envelope = wrap(context, request, version)
-        elects = context.api_key is ApiKey.ELECT_LEADERS
-        channel = self._broker.elections if elects else self._broker.controller
         deadline_ms = clock.monotonic_ms() + _timeout_ms(request)
         pause_ms = BACK_OFF_MS
         while (left_ms := deadline_ms - clock.monotonic_ms()) > 0:

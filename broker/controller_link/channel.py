@@ -4,7 +4,7 @@ One connection, opened when first needed and dropped when it fails, when another
 the controller, or when the node behind it says that it is not. `request` tries once;
 `request_until` tries again, with pauses that grow, until the controller has answered or the time is
 up. A broker has one channel for its heartbeats and another for everything else, so that no slow
-request can delay a heartbeat.
+request can delay a heartbeat; and one for each election that it passes on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -192,6 +192,50 @@ class ControllerChannel:
         if self._connection is connection:
             self._connection = None
         connection.abort()
+
+
+class ChannelPool:
+    """A channel for each request that may wait for hours, while it is under way.
+
+    Answers come in the order of the requests, and five of them may wait: behind a long wait on one
+    connection others would stand. Who gives up closes the connection, so that the controller hears
+    of it. One channel is kept when nobody uses it.
+    """
+
+    def __init__(self, make: Callable[[], ControllerChannel]) -> None:
+        self._make = make
+        self._used: set[ControllerChannel] = set()
+        self._idle: ControllerChannel | None = None
+        self._closed = False
+
+    @contextlib.asynccontextmanager
+    async def lend(self) -> AsyncIterator[ControllerChannel]:
+        """A channel that nobody else uses."""
+        channel, self._idle = self._idle or self._make(), None
+        self._used.add(channel)
+        try:
+            yield channel
+        except BaseException:
+            self._used.discard(channel)
+            await channel.close()
+            raise
+        self._used.discard(channel)
+        if self._idle is None and not self._closed:
+            self._idle = channel
+        else:
+            await channel.close()
+
+    def controller_moved(self) -> None:
+        """As `ControllerChannel.controller_moved`."""
+        for channel in (*self._used, *([self._idle] if self._idle else ())):
+            channel.controller_moved()
+
+    async def close(self) -> None:
+        """Closes all connections; requests in flight fail."""
+        self._closed = True
+        idle, self._idle = self._idle, None
+        for channel in (*self._used, *([idle] if idle else ())):
+            await channel.close()
 
 
 def producer_id_blocks(

@@ -35,8 +35,8 @@ from runtime.tasks import Supervisor
 from serving.listeners import SECURITY_PROTOCOL_IDS
 
 ASK_TIMEOUT_MS: Final = 5_000.0
-REQUESTS_MAX: Final = 1_000
-"""Operators' requests that wait at a time."""
+REQUESTS_MAX: Final = 200
+"""Operators' requests that wait at a time; each has a connection."""
 
 _log = get_logger("controller")
 

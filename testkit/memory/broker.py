@@ -27,7 +27,7 @@ from broker.apis import fetch as fetch_api
 from broker.apis import metadata as metadata_api
 from broker.apis import produce as produce_api
 from broker.context import BrokerContext
-from broker.controller_link.channel import ControllerChannel
+from broker.controller_link.channel import ChannelPool, ControllerChannel
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.replication.fetch_session import FetchSessionCache
@@ -212,7 +212,7 @@ class Harness:
                 self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor
             ),
             controller=cast(ControllerChannel, self.controller),
-            elections=cast(ControllerChannel, self.controller),
+            elections=ChannelPool(lambda: cast(ControllerChannel, self.controller)),
             supervisor=self.supervisor,
         )
         self.replicas.on_flush_due(self.context.flusher.want)

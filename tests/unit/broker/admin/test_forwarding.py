@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -11,7 +12,7 @@ import pytest
 from broker.admin.envelopes import _address, _principal
 from broker.admin.forwarding import Forwarder, _timeout_ms, register
 from broker.admin.forwarding_errors import error_response
-from broker.controller_link.channel import ControllerChannel, ControllerUnavailable
+from broker.controller_link.channel import ChannelPool, ControllerChannel, ControllerUnavailable
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
@@ -165,9 +166,61 @@ async def test_an_election_that_is_sent_again_has_the_time_that_is_left() -> Non
             return
 
     moves = cast(ControllerChannel, Moves())
-    forwarder = Forwarder(replace(h.context, controller=moves, elections=moves))
+    forwarder = Forwarder(replace(h.context, elections=ChannelPool(lambda: moves)))
     context = h.request_context(ApiKey.ELECT_LEADERS, 3)
     request = ElectLeadersRequest(election_type=3, timeout_ms=60_000)
     await forwarder.handle(context, request)
     assert sent == [60_000, 58_000, 56_000]
     assert request.timeout_ms == 60_000
+
+
+class Waits:
+    """A channel whose controller answers nothing before it is told to; five at a time."""
+
+    def __init__(self, made: list[Waits]) -> None:
+        made.append(self)
+        self.places = asyncio.Semaphore(5)
+        self.closed = False
+        self.answers = asyncio.Event()
+
+    async def request(self, envelope: EnvelopeRequest, timeout_ms: float) -> EnvelopeResponse:
+        async with self.places:
+            await self.answers.wait()
+        return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_nothing_waits_behind_elections() -> None:
+    h = Harness()
+    made: list[Waits] = []
+    pool = ChannelPool(lambda: cast(ControllerChannel, Waits(made)))
+    forwarder = Forwarder(replace(h.context, elections=pool))
+
+    def elect() -> asyncio.Task[Any]:
+        context = h.request_context(ApiKey.ELECT_LEADERS, 3)
+        request = ElectLeadersRequest(election_type=3, timeout_ms=60_000)
+        return asyncio.ensure_future(forwarder.handle(context, request))
+
+    waiting = [elect() for _ in range(20)]
+    await asyncio.sleep(0)
+    last = elect()
+    await asyncio.sleep(0)
+    assert len(made) == 21
+    made[-1].answers.set()
+    await last
+    assert not made[-1].closed
+    # Its channel is free for the next; who gives up closes his.
+    again = elect()
+    await again
+    assert len(made) == 21
+    waiting[0].cancel()
+    await asyncio.wait(waiting[:1])
+    assert [channel.closed for channel in made] == [True] + [False] * 20
+    for channel in made:
+        channel.answers.set()
+    await asyncio.gather(*waiting[1:])
+    assert [channel.closed for channel in made].count(False) == 1
+    await pool.close()
+    assert all(channel.closed for channel in made)
