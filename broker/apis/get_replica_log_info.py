@@ -7,8 +7,8 @@ this broker may find another log.
 
 The epoch is that of the last batch, not the latest one of the epoch cache: a leader that wrote
 nothing notes its epoch there too, and would beat a replica that has more. A log that retention has
-emptied answers with the epoch of the batch that was its last, and -1 where that is not known: it has
-nothing to lose, so whoever has a batch goes first.
+emptied answers with the epoch of the batch that was its last, -1 where that is not known: it has no
+record that could be lost, so whoever has a batch goes first.
 
 Served only to our own controllers, at the listener of brokers: Kafka has no such API.
 
