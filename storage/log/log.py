@@ -224,7 +224,7 @@ class Log:
         """Put back epochs of offsets below the local log start; returns whether any were new."""
         changed = self.epochs.prepend(entries)
         if changed:
-            self.epochs.truncate_from_start(self.log_start_offset)
+            self.epochs.truncate_from_start(self.log_start_offset, self.log_end_offset)
         return changed
 
     @property
@@ -818,7 +818,7 @@ class Log:
         self.epochs.clear()
         for entry in beginning.epochs:
             self.epochs.assign(*entry)
-        self.epochs.truncate_from_start(beginning.log_start_offset)
+        self.epochs.truncate_from_start(beginning.log_start_offset, local)
         if not await self._settle_folder():
             return False
         await self.epoch_file.settle(directory, self.topic_id, lambda: self._closed)
