@@ -198,6 +198,8 @@ DOCS: dict[str, str] = {
     "not read. -1 for no limit.",
     "quota.window.num": "Samples that a rate is measured over.",
     "quota.window.size.seconds": "Length of one sample of a rate.",
+    "remote.log.copy.disable": "Whether segments are no longer copied to tiered storage; not built "
+    "so far.",
     "remote.storage.enable": "Whether closed segments are copied to tiered storage; not built so "
     "far.",
     "replica.fetch.backoff.ms": "Pause of a follower after a fetch that failed.",
@@ -332,7 +334,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "follower.fetch.last.tiered.offset.enable",
         "remote.fetch.max.wait.ms",
         "remote.list.offsets.request.timeout.ms",
-        "remote.log.copy.disable",
         "remote.log.delete.on.disable",
         "remote.log.index.file.cache.total.size.bytes",
         "remote.log.index.file.cache.ttl.ms",

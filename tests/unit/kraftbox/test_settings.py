@@ -66,7 +66,10 @@ ROOMS: dict[str, tuple[Callable[[NodeConfig], Any], set[str]]] = {
     "topics": (
         lambda node: topic_settings(topic_defaults(node), node),
         # Of a single topic; tiered storage is not built.
-        {"leader_throttled", "follower_throttled", "log.remote_storage_enable"},
+        {
+            *("leader_throttled", "follower_throttled"),
+            *("log.remote_storage_enable", "log.remote_log_copy_disable"),
+        },
     ),
     "logs": (LogManagerSettings.of, set()),
     "the cleaner": (CleanerSettings.of, set()),

@@ -7,7 +7,9 @@ flushed. It is cut at its n-th file operation, for every n, and the machine is s
 
 from __future__ import annotations
 
+import copy
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -15,15 +17,16 @@ from protocol.batch.header import iter_batches
 from protocol.batch.records import Producer
 from protocol.ids import TopicId
 from runtime.clock import ManualClock
-from storage.files import LossyFiles, MemoryFiles
+from storage.files import Files, LossyFiles, MemoryFiles
 from storage.log.config import LogConfig
 from storage.log.log import Log
 from storage.log.manager import LogManager
 from storage.log.producers import ProducerStates
 from storage.log.recovery import rebuild_epochs, replay_producers
 from testkit.memory.logs import T0, batch, contents
-from testkit.memory.power_cut import PowerCut
+from testkit.memory.power_cut import PowerCut, after_power_cut
 
+OpHook = Callable[[str, str], None]
 TOPIC_ID = TopicId(b"\x09" * 16)
 CONFIG = LogConfig(
     segment_bytes=400, index_interval_bytes=80, retention_bytes=1500, file_delete_delay_ms=0
@@ -54,8 +57,8 @@ class Countdown:
 class Life:
     """A workload and what was promised while it ran."""
 
-    def __init__(self, backing: MemoryFiles, countdown: Countdown, seed: int):
-        self.files = LossyFiles(backing, on_op=countdown)
+    def __init__(self, backing: MemoryFiles, on_op: OpHook, seed: int):
+        self.files = LossyFiles(backing, on_op=on_op)
         self.rng = random.Random(seed)
         self.clock = ManualClock(T0)
         self.values: dict[int, bytes] = {}
@@ -142,7 +145,7 @@ class Life:
         await manager.remove_discarded()
 
 
-def verify(backing: MemoryFiles, life: Life) -> None:
+def verify(backing: Files, life: Life) -> None:
     """The machine is on again: what must hold of the log."""
     life.files = LossyFiles(backing)
     manager, log = life.begin()
@@ -190,24 +193,24 @@ async def total_operations(seed: int, steps: int) -> int:
     return countdown.done
 
 
-async def live_and_die(seed: int, steps: int, operations: int, tear: random.Random | None) -> None:
-    backing = MemoryFiles()
-    life = Life(backing, Countdown(operations), seed)
-    with pytest.raises(PowerCut):
-        await life.run(steps)
-    life.files.crash(tear)
-    verify(backing, life)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize(("seed", "steps"), SEEDS)
 async def test_a_crash_at_every_operation_loses_nothing_flushed(seed, steps, torn):
-    for operations in range(1, await total_operations(seed, steps) + 1):
+    checked = 0
+
+    def crash_here(kind: str, path: str) -> None:
+        nonlocal checked
+        checked += 1
+        left = after_power_cut(life.files, random.Random(checked) if torn else None)
         try:
-            await live_and_die(seed, steps, operations, random.Random(operations) if torn else None)
+            verify(left, copy.copy(life))
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}, operation {operations}") from error
+            raise PowerCut(f"seed {seed}, operation {checked}: {kind} {path}") from error
+
+    life = Life(MemoryFiles(), crash_here, seed)
+    await life.run(steps)
+    assert checked > steps
 
 
 async def test_a_crash_during_recovery_recovers_to_the_same():

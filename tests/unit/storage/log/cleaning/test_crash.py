@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import random
+from collections.abc import Callable
 
 import pytest
 
 from protocol.batch.header import iter_batches
 from protocol.batch.records import Producer
 from protocol.ids import TopicId
-from storage.files import LossyFiles, MemoryFiles
+from storage.files import Files, LossyFiles, MemoryFiles
 from storage.log.producers import ProducerStates
 from storage.log.recovery import replay_producers
 from testkit.memory.cleaning import Cleaning
-from testkit.memory.power_cut import PowerCut
+from testkit.memory.power_cut import after_power_cut
 
+OpHook = Callable[[str, str], None]
 TOPIC_ID = TopicId(b"\x09" * 16)
 HORIZON_MS = 1_000
 KEYS = 6
@@ -33,25 +36,11 @@ ACTIONS = (
 SEEDS = [(1, 40), (2, 60)]
 
 
-class Countdown:
-    """Cuts the power at the n-th operation and stays off, whatever a round does behind it."""
-
-    def __init__(self, operations: int) -> None:
-        self.left = operations
-        self.done = 0
-
-    def __call__(self, kind: str, path: str) -> None:
-        self.done += 1
-        self.left -= 1
-        if 0 >= self.left > -1_000:
-            raise PowerCut(f"{kind} {path}")
-
-
 class Life:
     """A workload, and what a reader may expect after it was cut."""
 
-    def __init__(self, backing: MemoryFiles, countdown: Countdown, seed: int) -> None:
-        self.files = LossyFiles(backing, on_op=countdown, before_work=lambda: asyncio.sleep(0))
+    def __init__(self, backing: MemoryFiles, on_op: OpHook, seed: int) -> None:
+        self.files = LossyFiles(backing, on_op=on_op, before_work=lambda: asyncio.sleep(0))
         self.rng = random.Random(seed)
         self.written: dict[int, tuple[str, str | None]] = {}
         self.durable_end = 0
@@ -62,6 +51,14 @@ class Life:
         self.sequences: dict[int, int] = {}
         self.epoch = 0
         self.count = 0
+
+    def as_it_is(self) -> Life:
+        """What may be expected after a crash now."""
+        then = copy.copy(self)
+        then.rng = copy.copy(self.rng)
+        then.written, then.cut = dict(self.written), set(self.cut)
+        then.ripe, then.sequences = dict(self.ripe), dict(self.sequences)
+        return then
 
     def open(self) -> Cleaning:
         cleaning = Cleaning(
@@ -145,7 +142,7 @@ class Life:
             await round_
         finally:
             round_.cancel()
-            with contextlib.suppress(asyncio.CancelledError, PowerCut, OSError):
+            with contextlib.suppress(asyncio.CancelledError, OSError):
                 await round_
 
     async def flush(self, at: Cleaning) -> None:
@@ -158,7 +155,7 @@ class Life:
         at.clock.advance(self.rng.choice([1, HORIZON_MS]))
 
 
-async def verify(backing: MemoryFiles, life: Life) -> None:
+async def verify(backing: Files, life: Life) -> None:
     """The machine is on again."""
     life.files = LossyFiles(backing)
     at = life.open()
@@ -221,29 +218,23 @@ def check_derived_state(life: Life, at: Cleaning) -> None:
             )
 
 
-async def total_operations(seed: int, steps: int) -> int:
-    countdown = Countdown(-1_000)
-    await Life(MemoryFiles(), countdown, seed).run(steps)
-    return countdown.done
-
-
-async def live_and_die(seed: int, steps: int, operations: int, tear: random.Random | None) -> None:
-    backing = MemoryFiles()
-    life = Life(backing, Countdown(operations), seed)
-    with pytest.raises(PowerCut):
-        await life.run(steps)
-    life.files.crash(tear)
-    await verify(backing, life)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize(("seed", "steps"), SEEDS)
 async def test_a_crash_at_every_operation_keeps_the_newest_records(
     seed: int, steps: int, torn: bool
 ) -> None:
-    for operations in range(1, await total_operations(seed, steps) + 1):
+    crashed: list[tuple[Files, Life]] = []
+
+    def crash_here(kind: str, path: str) -> None:
+        tear = random.Random(len(crashed) + 1) if torn else None
+        crashed.append((after_power_cut(life.files, tear), life.as_it_is()))
+
+    life = Life(MemoryFiles(), crash_here, seed)
+    await life.run(steps)
+    assert len(crashed) > steps
+    for operation, (left, then) in enumerate(crashed, 1):
         try:
-            await live_and_die(seed, steps, operations, random.Random(operations) if torn else None)
+            await verify(left, then)
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}, operation {operations}") from error
+            raise AssertionError(f"seed {seed}, operation {operation}") from error
