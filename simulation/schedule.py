@@ -5,21 +5,31 @@ Times are milliseconds since the clients of the run have started.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
+from simulation.election_shape import draw_elections
 from simulation.event import Event
+from simulation.faults import ELECTIONS
 from simulation.faults import KINDS as FAULTS
-from simulation.shape import Shape, demand, draw_shape
+from simulation.shape import WEIGHT_MAX, Shape, demand, draw_faults, draw_shape
+
+if TYPE_CHECKING:
+    from random import Random
 
 VERSION = 1
 TROUBLE_MS_MIN, TROUBLE_MS_MAX = 8_000, 60_000
 FOR_MS_MIN = 100
 FOR_MS_MAX = 9_000
 EVENTS_MAX = 60
+ELECTIONS_MS = 6_000.0
+"""Between two events about elections, on average."""
+LEADING = ("all down", "recovery struck")
+"""Without these the others find nothing to be done."""
+PREFIXES = {"event": "e", "elections": "x"}
 
 
 @dataclass(frozen=True)
@@ -72,22 +82,44 @@ class Schedule:
 
 
 def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
-    """What the seed says; `faults` leaves only these kinds to choose from."""
+    """What the seed says; `faults` leaves only these kinds to choose from. What is about elections
+    is drawn apart, so that all the rest is as it would be without."""
     kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
-    shape = draw_shape(seed, kinds, CLIENTS)
+    common = {name: kind for name, kind in kinds.items() if name not in ELECTIONS}
+    shape = draw_shape(seed, common, CLIENTS)
     rng = stream(seed, "schedule")
     quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
     pause_ms = rng.choice([700.0, 1_500.0, 3_000.0, 8_000.0])
-    events: list[Event] = []
+    own = stream(seed, "elections")
+    shape = draw_elections(own, shape)
+    apart = draw_faults(own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS})
+    apart |= {name: WEIGHT_MAX for name in LEADING if shape.elr and name in kinds}
+    events = [
+        *_draw_events(seed, "event", rng, shape, shape.faults, pause_ms, quiet_from_ms),
+        *_draw_events(seed, "elections", own, shape, apart, ELECTIONS_MS, quiet_from_ms),
+    ]
+    shape = replace(shape, faults={**shape.faults, **apart})
+    return Schedule(seed, shape, tuple(events), quiet_from_ms)
+
+
+def _draw_events(
+    seed: int,
+    name: str,
+    rng: Random,
+    shape: Shape,
+    faults: Mapping[str, int],
+    pause_ms: float,
+    quiet_from_ms: int,
+) -> Iterator[Event]:
+    number = 0
     at_ms = rng.expovariate(1 / pause_ms)
-    while at_ms < quiet_from_ms - FOR_MS_MIN and len(events) < EVENTS_MAX and shape.faults:
-        number = len(events)
-        own = stream(seed, "event", number)
-        kind = own.choices(list(shape.faults), list(shape.faults.values()))[0]
+    while at_ms < quiet_from_ms - FOR_MS_MIN and number < EVENTS_MAX and faults:
+        own = stream(seed, name, number)
+        kind = own.choices(list(faults), list(faults.values()))[0]
         target, args = FAULTS[kind].draw(own, shape)
         left_ms = quiet_from_ms - int(at_ms)
         args = {"for_ms": own.randint(FOR_MS_MIN, FOR_MS_MAX), **args}
         args["for_ms"] = min(left_ms, args["for_ms"])
-        events.append(Event(f"e{number}", int(at_ms), kind, target, args))
+        yield Event(f"{PREFIXES[name]}{number}", int(at_ms), kind, target, args)
+        number += 1
         at_ms += rng.expovariate(1 / pause_ms)
-    return Schedule(seed, shape, tuple(events), quiet_from_ms)

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from random import Random
 
 CONTROLLER, BROKER = "controller", "broker"
+UNCLEAN = "unclean.leader.election.enable"
+STRATEGY = "unclean.recovery.strategy"
+MANAGER = "unclean.recovery.manager.enabled"
+TIMEOUT = "unclean.recovery.timeout.ms"
+BALANCED, AGGRESSIVE, NOBODY = "Balanced", "Aggressive", "None"
+"""Strategies of KIP-966: who leads where nobody is sure to have everything."""
 NODES_MAX = 5
 """Of each role."""
 PARTITIONS_MAX = 3
@@ -102,7 +108,17 @@ class TopicShape:
 
     @property
     def unclean(self) -> bool:
-        return self.configs.get("unclean.leader.election.enable") == "true"
+        """Whether its own configurations let anybody be elected."""
+        return self.allows_unclean({})
+
+    def allows_unclean(self, common: Mapping[str, str]) -> bool:
+        """Whether anybody may be elected, by its own configurations or those of all."""
+        for configs in (self.configs, common):
+            if STRATEGY in configs:
+                return configs[STRATEGY] == AGGRESSIVE
+            if UNCLEAN in configs:
+                return configs[UNCLEAN] == "true"
+        return False
 
 
 @dataclass(frozen=True)
@@ -149,7 +165,8 @@ class Shape:
     @property
     def given_up(self) -> frozenset[str]:
         """Topics whose operator chose availability over what was acknowledged."""
-        return frozenset(one.name for one in self.topics if one.unclean)
+        unclean = (one.name for one in self.topics if one.allows_unclean(self.settings))
+        return frozenset(unclean)
 
     @property
     def shrinking(self) -> frozenset[str]:
@@ -292,7 +309,7 @@ SEGMENT_BYTES = ("2048", "8192", "65536")
 
 def may_give_up(shape: Shape) -> bool:
     """Whether the last topic may lose its promises: another one keeps them."""
-    return any(not one.unclean for one in shape.topics[:-1])
+    return any(one.name not in shape.given_up for one in shape.topics[:-1])
 
 
 def draw_shape(seed: int, fault_kinds: Mapping[str, Any], client_kinds: Mapping[str, Any]) -> Shape:
@@ -315,10 +332,16 @@ def draw_shape(seed: int, fault_kinds: Mapping[str, Any], client_kinds: Mapping[
         clients=_draw_clients(seed, rng, topics, client_kinds),
         faults={},
     )
-    possible = [name for name, kind in fault_kinds.items() if kind.possible(bare)]
-    chosen = [name for name in possible if rng.random() < 0.5] or [rng.choice(possible)]
-    weights = {name: rng.randint(1, WEIGHT_MAX) for name in chosen}
-    return Shape(**{**vars(bare), "faults": weights})
+    return Shape(**{**vars(bare), "faults": draw_faults(rng, bare, fault_kinds)})
+
+
+def draw_faults(rng: Random, shape: Shape, kinds: Mapping[str, Any]) -> dict[str, int]:
+    """Some of the kinds that are possible, with weights; none if none is."""
+    possible = [name for name, kind in kinds.items() if kind.possible(shape)]
+    chosen = [name for name in possible if rng.random() < 0.5]
+    if possible and not chosen:
+        chosen = [rng.choice(possible)]
+    return {name: rng.randint(1, WEIGHT_MAX) for name in chosen}
 
 
 def _draw_nodes(rng: Random) -> tuple[NodeShape, ...]:
@@ -368,7 +391,7 @@ def _draw_topics(rng: Random, brokers: int) -> tuple[TopicShape, ...]:
         if rng.random() < 0.25:
             configs["flush.messages"] = rng.choice(("1", "1", "20"))
         if factor > 1 and rng.random() < 0.1:
-            configs["unclean.leader.election.enable"] = "true"
+            configs[UNCLEAN] = "true"
         topics.append(TopicShape(f"t{number}", rng.randint(1, 2), factor, configs))
     return tuple(topics)
 

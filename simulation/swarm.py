@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from metalog.image.features import ELR_VERSION
-from protocol.errors import ApiError
+from protocol.errors import ApiError, ErrorCode
 from runtime import log
 from runtime.clock import LoopClock
 from runtime.marks import counted
@@ -28,6 +28,7 @@ from simulation.clients.load import REQUEST_MS, Load
 from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.kind import OperatorKind
+from simulation.faults.operators.elections import rescue
 from simulation.judges import ALL
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.changes import Changes
@@ -62,6 +63,11 @@ WHOLE_S = 120.0
 """Virtual time in which all must become whole once nothing is wrong any more."""
 STRICT_S = 4.0
 """How long clients then must get no error but for a leader that has just moved."""
+DUPLICATE = ErrorCode.DUPLICATE_BROKER_REGISTRATION.name
+RESTART_S = 1.0
+"""How long a process that ended at its start is left off."""
+RESCUE_S = 5.0
+"""How long an operator waits for elections, and then between two looks."""
 LOG_LINES = 60
 TRACE_LINES = 400
 CREATE_TRIES = 100
@@ -174,6 +180,12 @@ def _broken(error: BaseException, at_s: float) -> Broken:
     return Broken(code if len(code) < 24 else "F", words, at_s)
 
 
+def _is_refused(life: NodeLife) -> bool:
+    """Whether its start ended because the id still belongs to the process before."""
+    error = life.ready.exception()
+    return error is not None and DUPLICATE in str(error)
+
+
 def _watches(judge: Judge) -> bool:
     return type(judge).after is not Judge.after
 
@@ -202,7 +214,9 @@ class SwarmWorld:
         self.changes = Changes()
         """What nodes have changed since the judges looked."""
         shape = self.shape
-        self.promises: Promises = Promises(shape.given_up, shape.shrinking, self.changes)
+        self.promises: Promises = Promises(
+            shape.given_up, shape.shrinking, self.changes, shape.settings, self.loop.time
+        )
         """What was committed, as the partitions' judge has seen it."""
         self.load: Load | None = None
         self.operator: Operator
@@ -375,6 +389,7 @@ class SwarmWorld:
         self.acked_before_quiet = load.acked
         load.calm = True
         await self._until_whole(lambda: self._first(lambda judge: judge.unsettled()))
+        self.operator.look()  # a late request may have deleted a topic that was made again
         await asyncio.sleep(REQUEST_MS / 1000)  # what was asked before has been answered
         load.strict = True
         await asyncio.sleep(STRICT_S)
@@ -395,9 +410,13 @@ class SwarmWorld:
 
     async def _until_whole(self, missing: Callable[[], str | None]) -> None:
         deadline_s = self.loop.time() + WHOLE_S
+        rescue_s = self.loop.time() + RESCUE_S
         while (what := missing()) is not None:
             require(self.loop.time() < deadline_s, f"{what}, {WHOLE_S:g} s after all trouble")
             await self._start_forgotten()
+            if self.loop.time() >= rescue_s:
+                await rescue(self)
+                rescue_s = self.loop.time() + RESCUE_S
             await asyncio.sleep(0.1)
 
     async def _start_forgotten(self) -> None:
@@ -418,12 +437,18 @@ class SwarmWorld:
         return life
 
     async def boot_again(self, machine: Machine) -> None:
-        """After a crash; returns when the node is ready."""
-        life = self.boot(machine)
-        ends: list[asyncio.Future[Any]] = [life.ready, life.over]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if life.ready.done():
-            life.ready.result()
+        """After a crash; returns when the node is ready. A process whose registration is refused
+        ends, and is started again, as whoever looks after it does."""
+        while True:
+            life = self.boot(machine)
+            ends: list[asyncio.Future[Any]] = [life.ready, life.over]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not life.ready.done():
+                return
+            if not _is_refused(life):
+                return life.ready.result()
+            self.crash(machine, End.KILL)
+            await asyncio.sleep(RESTART_S)
 
     def crash(
         self, machine: Machine, end: End, *, torn: bool = False, dark: Trouble | None = None

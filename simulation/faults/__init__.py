@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.faults import disk, disk_errors, network, operators, process
+from simulation.faults import disk, disk_errors, elections, network, operators, process
 from simulation.faults.kind import FaultKind, OperatorKind
 
 KINDS: dict[str, FaultKind | OperatorKind] = {
@@ -11,5 +11,8 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **disk.KINDS,
     **disk_errors.KINDS,
     **operators.KINDS,
+    **elections.KINDS,
 }
 """By the name that schedules, options and tables use."""
+ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
+"""Kinds that are drawn apart from the others, for clusters with eligible leader replicas alone."""

@@ -38,7 +38,8 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 async def _swap_disk(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     if machine in world.controllers or world.promises.lossy or world.swapped:
         return False
-    if world.promises.with_elr and not world.promises.tolerates(machine.node_id):
+    promises = world.promises
+    if promises.with_elr and not promises.tolerates(machine.node_id, lossy=True):
         return False
     off_s = min(event.args["off_ms"], event.for_ms) / 1000
     world.swapped.add(machine.node_id)

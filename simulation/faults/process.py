@@ -10,7 +10,9 @@ it may be the one that has lost. What controllers have written and not committed
 
 With them (KIP-966) a broker may lose what was not flushed as long as no partition has more than min
 ISR - 1 replicas that ended uncleanly and are not back in its ISR; there is no other mercy. A kill
-counts as an unclean end while anybody has lost something, since the controller cannot tell.
+counts as an unclean end while anybody has lost something, since the controller cannot tell. Where
+the recovery manager compares logs (Balanced, or an operator who asks for that) any number may end,
+as long as no more than min ISR - 1 of a partition's replicas have lost something.
 
 So `may_lose`, `may_be_hit` and `may_go_silent` are asked when an event is due, and an event that
 they refuse has no effect.
@@ -52,7 +54,7 @@ def may_be_hit(world: RunWorld, machine: Machine) -> bool:
     """Whether the promises survive that this machine is out of action for a while."""
     promises = world.promises
     if promises.with_elr and machine in world.brokers and (promises.lossy or world.swapped):
-        return promises.tolerates(machine.node_id)
+        return promises.tolerates(machine.node_id, lossy=False, away=world.swapped)
     return machine not in world.brokers or not promises.lossy or promises.spares(machine.node_id)
 
 
@@ -61,8 +63,7 @@ def may_lose(world: RunWorld, machine: Machine) -> bool:
     if machine not in world.brokers:
         return True
     if world.promises.with_elr:
-        quiet = not world.swapped and not _is_undecided(world)
-        return quiet and world.promises.tolerates(machine.node_id)
+        return world.promises.tolerates(machine.node_id, lossy=True, away=world.swapped)
     if world.loop.time() < world.heard_s or _is_undecided(world):
         return False
     others = {*world.promises.lossy, *world.busy, *world.swapped} - {machine.node_id}

@@ -9,6 +9,7 @@ from simulation.judges.judge import JudgeKind
 from simulation.judges.nodes import NodeJudge
 from simulation.judges.partition_judge import PartitionJudge
 from simulation.judges.quorum import QuorumJudge
+from simulation.judges.recoveries import RecoveryJudge
 from simulation.judges.votes import VoteJudge
 
 KINDS: dict[str, JudgeKind] = {
@@ -17,7 +18,10 @@ KINDS: dict[str, JudgeKind] = {
         "M3: one vote in an epoch, on disk before it is told", lambda _: VoteJudge()
     ),
     "check quorum": JudgeKind("M17: a leader hears of a majority", CheckQuorumJudge),
-    "partitions": JudgeKind("P1-P18, M14, and the laws of metadata records", PartitionJudge),
+    "partitions": JudgeKind(
+        "P1-P18, P21-P23, M14: replicas, and the laws of metadata records", PartitionJudge
+    ),
+    "recoveries": JudgeKind("P21, P22: what brokers say of their logs, and counts", RecoveryJudge),
     "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),
     "groups": JudgeKind("G7; members find G1, G2, G6, G8 and G9", GroupJudge),
     "histories": JudgeKind("H1-H9, P6, P14, P24: what clients were told", HistoryJudge),

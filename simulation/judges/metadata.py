@@ -15,8 +15,6 @@ from metalog.image.features import ELR_VERSION
 from metalog.image.replay import replay
 from metalog.image.values import (
     EMPTY_IMAGE,
-    ConfigResourceType,
-    LeaderRecoveryState,
     MetadataImage,
     PartitionImage,
     TopicImage,
@@ -30,28 +28,18 @@ from protocol.metadata import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
 )
+from simulation.judges.election_laws import Election, ElectionLaws
+from simulation.judges.election_truth import ElectionTruth, least_isr
 from simulation.world.invariants import Key, require
 
 READ_BYTES = 1 << 20
 
 
-def min_isr(image: MetadataImage, topic: str) -> int:
-    """`min.insync.replicas` of a topic, by its own configuration or the cluster's."""
-    own: Mapping[str, str] = image.configs.get((ConfigResourceType.TOPIC, topic), {})
-    common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
-    key = "min.insync.replicas"
-    return int(own.get(key, common.get(key, "1")))
-
-
-def least_isr(image: MetadataImage, topic: str, one: PartitionImage) -> int:
-    """The effective min ISR of a partition."""
-    return min(min_isr(image, topic), len(one.replicas))
-
-
 class MetadataTruth:
     """What is committed. `joined(key, broker id)` is told of each replica that enters an ISR,
     `changed(key, old, new)` of each change of a partition, `removed(topic)` of each deleted one.
-    `ended(incarnation)` says whether that process is over. `given_up` may grow."""
+    `ended(incarnation)` says whether that process is over. `given_up` may grow. `static` are the
+    settings of all nodes, `now_s` the virtual time."""
 
     def __init__(
         self,
@@ -61,8 +49,12 @@ class MetadataTruth:
         removed: Callable[[TopicImage], None],
         ended: Callable[[bytes], bool],
         given_up: Collection[str] = (),
+        static: Mapping[str, str] | None = None,
+        now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self._given_up = given_up
+        self.eligible = ElectionTruth(static or {})
+        self.elections = ElectionLaws(self.eligible, given_up, static or {})
+        self._now_s = now_s
         self.image: MetadataImage = EMPTY_IMAGE
         self.end = 0
         self.moves: dict[tuple[str, int], set[frozenset[int]]] = {}
@@ -71,6 +63,8 @@ class MetadataTruth:
         self.last_change: dict[Key, PartitionRecord | PartitionChangeRecord] = {}
         """Of each partition; it tells the kind and the cause of an election."""
         self._batches: dict[int, tuple[int, int]] = {}
+        self._stays: dict[Key, int] = {}
+        """Partitions whose last member stayed in the ISR without eligible replicas, by epoch."""
         self._joined = joined
         self._changed = changed
         self._removed = removed
@@ -123,7 +117,8 @@ class MetadataTruth:
                 topic = self.image.topics.by_id[key[0]].name
                 self._judge_change(where, old, new)
                 self._judge_move(where, (topic, key[1]), old, new)
-                self._judge_election(where, topic, old, new)
+                self._judge_election(where, key, before, record)
+            self.eligible.changed(key, old, new, self._now_s())
             for broker_id in set(new.isr) - set(old.isr if old else new.isr):
                 self._judge_join(where, broker_id)
                 self._joined(key, broker_id)
@@ -171,30 +166,19 @@ class MetadataTruth:
         )
 
     def _judge_election(
-        self, where: str, topic: str, old: PartitionImage, new: PartitionImage
+        self,
+        where: str,
+        key: Key,
+        before: MetadataImage,
+        record: PartitionRecord | PartitionChangeRecord,
     ) -> None:
-        kept = new.leader in (old.leader, -1) or topic in self._given_up
-        # The last to catch up joins the ISR, ends the move and may lead, all in one record; what
-        # it has is judged as it joins (P13).
-        moved = set(new.replicas) != set(old.replicas) and new.leader in new.isr
-        if kept or moved or new.leader in old.isr:
-            return
-        alone = new.isr == (new.leader,) and new.leader not in new.elr
-        if new.leader in old.elr:
-            clean = new.recovery_state == old.recovery_state
-            require(alone and clean, f"P22: {where}: elected from the ELR of {old}: {new}")
-            return
-        require(
-            new.leader in old.last_known_elr,
-            f"P2: {where}: {new.leader} is elected and was in neither ISR {old.isr} nor ELR "
-            f"{old.elr}",
-        )
-        recovers = new.recovery_state == LeaderRecoveryState.RECOVERING
-        nobody_else = not set(old.isr) - {new.leader} and not new.elr
-        require(
-            alone and recovers and nobody_else,
-            f"P21: {where}: the last known leader of {old} is elected: {new}",
-        )
+        topic = self.image.topics.by_id[key[0]].name
+        old, new = before.topics.partition(*key), self.image.topics.partition(*key)
+        assert old is not None and new is not None
+        if new.leader not in (old.leader, -1):
+            self.elections.judge(
+                Election(where, topic, key, before, old, new, record, self._now_s())
+            )
 
     def _judge_join(self, where: str, broker_id: int) -> None:
         broker = self.image.cluster.brokers.get(broker_id)
@@ -204,6 +188,7 @@ class MetadataTruth:
         require(usable, f"P13: {where}: {broker_id} joins the ISR and is fenced or shutting down")
 
     def _judge_image(self, offset: int) -> None:
+        self.eligible.after_batch(self.image, f"after the batch at {offset}")
         brokers = self.image.cluster.brokers
         with_elr = self.image.features.get(ELR_VERSION, 0) > 0
         for topic in self.image.topics.by_id.values():
@@ -228,6 +213,11 @@ class MetadataTruth:
                 require(
                     one.leader < 0 or one.leader in isr, f"P9: {where}: leader {one.leader}, {isr}"
                 )
-                if len(isr) > 1 or one.leader >= 0 or with_elr:
-                    fenced = [b for b in isr if b not in brokers or brokers[b].fenced]
+                fenced = [b for b in isr if b not in brokers or brokers[b].fenced]
+                alone = len(isr) == 1 and one.leader < 0
+                key = (topic.id, index)
+                if not with_elr:
+                    self._stays[key] = one.partition_epoch if alone else -1
+                # With the feature nobody stays in the ISR but who did so when it came.
+                if not alone or (with_elr and self._stays.get(key) != one.partition_epoch):
                     require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")

@@ -22,10 +22,8 @@ what every log and every record of metadata keeps is asked.
 from __future__ import annotations
 
 import posixpath
-import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.replication.partition import Partition
@@ -36,11 +34,13 @@ from metalog.image.values import (
     PartitionImage,
     TopicImage,
 )
-from protocol.batch.header import iter_batches
 from protocol.batch.records import read_records
 from simulation.judges.changes import Changes
+from simulation.judges.committed import PartitionTruth, batches_of
+from simulation.judges.election_truth import min_isr
 from simulation.judges.leader_hints import Views
-from simulation.judges.metadata import MetadataTruth, least_isr, min_isr
+from simulation.judges.metadata import MetadataTruth
+from simulation.shape import AGGRESSIVE
 from simulation.world.invariants import Key, Violation, require
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 from storage.log.log import Log
@@ -48,53 +48,10 @@ from storage.log.log import Log
 if TYPE_CHECKING:
     from simulation.world.cluster import NodeLife
 
-READ_BYTES = 1 << 20
 HISTORY = 150
 TAKEOVER_S = 0.05
 """How long a broker may be in the middle of taking over a change of metadata."""
 State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int]
-BatchAt = tuple[int, int, int, int]
-"""Base offset, next offset, leader epoch, checksum of all its bytes."""
-
-
-@dataclass
-class PartitionTruth:
-    """One partition as it was committed. `had` is how far each broker's log has ever reached since
-    it was last cut, and `had_before` what it had on disks that were taken out; `elected` by the
-    controllers and `leaders` that led are by leader epoch; `members`, the size of the ISR, by
-    partition epoch."""
-
-    name: str
-    end: int = 0
-    batches: dict[int, BatchAt] = field(default_factory=dict)
-    values: dict[int, bytes] = field(default_factory=dict)
-    elected: dict[int, int] = field(default_factory=dict)
-    leaders: dict[int, int] = field(default_factory=dict)
-    members: dict[int, int] = field(default_factory=dict)
-    had: dict[int, int] = field(default_factory=dict)
-    starts: dict[int, int] = field(default_factory=dict)
-    """Where each broker's log begins."""
-    had_before: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def newest_epoch(self) -> int:
-        return max(self.leaders, default=-1)
-
-
-def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]]:
-    """The batches of a log in [begin, end); raises Violation for what is no log (P18)."""
-    at, epoch = begin, -1
-    where = f"{log.topic}-{log.partition}"
-    while at < end:
-        data = bytes(log.read(at, READ_BYTES, max_offset=end))
-        before = at
-        for header, position in iter_batches(data):
-            whole = data[position : position + header.size_bytes]
-            require(header.base_offset == at, f"P18: {where}: {header.base_offset} follows {at}")
-            require(header.leader_epoch >= epoch, f"P18: {where}: epochs go back at {at}")
-            at, epoch = header.next_offset, header.leader_epoch
-            yield (header.base_offset, at, epoch, zlib.crc32(whole)), whole
-        require(at > before, f"P18: {where}: no whole batch at {at}, the end is {end}")
 
 
 class Promises:
@@ -108,6 +65,8 @@ class Promises:
         given_up: Iterable[str] = (),
         may_shrink: Iterable[str] = (),
         changes: Changes | None = None,
+        static: Mapping[str, str] | None = None,
+        now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.given_up = set(given_up)
         """Topics; an operator's choice adds to them while the cluster runs."""
@@ -122,6 +81,8 @@ class Promises:
             removed=self._removed,
             ended=lambda one: one in self._ended,
             given_up=self.given_up,
+            static=static,
+            now_s=now_s,
         )
         self.partitions: dict[Key, PartitionTruth] = {}
         self.lossy: dict[int, int] = {}
@@ -212,6 +173,9 @@ class Promises:
         for truth in self.partitions.values():
             had = truth.had.pop(broker_id, 0)
             truth.had_before[broker_id] = max(had, truth.had_before.get(broker_id, 0))
+        epoch, awaited = self.unclean.get(broker_id, (0, set()))
+        if self.with_elr and awaited:
+            self.lossy[broker_id], self._awaited[broker_id] = epoch, set(awaited)
 
     def spares(self, broker_id: int) -> bool:
         """Whether every partition keeps a member of its ISR that has lost nothing if this broker
@@ -230,9 +194,14 @@ class Promises:
         """Whether the cluster has eligible leader replicas on."""
         return self.metadata.image.features.get(ELR_VERSION, 0) > 0
 
-    def tolerates(self, broker_id: int) -> bool:
-        """Whether no partition of this broker would have more than min ISR - 1 replicas that ended
-        uncleanly at once, and are not back in its ISR: what KIP-966 allows (P7)."""
+    def tolerates(self, broker_id: int, *, lossy: bool, away: Iterable[int] = ()) -> bool:
+        """Whether every partition survives one more unclean end, a `lossy` one perhaps: what
+        KIP-966 allows (P7).
+
+        Eligible replicas alone survive min ISR - 1 unclean ends at once; back in the ISR they count
+        no more. Where the longest log of all that may have everything is waited for, any number may
+        end, of which min ISR - 1 may lose. `away` are counted as such that have lost.
+        """
         image = self.metadata.image
         if self.lowering:
             return False
@@ -243,10 +212,20 @@ class Promises:
                 if one.adding or one.removing:
                     return False  # it may end with fewer replicas, and so a smaller minimum
                 key = (topic.id, index)
+                floor = self.metadata.eligible.of[key].floor
                 gone = {b for b, (_, awaited) in self.unclean.items() if key in awaited}
-                if len(gone | {broker_id}) >= least_isr(image, topic.name, one):
+                if len(gone | {broker_id}) < floor:
+                    continue
+                lost = {b for b in self.lossy if key in self._awaited.get(b, ())}
+                lost |= {*away} & {*one.replicas} | ({broker_id} if lossy else set())
+                if lost and not (self._compares(key, topic.name) and len(lost) < floor):
                     return False
         return True
+
+    def _compares(self, key: Key, topic: str) -> bool:
+        """Whether the longest log is elected of all that may have everything."""
+        eligible, image = self.metadata.eligible, self.metadata.image
+        return eligible.of[key].whole and eligible.strategy(image, topic) != AGGRESSIVE
 
     def _stands_alone(self, topic: str, one: PartitionImage) -> bool:
         """Whether no other replica is needed after a lossy power cut: nothing is promised, or what

@@ -1,8 +1,11 @@
-"""The planted bugs, by family: quorum, replication, log, controller, coordinators, transport."""
+"""The planted bugs, by family: quorum, replication, log, controller, coordinators, transport; those
+of elections are in `planted.elections`."""
 
 from __future__ import annotations
 
-from simulation.planted.planting import Bug, Patch
+from simulation.planted.elections import ELECTIONS
+from simulation.planted.planting import Bug
+from simulation.planted.planting import bug as _bug
 
 LEADING = "metalog.quorum.core.leading:Leading"
 FOLLOWING = "metalog.quorum.core.following:Following"
@@ -12,10 +15,6 @@ PARTITION = "broker.replication.partition:Partition"
 LOG = "storage.log.log:Log"
 ISR = "controller.topics.isr"
 REGISTRATION = "controller.brokers.registration"
-
-
-def _bug(name: str, family: str, promise: str, text: str, *patches: tuple[str, str, str]) -> Bug:
-    return Bug(name, family, text, promise, tuple(Patch(*one) for one in patches))
 
 
 _QUORUM = [
@@ -583,8 +582,6 @@ _TRANSPORT = [
         (f"{PARTITION}.appended", "watch.touched(key, size_bytes)", "pass"),
     ),
 ]
-BUGS: dict[str, Bug] = {
-    one.name: one
-    for one in (*_QUORUM, *_REPLICATION, *_LOG, *_CONTROLLER, *_COORDINATORS, *_TRANSPORT)
-}
+_ALL = (*_QUORUM, *_REPLICATION, *_LOG, *_CONTROLLER, *_COORDINATORS, *_TRANSPORT, *ELECTIONS)
+BUGS: dict[str, Bug] = {one.name: one for one in _ALL}
 """By name."""

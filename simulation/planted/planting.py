@@ -63,6 +63,11 @@ class Bug:
             yield
 
 
+def bug(name: str, family: str, promise: str, text: str, *patches: tuple[str, str, str]) -> Bug:
+    """A bug; each patch is a place, what stands there, and what instead."""
+    return Bug(name, family, text, promise, tuple(Patch(*one) for one in patches))
+
+
 def _function(place: str) -> FunctionType:
     module, _, path = place.partition(":")
     found: Any = importlib.import_module(module)

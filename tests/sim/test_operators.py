@@ -11,6 +11,7 @@ import pytest
 
 from metalog.image.values import PartitionImage
 from simulation.event import Event
+from simulation.faults import ELECTIONS
 from simulation.faults.operators import KINDS
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.judge import Judge, JudgeKind
@@ -172,8 +173,9 @@ def test_a_broker_is_unregistered_and_comes_back() -> None:
 
 
 def test_every_kind_is_tried_here() -> None:
-    """A new kind needs a schedule of its own in this file."""
+    """A new kind needs a schedule of its own in this file; those of elections have another."""
     text = inspect.getsource(sys.modules[__name__])
+    kinds = [name for name in KINDS if name not in ELECTIONS]
     assert [
-        name for name in KINDS if f'event("{name}"' not in text.replace("(\n        ", "(")
+        name for name in kinds if f'event("{name}"' not in text.replace("(\n        ", "(")
     ] == []

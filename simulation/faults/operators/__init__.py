@@ -4,11 +4,12 @@ kind of thing."""
 from __future__ import annotations
 
 from simulation.faults.kind import FaultKind, OperatorKind
-from simulation.faults.operators import configs, replicas, restarts, topics
+from simulation.faults.operators import configs, elections, replicas, restarts, topics
 
 KINDS: dict[str, FaultKind | OperatorKind] = {
     **topics.KINDS,
     **configs.KINDS,
     **replicas.KINDS,
     **restarts.KINDS,
+    **elections.KINDS,
 }

@@ -14,7 +14,7 @@ from client.admin import ConfigChange, ConfigOperation, ResourceType
 from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.process import lowering
-from simulation.shape import FACTOR_MAX, RETENTION, SEGMENT_BYTES, may_give_up
+from simulation.shape import FACTOR_MAX, MANAGER, RETENTION, SEGMENT_BYTES, UNCLEAN, may_give_up
 
 if TYPE_CHECKING:
     from random import Random
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
 
-CLUSTER = (ResourceType.BROKER, "")
+Resource = tuple[ResourceType, str]
+CLUSTER: Resource = (ResourceType.BROKER, "")
 MIN_ISR = "min.insync.replicas"
+LOWERING = (MIN_ISR, MANAGER)
+"""What says how many losses are survived."""
 
 
 def _draw_value(rng: Random, values: tuple[str, ...]) -> tuple[str, Args]:
@@ -51,27 +54,25 @@ def _draw_unclean(_rng: Random, shape: Shape) -> tuple[str, Args]:
     return f"topic {shape.topics[-1].name}", {}
 
 
-async def _set(
-    world: RunWorld, resource: tuple[ResourceType, str], key: str, value: str | None
-) -> bool:
+async def _set(world: RunWorld, resource: Resource, key: str, value: str | None) -> bool:
     operator = world.operator
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     change = ConfigChange(key, operation, value)
-    with lowering(world) if key == MIN_ISR else contextlib.nullcontext(True) as allowed:
+    with lowering(world) if key in LOWERING else contextlib.nullcontext(True) as allowed:
         if not allowed:
             return False
         code = await operator.insist(lambda: operator.admin.alter_configs(*resource, [change]))
     return code is ErrorCode.NONE
 
 
-async def _for_a_while(
-    world: RunWorld, event: Event, resource: tuple[ResourceType, str], key: str
-) -> bool:
+async def set_for_a_while(world: RunWorld, event: Event, resource: Resource, key: str) -> bool:
+    """What `event.args` say: a value, and whether it goes after a while."""
     done = await _set(world, resource, key, event.args["value"])
     if done and event.args["back"]:
         await asyncio.sleep(event.for_ms / 1000)
         # With eligible leader replicas the cluster's min ISR may change, not go; 1 is the default.
-        await _set(world, resource, key, "1" if resource == CLUSTER else None)
+        last = (resource, key) == (CLUSTER, MIN_ISR)
+        await _set(world, resource, key, "1" if last else None)
     return done
 
 
@@ -79,12 +80,12 @@ async def _of_topic(world: RunWorld, event: Event, key: str) -> bool:
     topic = world.operator.topic(event.args["which"])
     if topic is None:
         return False
-    return await _for_a_while(world, event, (ResourceType.TOPIC, topic.name), key)
+    return await set_for_a_while(world, event, (ResourceType.TOPIC, topic.name), key)
 
 
 async def _min_isr(world: RunWorld, event: Event, _rng: Random) -> bool:
     if event.args["cluster"]:
-        return await _for_a_while(world, event, CLUSTER, MIN_ISR)
+        return await set_for_a_while(world, event, CLUSTER, MIN_ISR)
     return await _of_topic(world, event, MIN_ISR)
 
 
@@ -99,7 +100,7 @@ async def _retention(world: RunWorld, event: Event, _rng: Random) -> bool:
         return False
     operator.letting_go(topic.name)
     resource = (ResourceType.TOPIC, topic.name)
-    return await _for_a_while(world, event, resource, event.args["key"])
+    return await set_for_a_while(world, event, resource, event.args["key"])
 
 
 async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
@@ -107,7 +108,7 @@ async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
     if not world.operator.may_give_up(name):
         return False
     world.operator.giving_up(name)
-    resource, key = (ResourceType.TOPIC, name), "unclean.leader.election.enable"
+    resource, key = (ResourceType.TOPIC, name), UNCLEAN
     return await _set(world, resource, key, "true")
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from simulation.event import Event
-    from simulation.operator import Operator
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
 
@@ -78,11 +77,17 @@ async def _take_back(world: RunWorld, event: Event, _rng: Random) -> bool:
     return moving and code is ErrorCode.NONE
 
 
-async def _elect(operator: Operator, kind: ElectionType, where: tuple[str, int]) -> bool:
-    elected: list[bool] = []
+async def elect(
+    world: RunWorld, kind: ElectionType, where: tuple[str, int], leader: int | None = None
+) -> bool:
+    """Whether the partition was given the leader that was asked for."""
+    operator, elected = world.operator, []
+    leaders = None if leader is None else {where: leader}
+    if kind is not ElectionType.PREFERRED:
+        world.promises.metadata.elections.asked.add(where)
 
     async def ask() -> None:
-        results = await operator.admin.elect_leaders(kind, [where])
+        results = await operator.admin.elect_leaders(kind, [where], leaders)
         elected.append(where in results and results[where].number == ErrorCode.NONE)
 
     await operator.insist(ask)
@@ -93,7 +98,7 @@ async def _preferred(world: RunWorld, event: Event, _rng: Random) -> bool:
     found = world.operator.partition(event.args["which"])
     if found is None:
         return False
-    return await _elect(world.operator, ElectionType.PREFERRED, found[:2])
+    return await elect(world, ElectionType.PREFERRED, found[:2])
 
 
 async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
@@ -104,7 +109,7 @@ async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
         return False
     operator.giving_up(name)
     kind = ElectionType.UNCLEAN
-    return any([await _elect(operator, kind, (name, index)) for index in topic.partitions])
+    return any([await elect(world, kind, (name, index)) for index in topic.partitions])
 
 
 KINDS = {

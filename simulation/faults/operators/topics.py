@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from client.admin import NewTopic
 from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
-from simulation.shape import FACTOR_MAX, PARTITIONS_MAX, SEGMENT_BYTES
+from simulation.shape import (
+    AGGRESSIVE,
+    BALANCED,
+    FACTOR_MAX,
+    PARTITIONS_MAX,
+    SEGMENT_BYTES,
+    STRATEGY,
+)
 
 if TYPE_CHECKING:
     from random import Random
@@ -32,6 +39,8 @@ def _draw_new(rng: Random, shape: Shape) -> Args:
     configs = {"min.insync.replicas": str(rng.randint(1, factor))}
     if rng.random() < 0.5:
         configs["internal.segment.bytes"] = rng.choice(SEGMENT_BYTES)
+    if shape.settings.get(STRATEGY) == AGGRESSIVE:
+        configs[STRATEGY] = BALANCED  # or it would be given up as it is made
     return {"partitions": rng.randint(1, 2), "factor": factor, "configs": configs}
 
 

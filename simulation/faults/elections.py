@@ -1,0 +1,264 @@
+"""Faults that lead to elections nobody likes: all brokers end uncleanly and come back in a drawn
+order, and a recovery that is under way is struck (KIP-966, F25).
+
+Who may lose what was not flushed is asked broker by broker (`process.may_lose`): as many as the
+promises allow do, the others are killed and keep it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from simulation.faults.kind import Args, OperatorKind
+from simulation.faults.process import may_be_hit, may_go_silent, may_lose
+from simulation.targets import is_active
+from simulation.world.cluster import End
+from simulation.world.links import Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from metalog.image.values import PartitionImage
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
+    from simulation.shape import Shape
+    from simulation.world.cluster import Machine
+    from simulation.world.links import Link
+
+DOWN_MS = (0, 0, 1, 40, 600)
+"""Between two ends."""
+OFF_MS = (1, 500, 3_000, 8_000)
+"""From the last end to the first start."""
+UP_MS = (0, 20, 500, 2_500, 6_000)
+"""Between two starts."""
+STRUCK_MS_MIN, STRUCK_MS_MAX = 3_000, 20_000
+LOOK_S = 0.005
+AT_ONCE_S = 0.001
+BLOWS = ("restart", "kill", "power cut", "pause", "controller", "cut off controller")
+BACK_MS = (1, 300, 2_000, 5_000)
+LATE_MS = (30.0, 100.0, 300.0)
+
+
+def _draw_all(rng: Random, shape: Shape) -> tuple[str, Args]:
+    ids = [one.node_id for one in shape.brokers]
+    args: Args = {
+        "down": rng.sample(ids, len(ids)),
+        "up": rng.sample(ids, len(ids)),
+        "spared": [one for one in ids if rng.random() < 0.15],
+        "kept": [one for one in ids if rng.random() < 0.3],
+        "down_ms": rng.choice(DOWN_MS),
+        "off_ms": rng.choice(OFF_MS),
+        "up_ms": [rng.choice(UP_MS) for _ in ids],
+        "torn": rng.random() < 0.5,
+        "for_ms": rng.randint(STRUCK_MS_MIN, STRUCK_MS_MAX),
+    }
+    return "all brokers", args
+
+
+async def _all(world: RunWorld, event: Event, _rng: Random) -> bool:
+    """Spared brokers go on, those in `kept` lose nothing though they may."""
+    args, ends_s = event.args, world.loop.time() + event.for_ms / 1000
+    down: list[int] = []
+    for node_id in args["down"]:
+        machine = world.cluster.machines[node_id - 1]
+        life = machine.life
+        if node_id in world.busy or node_id in args["spared"] or life is None or not life.alive:
+            continue
+        if node_id not in args["kept"] and may_lose(world, machine):
+            end = End.POWER_CUT
+        elif may_be_hit(world, machine):
+            end = End.KILL
+        else:
+            continue
+        world.busy.add(node_id)
+        world.crash(machine, end, torn=end is End.POWER_CUT and args["torn"])
+        down.append(node_id)
+        await asyncio.sleep(args["down_ms"] / 1000)
+    await asyncio.sleep(min(args["off_ms"] / 1000, max(0.0, ends_s - world.loop.time())))
+    boots = []
+    for node_id, pause_ms in zip(args["up"], args["up_ms"], strict=True):
+        if node_id in down:
+            boots.append(asyncio.ensure_future(_up(world, world.cluster.machines[node_id - 1])))
+            await asyncio.sleep(min(pause_ms / 1000, max(0.0, ends_s - world.loop.time())))
+    # A node may wait for others before it is ready.
+    await asyncio.gather(*boots)
+    return bool(down)
+
+
+async def _up(world: RunWorld, machine: Machine) -> None:
+    await world.boot_again(machine)
+    world.busy.discard(machine.node_id)
+
+
+# --- a recovery that is under way -----------------------------------------------------------------
+
+
+def _draw_strike(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    args: Args = {
+        "blow": rng.choice(BLOWS),
+        "which": rng.randrange(100),
+        "back_ms": rng.choice(BACK_MS),
+        "late_ms": rng.choice(LATE_MS),
+        "for_ms": rng.randint(STRUCK_MS_MIN, STRUCK_MS_MAX),
+    }
+    return "a recovery", args
+
+
+def leaderless(world: RunWorld) -> list[tuple[str, int, PartitionImage]]:
+    """Partitions that nobody leads, as the controllers have committed them."""
+    image = world.promises.metadata.image
+    return [
+        (topic.name, index, one)
+        for topic in sorted(image.topics.by_id.values(), key=lambda one: one.name)
+        for index, one in sorted(topic.partitions.items())
+        if one.leader < 0
+    ]
+
+
+def _recovering(world: RunWorld) -> Machine | None:
+    """The active controller, if it waits for answers of brokers."""
+    for machine in world.controllers:
+        if is_active(machine):
+            assert machine.life is not None and machine.life.node is not None
+            server = machine.life.node.controller
+            if server is not None and server.controller.stats.recovery.running > 0:
+                return machine
+    return None
+
+
+async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
+    """One of those whose answers are needed answers late, so that there is a recovery to strike;
+    that one is struck, too."""
+    ends_s = world.loop.time() + event.for_ms / 1000
+    while not (needed := _needed(world)):
+        if world.loop.time() >= ends_s:
+            return False
+        await asyncio.sleep(LOOK_S)
+    slow = needed[event.args["which"] % len(needed)]
+    trouble = Trouble(rng, late_ms=event.args["late_ms"])
+    others = [one for one in world.controllers if one is not slow]
+    links = [world.loop.network.link(slow.host, one.host) for one in others]
+    world.loop.network.lay(trouble, links)
+    done = False
+    while not done and world.loop.time() < ends_s:
+        controller = _recovering(world)
+        if controller is not None:
+            if event.args["blow"] == "cut off controller":
+                world.loop.network.lift(trouble, links)
+                return await _cut_off(world, controller, slow, event, ends_s)
+            done = await _hit(world, controller, slow, event, ends_s)
+        await asyncio.sleep(LOOK_S)
+    world.loop.network.lift(trouble, links)
+    return done
+
+
+def _needed(world: RunWorld) -> list[Machine]:
+    """Those that may have everything of a partition that nobody leads."""
+    promises = world.promises
+    image, eligible = promises.metadata.image, promises.metadata.eligible
+    known: set[int] = set()
+    for name, index, _ in leaderless(world):
+        known |= eligible.of[image.topics.by_name[name].id, index].known
+    # A controller that is a broker, too, hears itself at once.
+    return [one for one in world.brokers if one.node_id in known and not is_active(one)]
+
+
+async def _cut_off(
+    world: RunWorld, controller: Machine, slow: Machine, event: Event, ends_s: float
+) -> bool:
+    """The others elect another controller, which elects; then the old one hears of it by a broker
+    that answers it late."""
+    others = [one for one in world.controllers if one is not controller]
+    left_s = max(0.0, ends_s - world.loop.time())
+    if not others or slow is controller or not may_go_silent(world, controller, int(left_s * 1000)):
+        return False
+    links = _between(world, controller, others)
+    answers = _between(world, controller, [slow])
+    _cut(links, 1)
+    _cut(answers, 1)
+    while world.loop.time() < ends_s and not _knows_more(slow, controller):  # noqa: ASYNC110 - virtual time
+        await asyncio.sleep(LOOK_S)
+    _cut(answers, -1)
+    await asyncio.sleep(min(event.args["back_ms"] / 1000, max(0.0, ends_s - world.loop.time())))
+    _cut(links, -1)
+    return True
+
+
+def _knows_more(one: Machine, other: Machine) -> bool:
+    """Whether a node has seen a leader epoch of a partition that another one has not."""
+    images = [
+        machine.life.node.loader.image
+        for machine in (one, other)
+        if machine.life is not None
+        and machine.life.node is not None
+        and machine.life.node.loader is not None
+    ]
+    if len(images) < 2:
+        return True  # one of them has ended, and there is nothing to wait for
+    mine, its = images
+    return any(
+        partition.leader_epoch > its.topics.by_id[topic_id].partitions[index].leader_epoch
+        for topic_id, topic in mine.topics.by_id.items()
+        if topic_id in its.topics.by_id
+        for index, partition in topic.partitions.items()
+        if index in its.topics.by_id[topic_id].partitions
+    )
+
+
+def _between(world: RunWorld, one: Machine, others: Sequence[Machine]) -> list[Link]:
+    network = world.loop.network
+    out = [network.link(one.host, other.host) for other in others]
+    return [*out, *(network.link(other.host, one.host) for other in others)]
+
+
+def _cut(links: Sequence[Link], by: int) -> None:
+    for link in links:
+        link.cuts += by
+
+
+async def _hit(
+    world: RunWorld, controller: Machine, slow: Machine, event: Event, ends_s: float
+) -> bool:
+    blow = event.args["blow"]
+    back_s = min(event.args["back_ms"] / 1000, max(0.0, ends_s - world.loop.time()))
+    machine = controller if blow == "controller" else slow
+    life = machine.life
+    if life is None or not life.alive or machine.node_id in world.busy:
+        return False
+    if blow == "pause":
+        if not may_go_silent(world, machine, int(back_s * 1000)):
+            return False
+        world.busy.add(machine.node_id)
+        machine.pause(life)
+        await asyncio.sleep(back_s)
+        machine.resume(life)
+    else:
+        lossy = blow == "power cut"
+        if not (may_lose(world, machine) if lossy else may_be_hit(world, machine)):
+            return False
+        world.busy.add(machine.node_id)
+        world.crash(machine, End.POWER_CUT if lossy else End.KILL)
+        await asyncio.sleep(AT_ONCE_S if blow == "restart" else back_s)
+        await world.boot_again(machine)
+    world.busy.discard(machine.node_id)
+    return True
+
+
+def has_elr(shape: Shape) -> bool:
+    return shape.elr
+
+
+KINDS = {
+    "all down": OperatorKind(
+        "elections", "all brokers end uncleanly, and come back one by one", _draw_all, _all, has_elr
+    ),
+    "recovery struck": OperatorKind(
+        "elections",
+        "a broker or the controller ends, or stands still, while a recovery asks for logs",
+        _draw_strike,
+        _strike,
+        has_elr,
+    ),
+}

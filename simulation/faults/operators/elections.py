@@ -1,0 +1,197 @@
+"""Operators and elections: the strategy of unclean recovery, its manager, the feature level, and
+elections by the longest log or by name (KIP-966).
+
+Only the last topic of a shape that has others may elect anybody: from then on it is given up. What
+lowers how many losses are allowed is not asked while somebody has lost something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from client.admin import ResourceType
+from client.elections import ElectionType
+from client.errors import check
+from metalog.image.features import ELR_VERSION
+from protocol.messages.update_features import UpdateFeaturesRequest
+from simulation.faults.elections import has_elr, leaderless
+from simulation.faults.kind import Args, OperatorKind
+from simulation.faults.operators.configs import CLUSTER, set_for_a_while
+from simulation.faults.operators.replicas import elect
+from simulation.faults.process import lowering
+from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from metalog.image.values import PartitionImage
+    from protocol.errors import ErrorCode
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
+    from simulation.shape import Shape
+
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+LOOK_S = 0.05
+FOR_MS_MIN, FOR_MS_MAX = 1_000, 20_000
+PARTITION_TYPES = (
+    ElectionType.LONGEST_LOG_BALANCED,
+    ElectionType.LONGEST_LOG_BALANCED,
+    ElectionType.LONGEST_LOG_AGGRESSIVE,
+    ElectionType.DESIGNATION,
+)
+
+
+def _draw_strategy(rng: Random, shape: Shape) -> tuple[str, Args]:
+    """Of all topics, of one, or of the last one, which alone may elect anybody."""
+    place = rng.choice(("cluster", "topic", "last"))
+    values = (BALANCED, NOBODY, *((AGGRESSIVE,) if place == "last" else ()))
+    args: Args = {
+        "value": rng.choice(values),
+        "which": rng.randrange(100),
+        "back": rng.random() < 0.5 and shape.settings.get(STRATEGY) != AGGRESSIVE,
+        "for_ms": rng.randint(FOR_MS_MIN, FOR_MS_MAX),
+    }
+    names = {"cluster": "the cluster", "topic": f"topic {args['which']}"}
+    return names.get(place, f"topic {shape.topics[-1].name}"), args
+
+
+async def _strategy(world: RunWorld, event: Event, _rng: Random) -> bool:
+    operator = world.operator
+    if event.target == "the cluster":
+        return await set_for_a_while(world, event, CLUSTER, STRATEGY)
+    name = event.target.removeprefix("topic ")
+    if name.isdecimal():
+        topic = operator.topic(int(name))
+        if topic is None:
+            return False
+        name = topic.name
+    elif event.args["value"] == AGGRESSIVE:
+        if not operator.may_give_up(name):
+            return False
+        operator.giving_up(name)
+    return await set_for_a_while(world, event, (ResourceType.TOPIC, name), STRATEGY)
+
+
+def _draw_manager(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    value = rng.choice(("true", "true", "false"))
+    return "the cluster", {
+        "value": value,
+        "back": rng.random() < 0.5,
+        "for_ms": rng.randint(FOR_MS_MIN, FOR_MS_MAX),
+    }
+
+
+async def _manager(world: RunWorld, event: Event, _rng: Random) -> bool:
+    return await set_for_a_while(world, event, CLUSTER, MANAGER)
+
+
+def _draw_level(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    return "the cluster", {"for_ms": rng.randint(FOR_MS_MIN, FOR_MS_MAX)}
+
+
+async def _level(world: RunWorld, event: Event, _rng: Random) -> bool:
+    """Off for a while, if no ISR is empty."""
+    if not await _set_level(world, 0, SAFE_DOWNGRADE):
+        return False
+    await asyncio.sleep(event.for_ms / 1000)
+    return await _set_level(world, 1, UPGRADE)
+
+
+async def _set_level(world: RunWorld, level: int, upgrade_type: int) -> bool:
+    operator = world.operator
+
+    async def ask() -> None:
+        update = UpdateFeaturesRequest.FeatureUpdateKey(
+            feature=ELR_VERSION, max_version_level=level, upgrade_type=upgrade_type
+        )
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        answer = await operator.cluster.request_any(request)
+        check(answer.error_code, ELR_VERSION, answer.error_message)
+
+    with lowering(world) as allowed:
+        if not allowed:
+            return False
+        code: ErrorCode = await operator.insist(ask)
+    return not code
+
+
+# --- elections ------------------------------------------------------------------------------------
+
+
+def _draw_election(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    return "a partition", {
+        "type": int(rng.choice(PARTITION_TYPES)),
+        "which": rng.randrange(100),
+        "for_ms": rng.randint(FOR_MS_MIN, FOR_MS_MAX),
+    }
+
+
+async def _election(world: RunWorld, event: Event, _rng: Random) -> bool:
+    """Waits until somebody leads nothing. Who elects anybody gives the topic up."""
+    ends_s, which = world.loop.time() + event.for_ms / 1000, event.args["which"]
+    while not (found := leaderless(world)):
+        if world.loop.time() >= ends_s:
+            return False
+        await asyncio.sleep(LOOK_S)
+    name, index, one = found[which % len(found)]
+    kind = ElectionType(event.args["type"])
+    if kind is not ElectionType.LONGEST_LOG_BALANCED:
+        if not world.operator.may_give_up(name):
+            return False
+        world.operator.giving_up(name)
+    leader = one.replicas[which % len(one.replicas)]
+    named = leader if kind is ElectionType.DESIGNATION else None
+    return await elect(world, kind, (name, index), named)
+
+
+async def rescue(world: RunWorld) -> None:
+    """Ask for what the cluster may not elect by itself: by the longest log of all that may have
+    everything, or, where the disk of one of these is gone for good, of those that are alive."""
+    promises = world.promises
+    eligible, image = promises.metadata.eligible, promises.metadata.image
+    for name, index, one in leaderless(world):
+        managed, strategy = eligible.managed(image), eligible.strategy(image, name)
+        gone = _is_gone(world, one)
+        waits = len(one.last_known_elr) != 1 if not managed else False
+        if strategy != NOBODY and not waits and not gone:
+            continue
+        kind = ElectionType.LONGEST_LOG_BALANCED
+        await elect(world, ElectionType.LONGEST_LOG_AGGRESSIVE if gone else kind, (name, index))
+
+
+def _is_gone(world: RunWorld, one: PartitionImage) -> bool:
+    """Whether somebody who may have everything is back without the disk that has it."""
+    brokers = world.promises.metadata.image.cluster.brokers
+    return any(
+        b in brokers and not brokers[b].fenced and one.directory_of(b) not in brokers[b].directories
+        for b in one.replicas
+    )
+
+
+KINDS = {
+    "strategy": OperatorKind(
+        "elections",
+        "unclean.recovery.strategy changes, of a topic or of all",
+        _draw_strategy,
+        _strategy,
+        has_elr,
+    ),
+    "recovery manager": OperatorKind(
+        "elections", "unclean recovery is turned on or off", _draw_manager, _manager, has_elr
+    ),
+    "elr level": OperatorKind(
+        "elections",
+        "the feature of eligible replicas is off for a while",
+        _draw_level,
+        _level,
+        has_elr,
+    ),
+    "longest log": OperatorKind(
+        "elections",
+        "where nobody leads, somebody is to lead by the longest log, or by name",
+        _draw_election,
+        _election,
+        has_elr,
+    ),
+}

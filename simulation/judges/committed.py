@@ -1,0 +1,55 @@
+"""One partition as it was committed, and the batches of a log."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from protocol.batch.header import iter_batches
+from simulation.world.invariants import require
+from storage.log.log import Log
+
+READ_BYTES = 1 << 20
+BatchAt = tuple[int, int, int, int]
+"""Base offset, next offset, leader epoch, checksum of all its bytes."""
+
+
+@dataclass
+class PartitionTruth:
+    """One partition as it was committed. `had` is how far each broker's log has ever reached since
+    it was last cut, and `had_before` what it had on disks that were taken out; `elected` by the
+    controllers and `leaders` that led are by leader epoch; `members`, the size of the ISR, by
+    partition epoch."""
+
+    name: str
+    end: int = 0
+    batches: dict[int, BatchAt] = field(default_factory=dict)
+    values: dict[int, bytes] = field(default_factory=dict)
+    elected: dict[int, int] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    members: dict[int, int] = field(default_factory=dict)
+    had: dict[int, int] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    """Where each broker's log begins."""
+    had_before: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def newest_epoch(self) -> int:
+        return max(self.leaders, default=-1)
+
+
+def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]]:
+    """The batches of a log in [begin, end); raises Violation for what is no log (P18)."""
+    at, epoch = begin, -1
+    where = f"{log.topic}-{log.partition}"
+    while at < end:
+        data = bytes(log.read(at, READ_BYTES, max_offset=end))
+        before = at
+        for header, position in iter_batches(data):
+            whole = data[position : position + header.size_bytes]
+            require(header.base_offset == at, f"P18: {where}: {header.base_offset} follows {at}")
+            require(header.leader_epoch >= epoch, f"P18: {where}: epochs go back at {at}")
+            at, epoch = header.next_offset, header.leader_epoch
+            yield (header.base_offset, at, epoch, zlib.crc32(whole)), whole
+        require(at > before, f"P18: {where}: no whole batch at {at}, the end is {end}")

@@ -1,0 +1,197 @@
+"""The laws of elections (P21, P22), by the records and by what brokers have said of their logs.
+
+Each record that gives a partition another leader is judged as it is committed: who was elected, out
+of which set, and whether that may be by the strategy, the manager and what operators have asked.
+Of an election by the longest log the answers are known, too (`answered` is told of each when its
+broker gives it): the winner is unfenced in the life in which it answered, Balanced has an answer of
+each replica that may have everything, and nobody of these has more than the winner.
+
+What topics lose whose operators gave them up is not asked; by which rules they lose it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from metalog.image.values import (
+    LOSSY_ELECTIONS,
+    ElectedAs,
+    LeaderRecoveryState,
+    MetadataImage,
+    PartitionImage,
+)
+from protocol.metadata import PartitionChangeRecord, PartitionRecord
+from simulation.judges.election_truth import ElectionTruth, least_isr
+from simulation.shape import AGGRESSIVE, NOBODY, TIMEOUT
+from simulation.world.invariants import Key, require
+
+DEFAULT_TIMEOUT_MS = 300_000
+BY_OPERATOR = "operator-request"
+
+
+class Answer(NamedTuple):
+    """What a broker said of a replica in a life of it, at a leader epoch of the partition."""
+
+    last_epoch: int
+    end: int
+
+
+class Election(NamedTuple):
+    """A record that names another leader; `image` is from before it."""
+
+    where: str
+    topic: str
+    key: Key
+    image: MetadataImage
+    old: PartitionImage
+    new: PartitionImage
+    record: PartitionChangeRecord | PartitionRecord
+    now_s: float
+
+    @property
+    def kind(self) -> ElectedAs:
+        return ElectedAs(getattr(self.record, "election_kind", 0))
+
+    @property
+    def alone(self) -> bool:
+        """Whether the leader is the only member of ISR and ELR."""
+        return self.new.isr == (self.new.leader,) and self.new.leader not in self.new.elr
+
+    def fenced(self, broker_id: int) -> bool:
+        broker = self.image.cluster.brokers.get(broker_id)
+        return broker is None or broker.fenced
+
+
+class ElectionLaws:
+    """See the module. `asked`: topic and index of what operators have asked to be elected whatever
+    is configured, told before they ask."""
+
+    def __init__(
+        self, truth: ElectionTruth, given_up: Collection[str], static: Mapping[str, str]
+    ) -> None:
+        self._truth = truth
+        self._given_up = given_up
+        self._timeout_s = int(static.get(TIMEOUT, DEFAULT_TIMEOUT_MS)) / 1000
+        self.asked: set[tuple[str, int]] = set()
+        self.committed: Counter[ElectedAs] = Counter()
+        """Elections by what they were, not by what their records say."""
+        self._answers: dict[tuple[Key, int, int, int], Answer] = {}
+
+    def answered(
+        self, key: Key, broker_id: int, broker_epoch: int, leader_epoch: int, answer: Answer
+    ) -> None:
+        """A broker says this in the life with that epoch."""
+        self._answers[key, broker_id, broker_epoch, leader_epoch] = answer
+
+    def judge(self, one: Election) -> None:
+        """Raises Violation."""
+        old, new = one.old, one.new
+        # The last to catch up joins the ISR, ends the move and may lead, all in one record; what
+        # it has is judged as it joins (P13).
+        moved = set(new.replicas) != set(old.replicas) and new.leader in new.isr
+        if new.leader in old.isr or moved:
+            self.committed[ElectedAs.ISR] += 1
+            self._clean(one, (ElectedAs.ISR, ElectedAs.PREFERRED))
+        elif new.leader in old.elr:
+            self.committed[ElectedAs.ELR] += 1
+            require(one.alone, f"P22: {one.where}: elected from the ELR of {old}: {new}")
+            self._clean(one, (ElectedAs.ELR,))
+        else:
+            self.committed[ElectedAs.UNCLEAN] += 1
+            self._unclean(one)
+
+    def _clean(self, one: Election, kinds: Collection[ElectedAs]) -> None:
+        same = one.new.recovery_state in (one.old.recovery_state, LeaderRecoveryState.RECOVERED)
+        require(
+            same and one.kind in kinds,
+            f"P22: {one.where}: {one.new.leader} is elected cleanly, the record says "
+            f"{one.kind.name}, {one.new}",
+        )
+
+    def _unclean(self, one: Election) -> None:
+        old, new, kind = one.old, one.new, one.kind
+        require(
+            kind in LOSSY_ELECTIONS,
+            f"P21: {one.where}: {new.leader} is elected as {kind.name} and was in neither ISR "
+            f"{old.isr} nor ELR {old.elr}",
+        )
+        recovers = new.recovery_state == LeaderRecoveryState.RECOVERING
+        require(
+            one.alone and recovers and not new.elr,
+            f"P21: {one.where}: {new.leader} may lack records: {new} after {old}",
+        )
+        require(not one.fenced(new.leader), f"P21: {one.where}: {new.leader} leads and is fenced")
+        asked = (one.topic, one.key[1]) in self.asked
+        strategy = self._truth.strategy(one.image, one.topic)
+        require(
+            asked or strategy != NOBODY,
+            f"P21: {one.where}: {kind.name} of {new.leader}, by the strategy {strategy}",
+        )
+        if kind is ElectedAs.UNCLEAN_RECOVERY:
+            self._longest(one, strategy)
+        elif kind is ElectedAs.LAST_KNOWN_LEADER:
+            nobody_else = not set(old.isr) - {new.leader}
+            require(
+                nobody_else and old.last_known_elr == (new.leader,),
+                f"P21: {one.where}: the last known leader of {old} is elected: {new}",
+            )
+            manager = self._truth.managed(one.image)
+            require(not manager, f"P21: {one.where}: the manager is on, and compares no logs")
+        else:
+            lost = asked or one.topic in self._given_up
+            require(lost, f"P2: {one.where}: {new.leader} is elected as {kind.name} after {old}")
+
+    # --- the longest log ----------------------------------------------------------------------
+
+    def _longest(self, one: Election, strategy: str) -> None:
+        won = self._answer(one, one.new.leader)
+        require(
+            won is not None,
+            f"P21: {one.where}: {one.new.leader} is elected for its log, and has not said in this "
+            f"life what it has at epoch {one.old.leader_epoch}",
+        )
+        assert won is not None
+        by_operator = getattr(one.record, "election_cause", "") == BY_OPERATOR
+        if strategy == AGGRESSIVE or by_operator:
+            since_s = self._truth.of[one.key].leaderless_s
+            if by_operator or since_s is None or one.now_s - since_s >= self._timeout_s:
+                return
+            alive = [b for b in one.old.replicas if not one.fenced(b)]
+            self._nobody_has_more(one, won, alive, may_be_silent=True)
+            return
+        require(
+            not one.old.isr and not one.old.elr,
+            f"P21: {one.where}: {one.new.leader} is elected for its log, clean candidates are "
+            f"{one.old}",
+        )
+        self._nobody_has_more(one, won, self._may_have_everything(one), may_be_silent=False)
+
+    def _may_have_everything(self, one: Election) -> tuple[int, ...]:
+        known = {*one.old.isr, *one.old.elr, *one.old.last_known_elr}
+        least = least_isr(one.image, one.topic, one.old)
+        return one.old.last_known_elr if len(known) >= least else one.old.replicas
+
+    def _nobody_has_more(
+        self, one: Election, won: Answer, others: Iterable[int], *, may_be_silent: bool
+    ) -> None:
+        for other in others:
+            told = self._answer(one, other)
+            if told is None and may_be_silent:
+                continue  # its directory is gone, perhaps
+            require(
+                told is not None and not one.fenced(other),
+                f"P21: {one.where}: {one.new.leader} is elected for its log; {other} may have "
+                f"everything, and has not said what it has",
+            )
+            require(
+                told is None or told <= won,
+                f"P21: {one.where}: {one.new.leader} is elected with {won}, {other} has {told}",
+            )
+
+    def _answer(self, one: Election, broker_id: int) -> Answer | None:
+        """What the broker has said in the life that is registered, at the epoch there was."""
+        broker = one.image.cluster.brokers.get(broker_id)
+        epoch = -1 if broker is None else broker.epoch
+        return self._answers.get((one.key, broker_id, epoch, one.old.leader_epoch))

@@ -1,0 +1,107 @@
+"""A judge of unclean recovery: what brokers say of their logs is true, and elections are counted.
+
+It hears what brokers answer the controller (GetReplicaLogInfo) and reads their logs itself: the
+leader epoch of the last batch, the log end. Controllers count elections as they append them, so
+none counts fewer of a kind than were committed, all lives together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from broker.apis import get_replica_log_info
+from metalog.image.values import LOSSY_ELECTIONS, ElectedAs
+from simulation.judges.committed import batches_of
+from simulation.judges.election_laws import Answer
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+from storage.log.log import Log
+
+if TYPE_CHECKING:
+    from broker.context import BrokerContext
+    from protocol.messages.get_replica_log_info import (
+        GetReplicaLogInfoRequest,
+        GetReplicaLogInfoResponse,
+    )
+    from simulation.judges.world import JudgedWorld
+    from simulation.world.cluster import NodeLife
+
+CLEAN = {
+    ElectedAs.ISR: (ElectedAs.ISR, ElectedAs.PREFERRED),
+    ElectedAs.ELR: (ElectedAs.ELR,),
+    ElectedAs.UNCLEAN: tuple(sorted(LOSSY_ELECTIONS)),
+}
+"""The kinds that controllers count, by what an election was."""
+
+
+class RecoveryJudge(Judge):
+    """See the module."""
+
+    changes_only = True
+
+    def __init__(self, world: JudgedWorld) -> None:
+        self._laws = world.promises.metadata.elections
+        self._counters: dict[NodeLife, dict[ElectedAs, int]] = {}
+        self._lies: list[str] = []
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Hears what brokers answer."""
+        real = get_replica_log_info.log_infos
+        with mock.patch.object(get_replica_log_info, "log_infos", self._listening(real)):
+            yield
+
+    def _listening(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def log_infos(
+            broker: BrokerContext, request: GetReplicaLogInfoRequest, broker_epoch: int
+        ) -> GetReplicaLogInfoResponse:
+            response: GetReplicaLogInfoResponse = real(broker, request, broker_epoch)
+            self._hear(broker, response)
+            return response
+
+        return log_infos
+
+    def _hear(self, broker: BrokerContext, response: GetReplicaLogInfoResponse) -> None:
+        for topic in response.topic_partition_log_info_list:
+            for info in topic.partition_log_info:
+                if info.error_code:
+                    continue
+                told = Answer(info.last_written_leader_epoch, info.log_end_offset)
+                log = broker.replicas.find_by_id(topic.topic_id, info.partition).log
+                has = _end_of(log)
+                if told != has and not (has.end == told.end == log.log_start_offset):
+                    where = f"{log.topic}-{log.partition} of {broker.node_id}"
+                    self._lies.append(f"P21: {where} ends with {has}, the broker says {told}")
+                key = (topic.topic_id, info.partition)
+                life, epoch = response.broker_epoch, info.current_leader_epoch
+                self._laws.answered(key, broker.node_id, life, epoch, told)
+
+    def after(self, life: NodeLife) -> None:
+        """Nobody has lied."""
+        require(not self._lies, self._lies[0] if self._lies else "")
+        if life not in self._counters and life.node is not None:
+            server = life.node.controller
+            if server is not None:
+                self._counters[life] = server.controller.stats.by_kind
+
+    def at_end(self) -> None:
+        """Nobody has lied, and elections are counted as what they were."""
+        require(not self._lies, self._lies[0] if self._lies else "")
+        for kind, committed in self._laws.committed.items():
+            counts = (by_kind[one] for by_kind in self._counters.values() for one in CLEAN[kind])
+            counted = sum(counts)
+            require(
+                counted >= committed,
+                f"P22: {committed} elections were {kind.name}, controllers have counted {counted}",
+            )
+
+
+def _end_of(log: Log) -> Answer:
+    """By the batches themselves; -1 for a log without any, which may remember more."""
+    last = -1
+    for (_, _, epoch, _), _ in batches_of(log, log.log_start_offset, log.log_end_offset):
+        last = epoch
+    return Answer(last, log.log_end_offset)

@@ -1,0 +1,131 @@
+"""The planted bugs of elections: eligible leader replicas and unclean recovery (KIP-966)."""
+
+from __future__ import annotations
+
+from simulation.planted.planting import Bug, bug
+
+ELR = "controller.elections.elr"
+RULES = "controller.elections.recovery_rules"
+RECOVERY = "controller.elections.recovery:UncleanRecovery"
+PARTITION = "broker.replication.partition:Partition"
+FAMILY = "elections"
+
+ELECTIONS: tuple[Bug, ...] = (
+    bug(
+        "ELR kept at min ISR",
+        FAMILY,
+        "P9|P2|P8",
+        "who left the ISR stays eligible though it is at min ISR again",
+        (
+            f"{ELR}:eligible_sets",
+            "if len(after.isr) >= effective_min_isr(min_isr, len(after.replicas)):",
+            "if not after.isr:",
+        ),
+    ),
+    bug(
+        "unclean taken for clean",
+        FAMILY,
+        "P11|P2|P1|P7|P8",
+        "an unclean shutdown counts as a clean one",
+        (
+            "controller.brokers.registration:_leave_behind",
+            "clean = previous_epoch == existing.epoch or not view.elr_enabled",
+            "clean = True",
+        ),
+    ),
+    bug(
+        "ELR election marked unclean",
+        FAMILY,
+        "P22",
+        "an election from the ELR says that records may be lost",
+        (
+            "controller.elections.partition_change:_apply_election",
+            "if elected.unclean:",
+            "if elected.unclean or elected.from_elr:",
+        ),
+    ),
+    bug(
+        "ELR election counted as unclean",
+        FAMILY,
+        "P22",
+        "an election from the ELR is counted as one that may lose records",
+        (
+            "controller.writer.stats:ControllerStats.count_elections",
+            "self.by_kind[ElectedAs(record.election_kind)] += 1",
+            "self.by_kind[ElectedAs((0, 1, 2, 5, 4, 5, 6, 7)[record.election_kind])] += 1",
+        ),
+    ),
+    bug(
+        "fenced winner",
+        FAMILY,
+        "P21|P9|P10",
+        "the longest log is elected though its broker is fenced by now",
+        (
+            "controller.elections.recovery:_standing",
+            "alive=tuple(r for r in partition.replicas if is_eligible(eligibility_of(r))),",
+            "alive=partition.replicas,",
+        ),
+        (
+            "controller.elections.election:_elect_this",
+            "or not is_eligible(eligibility_of(wanted.broker_id))",
+            "",
+        ),
+    ),
+    bug(
+        "answer of an older life",
+        FAMILY,
+        "P21|P2|P1|P7",
+        "an answer counts for whatever life of its broker is registered",
+        (f"{RECOVERY}.answered", "broker.epoch != response.broker_epoch", "False"),
+        (
+            "controller.elections.log_facts:LogFacts.of",
+            "known is not None and known[0] == broker_epoch",
+            "known is not None",
+        ),
+    ),
+    bug(
+        "Balanced without one member",
+        FAMILY,
+        "P21|P2|P1|P7",
+        "Balanced does not wait for one of those that may have everything",
+        (
+            f"{RULES}:_balanced",
+            "needed = standing.may_have_everything",
+            "needed = standing.may_have_everything[1:]",
+        ),
+    ),
+    bug(
+        "epoch cache for the last batch",
+        FAMILY,
+        "P21|P2|P1",
+        "a broker says the epoch that its leader began, not that of its last batch",
+        (
+            "broker.apis.get_replica_log_info:_fill",
+            "log.last_batch_epoch",
+            "log.latest_epoch",
+        ),
+    ),
+    bug(
+        "raised minimum unread",
+        FAMILY,
+        "P2|P1|P7|P12",
+        "a leader whose ISR shrinks commits by the lower min ISR that it still knows",
+        (
+            f"{PARTITION}.isr_answered",
+            "self._unread_isr |= shrinks or len(self.isr) < self.effective_min_isr",
+            "pass",
+        ),
+    ),
+    bug(
+        "one last known with the manager",
+        FAMILY,
+        "P8|P21|P2",
+        "LastKnownELR is the last leader alone though the manager is on",
+        (
+            "controller.elections.context:ElectionContext._resolve",
+            "LastKnownMode.WHOLE_SET if managed else LastKnownMode.LAST_LEADER",
+            "LastKnownMode.LAST_LEADER",
+        ),
+    ),
+)
+"""High watermark under min ISR is `below min ISR` of the replication's."""

@@ -1,0 +1,137 @@
+"""Faults and operators of elections (KIP-966): each does what it says, and the promises hold.
+
+The only topic has three replicas and min ISR 2: one may lose what it has not flushed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from simulation.event import Event
+from simulation.faults import ELECTIONS
+from simulation.shape import MANAGER, STRATEGY, TIMEOUT, NodeShape
+from simulation.swarm import Outcome, run
+from tests.sim.small_cluster import schedule
+
+pytestmark = pytest.mark.sim
+
+MANAGED: dict[str, Any] = {MANAGER: "true", TIMEOUT: "300"}
+
+
+def event(kind: str, target: str = "", at_ms: int = 500, name: str = "e", **args: Any) -> Event:
+    return Event(name, at_ms, kind, target, {"for_ms": 4000, **args})
+
+
+def held(
+    *events: Event, controllers: int = 1, quiet_from_ms: int = 6000, **settings: Any
+) -> Outcome:
+    drawn = schedule(*events, quiet_from_ms=quiet_from_ms, **settings)
+    # t1 has min ISR 1: it survives no loss.
+    topics = drawn.shape.topics[:1]
+    clients = tuple(one for one in drawn.shape.clients if one.args.get("topic") != "t1")
+    more = tuple(NodeShape(5 + n, ("controller",)) for n in range(controllers - 1))
+    shape = replace(
+        drawn.shape, elr=True, topics=topics, clients=clients, nodes=(*drawn.shape.nodes, *more)
+    )
+    outcome = run(replace(drawn, shape=shape))
+    assert outcome.broken is None, outcome.broken
+    return outcome
+
+
+def all_down(at_ms: int = 500, name: str = "all", **args: Any) -> Event:
+    drawn = {"down": [2, 3, 4], "up": [2, 3, 4], "spared": [], "kept": []}
+    times = {"down_ms": 1, "off_ms": 500, "up_ms": [500, 500, 500], "torn": True}
+    return event("all down", "all brokers", at_ms, name, **{**drawn, **times, **args})
+
+
+def strike(blow: str, **args: Any) -> Event:
+    drawn = {"blow": blow, "which": 0, "back_ms": 2000, "late_ms": 300.0, "for_ms": 9000}
+    return event("recovery struck", "a recovery", 300, "strike", **{**drawn, **args})
+
+
+@pytest.mark.parametrize("up", [[2, 3, 4], [4, 3, 2]])
+def test_all_brokers_end_and_the_longest_log_leads(up: list[int]) -> None:
+    outcome = held(all_down(up=up), **MANAGED)
+    assert outcome.took_effect == {"all down": 1}
+    assert outcome.marks["controller.recovery-elected"]
+
+
+def test_without_the_manager_the_last_known_leader_leads() -> None:
+    """Nobody loses anything: a kill leaves what was written."""
+    outcome = held(all_down(kept=[2, 3, 4]))
+    assert outcome.marks["controller.last-known-leader"]
+
+
+def test_an_eligible_replica_leads() -> None:
+    """Both followers leave the ISR, and then the leader is away."""
+    apart = [event("cut", f"node {n}", 100, f"cut {n}", **{"from": "brokers"}) for n in (3, 4)]
+    off = event("kill", "leader of t0-0", 3000, "off", for_ms=2500)
+    outcome = held(*apart, off)
+    assert outcome.marks["controller.elr-election"]
+
+
+def test_an_operator_elects_where_the_strategy_is_none() -> None:
+    ask = event("longest log", "a partition", 600, type=3, which=0, for_ms=9000)
+    outcome = held(all_down(), ask, quiet_from_ms=12000, **{**MANAGED, STRATEGY: "None"})
+    assert outcome.took_effect["longest log"] == 1
+
+
+def test_the_strategy_changes() -> None:
+    set_none = event("strategy", "the cluster", 100, "s", value="None", which=0, back=True)
+    outcome = held(set_none, all_down(), quiet_from_ms=9000, **MANAGED)
+    assert outcome.took_effect["strategy"] == 1
+    assert outcome.marks["controller.recovery-elected"]
+
+
+def test_the_manager_is_turned_on() -> None:
+    on = event("recovery manager", "the cluster", 100, "m", value="true", back=False)
+    outcome = held(on, all_down(1500), quiet_from_ms=8000)
+    assert outcome.took_effect["recovery manager"] == 1
+    assert outcome.marks["controller.recovery-elected"]
+
+
+def test_the_feature_is_off_for_a_while() -> None:
+    off = event("elr level", "the cluster", 100, "off", for_ms=1000)
+    kill = event("kill", "leader of t0-0", 500, "kill", for_ms=1500)
+    outcome = held(off, kill, all_down(3500), quiet_from_ms=9000, **MANAGED)
+    assert outcome.took_effect["elr level"] == 1
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    ("blow", "mark"),
+    [
+        ("restart", "other-life"),
+        ("kill", "gone-back"),
+        ("power cut", "elected"),
+        ("pause", "overdue"),
+        ("controller", "elected"),
+    ],
+)
+def test_a_recovery_is_struck(blow: str, mark: str) -> None:
+    outcome = held(all_down(kept=[2, 3, 4]), strike(blow), quiet_from_ms=12000, **MANAGED)
+    assert outcome.took_effect["recovery struck"] == 1
+    assert outcome.marks.get(f"controller.recovery-{mark}"), outcome.marks
+
+
+def test_a_controller_that_is_cut_off_hears_that_it_is_behind() -> None:
+    outcome = held(
+        all_down(kept=[2, 3, 4]),
+        strike("cut off controller", for_ms=15000),
+        controllers=3,
+        quiet_from_ms=20000,
+        **MANAGED,
+    )
+    assert outcome.took_effect["recovery struck"] == 1
+    assert outcome.marks.get("controller.recovery-behind"), outcome.marks
+
+
+def test_every_kind_is_tried_here() -> None:
+    """A new kind needs a schedule of its own in this file."""
+    text = inspect.getsource(sys.modules[__name__])
+    assert [name for name in ELECTIONS if f'event("{name}"' not in text] == []
