@@ -35,6 +35,7 @@ from protocol.transport.dispatch import (
     RequestContext,
 )
 from protocol.transport.own_names import Own
+from protocol.transport.presence import while_connected
 from serving.controller_apis import OWN_APIS, OWN_VERSIONS, forwarded_apis
 
 FORWARD_TIMEOUT_MS: Final = 30_000.0
@@ -68,6 +69,10 @@ class Forwarder:
         """Sends one request on and returns the controller's answer."""
         if context.api_key is not ApiKey.ELECT_LEADERS:
             return await self._forward(self._broker.controller, context, request)
+        with while_connected(context.connection):
+            return await self._elect(context, request)
+
+    async def _elect(self, context: RequestContext, request: Request[Any]) -> Body:
         async with self._broker.elections.lend() as channel:
             return await self._forward(channel, context, request)
 

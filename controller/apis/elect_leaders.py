@@ -7,7 +7,7 @@ none. The messages say per broker why it could not be elected.
 The longest log, by what all live replicas say (type 2, aggressive) or all that may have everything
 (3, balanced), and the broker that is named (4, designation) lead only where nobody does. Types 2
 and 3 are answered when every partition is decided, or at TimeoutMs with REQUEST_TIMED_OUT for those
-that are not: these are not elected later (KIP-966).
+that are not: these are not elected later (KIP-966), and neither are they when the client has gone.
 
 Versions: 0 has preferred elections only and no error of its own; 1 adds the type and the top-level
 error; 3, in no release of Kafka, has types 2 to 4, desired leaders, and a limit of 1,000
@@ -40,8 +40,9 @@ from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.dispatch import Connection, HandlerTable, Reply, RequestContext
 from protocol.transport.own_names import Own
+from protocol.transport.presence import while_connected
 
 MIN_VERSION = 0
 MAX_VERSION = 2
@@ -87,7 +88,8 @@ async def _recover(
         if not plan.waiting or plan.strategy is None:
             return _response(part for part in plan.parts if isinstance(part, ElectionOutcome))
         keys = [(part.topic_id, part.partition_id) for part in plan.waiting]
-        decided = await _wait(controller, RecoveryRequest(plan.strategy, keys, deadline_ms))
+        waits = RecoveryRequest(plan.strategy, keys, deadline_ms)
+        decided = await _wait(controller, waits, context.connection)
     except ApiError as error:
         return _failed(version, request, error)
     return _response(
@@ -98,11 +100,14 @@ async def _recover(
     )
 
 
-async def _wait(controller: Controller, request: RecoveryRequest) -> Mapping[PartitionKey, Outcome]:
+async def _wait(
+    controller: Controller, request: RecoveryRequest, connection: Connection
+) -> Mapping[PartitionKey, Outcome]:
     """Raises ApiError: NOT_CONTROLLER. Where no more can wait, only what would have is refused."""
     partitions = list(request.waiting)
     try:
-        return await controller.recovery.wait(request)
+        with while_connected(connection):
+            return await controller.recovery.wait(request)
     except ApiError as error:
         if error.code is ErrorCode.NOT_CONTROLLER:
             raise

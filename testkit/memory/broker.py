@@ -112,7 +112,8 @@ class Peer:
             self.callbacks.append(fn)
 
     def remove_close_callback(self, fn: Callable[[], None]) -> None:
-        self.callbacks.remove(fn)
+        if fn in self.callbacks:
+            self.callbacks.remove(fn)
 
     def close(self, reason: str) -> None:
         self.closed = reason

@@ -24,6 +24,8 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
+from protocol.metadata.config_record import ConfigRecord
+from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
 from protocol.metadata.unregister_broker_record import UnregisterBrokerRecord
@@ -428,6 +430,35 @@ async def _leading(world: World, **props: str) -> tuple[BrokerServer, Connection
     tid = await topic_id_of(connection, "t")
     assert await _produced(connection, tid) == ErrorCode.NONE
     return broker, connection, tid
+
+
+async def test_configurations_of_an_image_count_before_its_roles(world: World) -> None:
+    """P7: an ISR that has shrunk counts by the min ISR that the controller made it by, though both
+    come in one image."""
+    broker, connection, tid = await _leading(world)
+    (partition,) = (one for one in broker.replicas if one.topic_id == tid)
+    assert (partition.log.high_watermark, partition.log.log_end_offset) == (1, 1)
+    world.controller.replay(
+        PartitionChangeRecord(
+            topic_id=tid, partition_id=0, replicas=[1, 2], adding_replicas=[], isr=[1, 2]
+        )
+    )
+    waiting = asyncio.ensure_future(_produced(connection, tid))
+    await until(lambda: partition.log.log_end_offset == 2)
+    assert partition.log.high_watermark == 1
+    key = "min.insync.replicas"
+    world.controller.replay(
+        PartitionChangeRecord(topic_id=tid, partition_id=0, isr=[1]),
+        ConfigRecord(resource_type=2, resource_name="t", name=key, value="2"),
+    )
+    assert partition.log.high_watermark == 1
+    world.controller.replay(
+        ConfigRecord(resource_type=2, resource_name="t", name=key, value="1"),
+    )
+    assert partition.log.high_watermark == 2
+    assert await waiting == ErrorCode.NONE
+    await connection.close()
+    await broker.stop()
 
 
 async def _produced(connection: Connection, tid: bytes) -> int:

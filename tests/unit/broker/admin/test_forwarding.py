@@ -32,7 +32,7 @@ from protocol.messages.update_features import UpdateFeaturesRequest
 from protocol.transport.dispatch import HandlerTable
 from protocol.transport.own_names import Own
 from serving.controller_apis import CONTROLLER_APIS, OWN_APIS, forwarded_apis
-from testkit.memory.broker import Harness, topic_id
+from testkit.memory.broker import Harness, Peer, topic_id
 
 CODE = ErrorCode.REQUEST_TIMED_OUT
 
@@ -195,11 +195,14 @@ class Waits:
 async def test_nothing_waits_behind_elections() -> None:
     h = Harness()
     made: list[Waits] = []
+    peers: list[Peer] = []
     pool = ChannelPool(lambda: cast(ControllerChannel, Waits(made)))
     forwarder = Forwarder(replace(h.context, elections=pool))
 
     def elect() -> asyncio.Task[Any]:
         context = h.request_context(ApiKey.ELECT_LEADERS, 3)
+        peers.append(Peer())
+        context = replace(context, connection=peers[-1])
         request = ElectLeadersRequest(election_type=3, timeout_ms=60_000)
         return asyncio.ensure_future(forwarder.handle(context, request))
 
@@ -215,7 +218,7 @@ async def test_nothing_waits_behind_elections() -> None:
     again = elect()
     await again
     assert len(made) == 21
-    waiting[0].cancel()
+    peers[0].close("gone")
     await asyncio.wait(waiting[:1])
     assert [channel.closed for channel in made] == [True] + [False] * 20
     for channel in made:

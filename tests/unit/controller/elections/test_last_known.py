@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.configs import topic_settings
-from controller.configs.topic_settings import RecoveryStrategy
-from controller.elections import context
 from controller.writer.stats import last_known_leaders
 from metalog.image.values import ElectedAs, LeaderRecoveryState
-from protocol.metadata import PartitionChangeRecord
+from protocol.metadata import ConfigRecord, PartitionChangeRecord
 from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster
 
-KEY = "kraftbox.last.known.leader.election.enable"
+TOPIC = 2
 
 
 def leaderless(**properties: str) -> Cluster:
@@ -75,10 +72,16 @@ def test_an_operator_may_refuse_it() -> None:
     assert (partition.leader, partition.isr, partition.last_known_elr) == (-1, (), (1,))
 
 
-def test_strategy_none_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert context.recovery_strategy is topic_settings.recovery_strategy
-    monkeypatch.setattr(context, "recovery_strategy", lambda *_: RecoveryStrategy.NONE)
-    cluster = leaderless()
+@pytest.mark.parametrize("of_the_topic", [False, True])
+def test_strategy_none_refuses_it(of_the_topic: bool) -> None:
+    """KIP-966: the operator's word alone."""
+    if of_the_topic:
+        cluster = leaderless()
+        key = "unclean.recovery.strategy"
+        config = ConfigRecord(resource_type=TOPIC, resource_name="t", name=key, value="None")
+        cluster.apply([config])
+    else:
+        cluster = leaderless(unclean_recovery_strategy="None")
     cluster.heartbeat(1)
     assert cluster.partition("t").leader == -1
 

@@ -37,6 +37,7 @@ from runtime.clock import LoopClock
 from runtime.tasks import Supervisor
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import Network
+from testkit.memory.broker import Peer
 from testkit.memory.controller import registration, settings
 from testkit.memory.fake_quorum import FakeQuorum
 
@@ -166,7 +167,9 @@ class World:
     def leader(self) -> int:
         return self.controller.view().image.topics.by_id[TOPIC].partitions[0].leader
 
-    async def elect(self, kind: int, timeout_ms: int = 60_000, **fields: Any) -> Any:
+    async def elect(
+        self, kind: int, timeout_ms: int = 60_000, peer: Peer | None = None, **fields: Any
+    ) -> Any:
         """The whole answer of ElectLeaders."""
         table = HandlerTable(unstable=True)
         elect_leaders.register(table, self.controller)
@@ -179,7 +182,15 @@ class World:
         )
         now_ms = asyncio.get_running_loop().time() * 1000.0
         context = RequestContext(
-            cast(Any, None), ApiKey.ELECT_LEADERS, 3, 1, "test", now_ms, "User:A", "h", "L"
+            cast(Any, peer or Peer()),
+            ApiKey.ELECT_LEADERS,
+            3,
+            1,
+            "test",
+            now_ms,
+            "User:A",
+            "h",
+            "L",
         )
         reply = table.entries[ApiKey.ELECT_LEADERS].handler(context, request)
         return await cast(Awaitable[Any], reply)
@@ -399,10 +410,12 @@ async def test_an_operators_time_is_over() -> None:
 @in_virtual_time
 async def test_an_operator_who_goes_away_elects_nothing() -> None:
     w = World(unclean_recovery_strategy="None")
-    waiting = asyncio.ensure_future(w.elect(2))
+    peer = Peer()
+    waiting = asyncio.ensure_future(w.elect(2, peer=peer))
     await asyncio.sleep(1)
-    waiting.cancel()
+    peer.close("gone")
     await asyncio.sleep(1)
+    assert waiting.cancelled()
     w.unfence(1)
     await asyncio.sleep(10)
     assert (w.leader, w.asked) == (-1, [])
