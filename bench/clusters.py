@@ -6,12 +6,15 @@ Controllers and brokers are processes of their own in both: brokers 1, 2, ..., c
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +71,11 @@ class Cluster(ABC):
     @abstractmethod
     def restart(self, node_id: int) -> None:
         """Start a killed broker."""
+
+    @abstractmethod
+    def fenced_at(self, broker_id: int) -> float:
+        """When an active controller last began to fence this broker, by its log: seconds of the
+        wall clock. ValueError if none has."""
 
     def broker_pids(self) -> list[int]:
         """The processes of the brokers."""
@@ -147,6 +155,18 @@ class Kraftbox(Cluster):
     def restart(self, node_id: int) -> None:
         control.act(self.place, "start", node_id, RESTART_MS_MAX)
         self._learn()
+
+    def fenced_at(self, broker_id: int) -> float:
+        logs = [path for node, path in self.place.node_logs().items() if not is_broker(node)]
+        line = rf"^\[(\S+ \S+)\] WARNING Fencing a broker .*\bbroker={broker_id}\b"
+        return max(_times_of(line, (path.read_text() for path in logs), UTC))
+
+    def scrape(self, node_id: int) -> str:
+        """The node's metrics."""
+        address = self._nodes[node_id]["http"]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
+            text: str = reply.read().decode()
+            return text
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -233,10 +253,23 @@ class Kafka(Cluster):
         self.nodes[node_id].ready_timeout_s = RESTART_MS_MAX / 1000
         self.nodes[node_id].start()
 
+    def fenced_at(self, broker_id: int) -> float:
+        logs = [node.log_text for number, node in self.nodes.items() if not is_broker(number)]
+        return max(_times_of(rf"^(\S+ \S+) INFO .*Fencing broker {broker_id}\b", logs, None))
+
     def stop(self) -> None:
         # The brokers first: without a controller they cannot leave.
         for node in self.nodes.values():
             node.stop()
+
+
+def _times_of(line: str, logs: Iterable[str], zone: tzinfo | None) -> list[float]:
+    """The times that lines of logs begin with; None is the machine's own zone."""
+    found = [time for log in logs for time in re.findall(line, log, re.MULTILINE)]
+    return [
+        datetime.fromisoformat(time.replace(",", ".")).replace(tzinfo=zone).timestamp()
+        for time in found
+    ]
 
 
 def _address(listeners: str) -> Address:

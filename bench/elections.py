@@ -3,113 +3,81 @@
 Ten topics of 1,000 partitions with three replicas, `min.insync.replicas=2`, all led by one broker,
 which is killed. How long until every election is decided, committed, and every new leader serves;
 then the next leader is killed too: below min ISR, so that it is kept in the ELR of all partitions.
-With --kafka Apache Kafka 4.3.1 does the same afterwards. Kraftbox alone then loses all brokers at
-once, with the recovery manager on and the strategy Balanced: how long from the last one unfenced
-until all partitions are led by who has the longest log, and how much memory that took.
+With --kafka Apache Kafka 4.3.1 does the same afterwards. That begins when the active controller's
+log says that it fences the broker; when this is depends on session timeouts.
 
-What is observed is what `bench.many_replicas` observes. Prints a Markdown table; `--markdown
-docs/benchmarks.md` puts it between the marks there.
+Kraftbox alone then loses all brokers at once, with the recovery manager on and the strategy
+Balanced. Two come back: what do 10,000 recoveries cost that wait for the third? It comes back, too:
+how long until all partitions are led by who has the longest log, how long did a loop stand still
+meanwhile (a timer that is due every few milliseconds), how much memory did that take, and what does
+a scrape of the metrics take then.
+
+How that is observed says `bench.at_scale`. Prints a Markdown table; `--markdown docs/benchmarks.md`
+puts it between the marks there.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import contextlib
-import json
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from bench.clusters import Cluster, Kafka, Kraftbox, is_broker, pss_mb
-from bench.many_replicas import (
-    CREATE_VERSION,
-    FREE_BYTES_MIN,
+from bench.at_scale import (
+    BROKERS,
     METADATA_VERSION,
     REQUEST_MS,
-    Figures,
     MetadataLog,
-    arguments_of_many,
+    Run,
+    arguments,
+    compare,
     connect,
-    limit_open_files,
+    create_topics,
     refusing_to_list,
     until,
-    until_each,
+    until_rest,
     until_served,
 )
-from bench.nodes import keep_bytecode
-from bench.place import bench_place
-from bench.report import put_between
-from protocol.messages.create_topics import CreateTopicsRequest
+from bench.cluster_start import idle_core_percent
+from bench.clusters import Kraftbox, is_broker
+from bench.nodes import resident_mb
 from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
 
 LEADER, SECOND, THIRD = 1, 2, 3
-BROKERS = (LEADER, SECOND, THIRD)
 MARK = "elections"
+SAMPLE_S = 0.05
+WORST = re.compile(r"^kraftbox_loop_lag_worst_seconds (\S+)$", re.MULTILINE)
+MANAGED = {
+    "unclean.recovery.manager.enabled": "true",
+    "kraftbox.loop.lag.interval.ms": "5",
+}
 
 
-async def create(connection: Connection, topics: Sequence[str], partitions: int) -> None:
-    """Every partition has the same replicas in the same order. RuntimeError for any error."""
-    assignments = [
-        CreateTopicsRequest.CreatableReplicaAssignment(
-            partition_index=index, broker_ids=list(BROKERS)
-        )
-        for index in range(partitions)
-    ]
-    for name in topics:
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=name,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=assignments,
-            configs=[
-                CreateTopicsRequest.CreatableTopicConfig(name="min.insync.replicas", value="2")
-            ],
-        )
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=int(REQUEST_MS))
-        answer = await connection.request(request, REQUEST_MS, CREATE_VERSION)
-        if code := answer.topics[0].error_code:
-            raise RuntimeError(f"creating {name} failed with {code}")
-
-
-class Run:
+class Elections(Run):
     """One cluster from its start to its stop."""
 
-    def __init__(self, cluster: Cluster, options: argparse.Namespace, figures: Figures) -> None:
-        self.cluster = cluster
-        self.topics = [f"many-{number}" for number in range(options.topics)]
-        self.partitions = options.partitions
-        self.all = [(topic, n) for topic in self.topics for n in range(self.partitions)]
-        self._figures = figures
-
-    def note(self, row: str, value: float) -> None:
-        self._figures.note(self.cluster.name, row, value)
-
-    async def measure(self) -> None:
-        """Everything, of a cluster that has started."""
-        connections = {
-            node_id: await connect(self.cluster, node_id)
-            for node_id in self.cluster.addresses()
-            if is_broker(node_id)
-        }
+    async def measure(self, connections: dict[int, Connection]) -> None:
         asked = connections[THIRD]
-        await create(connections[LEADER], self.topics, self.partitions)
+        replicas = (LEADER, SECOND, THIRD)
+        await create_topics(connections[LEADER], self.topics, self.options.partitions, replicas)
         await self._until_isr(asked, LEADER, 3)
-        self.note("elections", len(self.all))
+        await until_rest(self.cluster)
         await self._lose(connections, LEADER, SECOND, "from the ISR")
         await self._until_isr(asked, SECOND, 2)
+        await until_rest(self.cluster)
         await self._lose(connections, SECOND, THIRD, "to the last in the ISR")
-        await self._until_isr(asked, THIRD, 1)
         if isinstance(self.cluster, Kraftbox):
-            await self._lose_all(connections)
-        for connection in connections.values():
-            await connection.close()
+            await self._until_isr(asked, THIRD, 1)
+            await self._lose_all(self.cluster, connections)
+
+    @property
+    def _all(self) -> list[tuple[str, int]]:
+        return [(topic, n) for topic in self.topics for n in range(self.options.partitions)]
 
     async def _until_isr(self, connection: Connection, leader: int, size: int) -> None:
-        await until_each(
+        await self.until_each(
             connection,
-            self.topics,
-            self.partitions,
             lambda one: one.leader_id == leader and len(one.isr_nodes) == size,
             f"an ISR of {size}",
         )
@@ -118,107 +86,121 @@ class Run:
         self, connections: dict[int, Connection], victim: int, successor: int, what: str
     ) -> None:
         """Kill who leads everything."""
-        log = await MetadataLog.find(self.cluster)
-        before, _ = await log.ends()
-        begin = time.monotonic()
-        self.cluster.kill(victim)
-        moved = {successor: self.all}
-        fencing = asyncio.ensure_future(log.grown(len(self.all), before, begin))
-        serving = asyncio.ensure_future(until_served(connections, moved, refusing_to_list))
-        decided, committed = await fencing
-        await serving
-        served = time.monotonic() - begin
-        self.note(f"{what}: from the kill until decided, s", decided)
-        self.note(f"{what}: from decided until committed, s", committed - decided)
-        self.note(f"{what}: from decided until all serve, s", served - decided)
-        await log.close()
-        await connections.pop(victim).close()
+        moved = {successor: self._all}
+        begin, decided, committed, served = await self.kill(connections, victim, moved)
+        fenced = self.cluster.fenced_at(victim) - time.time() + time.monotonic() - begin
+        self.note(f"{what}: from fencing until decided, s", decided - fenced)
+        self.note(f"{what}: from fencing until committed, s", committed - fenced)
+        self.note(f"{what}: from fencing until all serve, s", served - fenced)
 
-    async def _lose_all(self, connections: dict[int, Connection]) -> None:
+    # --- unclean recovery ---------------------------------------------------------------------
+
+    async def _lose_all(self, cluster: Kraftbox, connections: dict[int, Connection]) -> None:
         """All brokers die uncleanly; nobody is sure to have everything."""
         for node_id in (LEADER, SECOND):
-            await asyncio.to_thread(self.cluster.restart, node_id)
-        await self._until_isr(connections[THIRD], THIRD, len(BROKERS))
+            await asyncio.to_thread(cluster.restart, node_id)
+        await self._until_isr(connections[THIRD], THIRD, BROKERS)
         await connections.pop(THIRD).close()
-        log = await MetadataLog.find(self.cluster)
+        controllers = [p for n, p in cluster.node_pids().items() if not is_broker(n)]
+        await until_rest(cluster)
+        await self._note_idle("idle: controller, % of a core", controllers)
+        log = await MetadataLog.find(cluster)
         before, _ = await log.ends()
-        for node_id in BROKERS:
-            self.cluster.kill(node_id)
-        await log.grown(len(self.all), before, time.monotonic())
+        for node_id in (LEADER, SECOND, THIRD):
+            cluster.kill(node_id)
+        await log.grown(len(self._all), before, time.monotonic())
         await log.close()
-        controllers = [p for n, p in self.cluster.node_pids().items() if not is_broker(n)]
-        memory_mb = max(map(pss_mb, controllers))
-        starts = (asyncio.to_thread(self.cluster.restart, node_id) for node_id in BROKERS)
-        starting = asyncio.ensure_future(asyncio.gather(*starts))
-        asked = await self._connected(LEADER)
-        await until(lambda: _knows_all(asked), 0.02, "all brokers unfenced")
+        for node_id in (LEADER, SECOND):
+            await asyncio.to_thread(cluster.restart, node_id)
+            connections[node_id] = await connect(self.cluster, node_id)
+        await until_rest(cluster)
+        what = "waiting for the last broker"
+        await self._note_idle(f"{what}: controller, % of a core", controllers)
+        await self._recover(cluster, connections, what)
+
+    async def _note_idle(self, row: str, pids: Iterable[int]) -> None:
+        found = await asyncio.to_thread(idle_core_percent, pids, self.options.idle)
+        self.note(row, sum(found.values()))
+
+    async def _recover(
+        self, cluster: Kraftbox, connections: dict[int, Connection], what: str
+    ) -> None:
+        """The last broker comes back."""
+        pids = cluster.node_pids()
+        for node_id in pids:
+            await asyncio.to_thread(cluster.scrape, node_id)
         begin = time.monotonic()
-        await until_each(
-            asked, self.topics, self.partitions, lambda one: one.leader_id >= 0, "a leader"
-        )
-        self.note("Balanced: from the last broker unfenced until all lead, s", _since(begin))
-        self.note(
-            "Balanced: the controller's growth, MiB", max(map(pss_mb, controllers)) - memory_mb
-        )
+        for node_id in pids:
+            await asyncio.to_thread(cluster.scrape, node_id)
+        self.note(f"{what}: a scrape of each node, ms", 1e3 * (time.monotonic() - begin))
+        memory = Memory(pids)
+        starting = asyncio.ensure_future(asyncio.to_thread(cluster.restart, THIRD))
+        asked = connections[LEADER]
+        await until(lambda: _knows_all(asked), 0.01, "all brokers unfenced")
+        begin = time.monotonic()
+        sampling = asyncio.ensure_future(memory.sample())
+        await self.until_each(asked, lambda one: one.leader_id >= 0, "a leader")
+        led = time.monotonic() - begin
+        # All logs are as long, so the first of the assignment has every leadership.
+        await until_served(connections, {LEADER: self._all}, refusing_to_list)
+        served = time.monotonic() - begin
+        sampling.cancel()
         await starting
-        await asked.close()
+        self.note("Balanced: from the last broker unfenced until all are led, s", led)
+        self.note("Balanced: from the last broker unfenced until all serve, s", served)
+        for kind, is_it in KINDS.items():
+            of_kind = [node_id for node_id in pids if is_it(node_id)]
+            texts = [await asyncio.to_thread(cluster.scrape, node_id) for node_id in of_kind]
+            self.note(f"Balanced: longest stall of {kind}, ms", max(map(_worst_ms, texts)))
+            growth = max(map(memory.growth_mb, of_kind))
+            self.note(f"Balanced: most memory more in {kind}, MiB", growth)
 
-    async def _connected(self, node_id: int) -> Connection:
-        """A connection to a broker that is coming up."""
-        found: list[Connection] = []
 
-        async def answers() -> bool:
-            with contextlib.suppress(OSError):
-                found.append(await connect(self.cluster, node_id))
-            return bool(found)
+KINDS: Mapping[str, Callable[[int], bool]] = {
+    "the controller": lambda node_id: not is_broker(node_id),
+    "a broker": is_broker,
+}
 
-        await until(answers, 0.05, f"broker {node_id}")
-        return found[0]
+
+class Memory:
+    """How much more than at first these processes have resident."""
+
+    def __init__(self, pids: Mapping[int, int]) -> None:
+        self._pids = pids
+        self._first = self._now()
+        self._most = dict(self._first)
+
+    def _now(self) -> dict[int, float]:
+        return {node_id: resident_mb(pid) for node_id, pid in self._pids.items()}
+
+    async def sample(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            for node_id, now in self._now().items():
+                self._most[node_id] = max(now, self._most[node_id])
+            await asyncio.sleep(SAMPLE_S)
+
+    def growth_mb(self, node_id: int) -> float:
+        return self._most[node_id] - self._first[node_id]
+
+
+def _worst_ms(metrics: str) -> float:
+    """The longest stall since the scrape before."""
+    found = WORST.search(metrics)
+    if found is None:
+        raise ValueError("no loop lag among the metrics")
+    return float(found[1]) * 1e3
 
 
 async def _knows_all(connection: Connection) -> bool:
     """Whether every broker is unfenced: Metadata names no others."""
     answer = await connection.request(MetadataRequest(topics=[]), REQUEST_MS, METADATA_VERSION)
-    return len(answer.brokers) == len(BROKERS)
+    return len(answer.brokers) == BROKERS
 
 
-def _since(begin: float) -> float:
-    return time.monotonic() - begin
-
-
-def run(cluster: Cluster, options: argparse.Namespace, figures: Figures) -> None:
-    """Start, measure, stop."""
-    try:
-        cluster.start()
-        asyncio.run(Run(cluster, options, figures).measure())
-    finally:
-        cluster.stop()
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(given: Sequence[str] | None = None) -> None:
     """See the module's description."""
-    options = arguments_of_many(__doc__).parse_args(arguments)
-    if options.quick:
-        options.topics, options.partitions = 2, 30
-    limit_open_files(options.files)
-    figures = Figures()
-    with bench_place(FREE_BYTES_MIN) as place:
-        keep_bytecode(place)
-        try:
-            managed = {"unclean.recovery.manager.enabled": "true"}
-            ours = Kraftbox(place / "kraftbox", options.controllers, len(BROKERS), settings=managed)
-            run(ours, options, figures)
-            if options.kafka:
-                other = Kafka(place / "kafka", options.controllers, len(BROKERS), heap="1500m")
-                run(other, options, figures)
-        finally:
-            heads = {"kraftbox": "Kraftbox", "kafka": "Kafka 4.3.1"}
-            text = figures.table(options.topics * options.partitions, heads)
-            print(text)
-            if options.json:
-                options.json.write_text(json.dumps(figures.rows, indent=1))
-    if options.markdown:
-        put_between(options.markdown, MARK, text)
+    compare(Elections, arguments(__doc__, given), MARK, MANAGED)
 
 
 if __name__ == "__main__":

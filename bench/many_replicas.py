@@ -5,144 +5,39 @@ long until all have leaders; a broker is killed: how long until every new leader
 again: how long until every ISR is whole; memory, idle CPU and open files. With --kafka Apache
 Kafka 4.3.1 does the same afterwards.
 
-What is observed, in a way that costs the cluster little:
-
-- Decided and committed: a broker in every ISR is gone, so fencing it appends one record for each
-  partition to the metadata log. DescribeQuorum, asked of the active controller every 20 ms, tells
-  when its end (decided) and its high watermark (committed) have gone so far.
-- Serving: who leads next follows from the order of replicas, so both survivors are asked for the
-  end offsets of what they are to take over, in pieces, again while one partition refuses.
-- Acknowledging: one record with acks=all to each moved partition.
-- Leaders and ISRs as the first broker's Metadata has them, one topic after the other.
+How that is observed says `bench.at_scale`. Who leads next follows from the order of replicas, so
+both survivors are asked for what they are to take over.
 
 Prints a Markdown table; `--markdown docs/benchmarks.md` puts it between the marks there.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
-import resource
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-from bench.blast import record_batch
+from bench.at_scale import (
+    BROKERS,
+    Moved,
+    Run,
+    arguments,
+    compare,
+    create_topics,
+    described,
+    refusing_to_append,
+    refusing_to_list,
+    until_rest,
+    until_served,
+)
 from bench.cluster_start import idle_core_percent
-from bench.clusters import Cluster, Kafka, Kraftbox, is_broker, pss_mb
-from bench.nodes import keep_bytecode, resident_mb
-from bench.place import bench_place
-from bench.report import put_between, shown
-from protocol.errors import ApiError, ErrorCode
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.describe_quorum import DescribeQuorumRequest
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.produce import ProduceRequest
+from bench.clusters import is_broker, pss_mb
+from bench.nodes import resident_mb
 from protocol.transport.client import Connection
 
-BROKERS = 3
-REPLICAS = 3
 VICTIM = 2
-PIECE = 250
-"""Partitions in one request of a probe."""
-LATEST = -1
-CREATE_VERSION = 7
-PRODUCE_VERSION = 11
-LIST_OFFSETS_VERSION = 7
-METADATA_VERSION = 12
-REQUEST_MS = 60_000.0
-STEP_S_MAX = 300.0
-REST_S = 2.0
-REST_CORES_MAX = 0.8
-FREE_BYTES_MIN = 4 << 30
 MARK = "many-replicas"
-
-Moved = dict[int, list[tuple[str, int]]]
-"""Partitions by the broker that is to lead them."""
-
-
-class Figures:
-    """Rows by what was measured, each with a value per cluster."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, dict[str, float]] = {}
-
-    def note(self, cluster: str, row: str, value: float) -> None:
-        """Progress goes to standard output as well."""
-        self.rows.setdefault(row, {})[cluster] = value
-        print(f"{cluster}: {row}: {shown(value)}", flush=True)
-
-    def table(self, partitions: int, heads: dict[str, str]) -> str:
-        """As Markdown, with the columns that there are figures for."""
-        columns = [name for name in heads if any(name in row for row in self.rows.values())]
-        lines = [
-            f"| {partitions:,} partitions | {' | '.join(heads[name] for name in columns)} |",
-            f"|---|{'---|' * len(columns)}",
-        ]
-        for row, values in self.rows.items():
-            told = [shown(values[name]) if name in values else "-" for name in columns]
-            lines.append(f"| {row} | {' | '.join(told)} |")
-        return "\n".join(lines)
-
-
-async def until(condition: Callable[[], Awaitable[bool]], pause_s: float, what: str) -> None:
-    """TimeoutError when it does not come true within STEP_S_MAX."""
-    deadline = time.monotonic() + STEP_S_MAX
-    while not await condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not come within {STEP_S_MAX:.0f} s")
-        await asyncio.sleep(pause_s)
-
-
-async def connect(cluster: Cluster, node_id: int) -> Connection:
-    """A client's connection to one node."""
-    return await Connection.connect(*cluster.addresses()[node_id], client_id="bench")
-
-
-async def create_topics(connection: Connection, topics: Sequence[str], partitions: int) -> None:
-    """One request each. Raises RuntimeError for any error."""
-    for name in topics:
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=REPLICAS,
-            configs=[
-                CreateTopicsRequest.CreatableTopicConfig(name="min.insync.replicas", value="2")
-            ],
-        )
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=int(REQUEST_MS))
-        answer = await connection.request(request, REQUEST_MS, CREATE_VERSION)
-        if code := answer.topics[0].error_code:
-            raise RuntimeError(f"creating {name} failed with {code}")
-
-
-async def described(
-    connection: Connection, topic: str
-) -> list[MetadataResponse.MetadataResponsePartition]:
-    """A topic's partitions in this broker's eyes; none while it does not know the topic."""
-    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-    answer = await connection.request(request, REQUEST_MS, METADATA_VERSION)
-    return list(answer.topics[0].partitions)
-
-
-async def until_each(
-    connection: Connection,
-    topics: Sequence[str],
-    partitions: int,
-    holds: Callable[[MetadataResponse.MetadataResponsePartition], bool],
-    what: str,
-) -> None:
-    """Until every partition of every topic is as it should be."""
-    for topic in topics:
-
-        async def whole(topic: str = topic) -> bool:
-            found = await described(connection, topic)
-            return len(found) == partitions and all(map(holds, found))
-
-        await until(whole, 0.1, f"{topic}: {what}")
 
 
 async def successors(connection: Connection, topics: Sequence[str]) -> Moved:
@@ -158,156 +53,12 @@ async def successors(connection: Connection, topics: Sequence[str]) -> Moved:
     return found
 
 
-def by_topic(piece: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
-    """Indexes by topic."""
-    found: dict[str, list[int]] = {}
-    for topic, index in piece:
-        found.setdefault(topic, []).append(index)
-    return found
-
-
-async def refusing_to_list(
-    connection: Connection, piece: Sequence[tuple[str, int]]
-) -> list[tuple[str, int]]:
-    """Those of the piece whose end offset this broker does not tell."""
-    topics = [
-        ListOffsetsRequest.ListOffsetsTopic(
-            name=topic,
-            partitions=[
-                ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=LATEST)
-                for index in indexes
-            ],
-        )
-        for topic, indexes in by_topic(piece).items()
-    ]
-    request = ListOffsetsRequest(replica_id=-1, topics=topics)
-    answer = await connection.request(request, REQUEST_MS, LIST_OFFSETS_VERSION)
-    return [
-        (topic.name, one.partition_index)
-        for topic in answer.topics
-        for one in topic.partitions
-        if one.error_code
-    ]
-
-
-async def refusing_to_append(
-    connection: Connection, piece: Sequence[tuple[str, int]]
-) -> list[tuple[str, int]]:
-    """Those of the piece that do not acknowledge a record with acks=all."""
-    batch = record_batch(170)
-    topics = [
-        ProduceRequest.TopicProduceData(
-            name=topic,
-            partition_data=[
-                ProduceRequest.PartitionProduceData(index=index, records=batch) for index in indexes
-            ],
-        )
-        for topic, indexes in by_topic(piece).items()
-    ]
-    request = ProduceRequest(acks=-1, timeout_ms=int(REQUEST_MS), topic_data=topics)
-    answer = await connection.request(request, REQUEST_MS, PRODUCE_VERSION)
-    return [
-        (topic.name, one.index)
-        for topic in answer.responses
-        for one in topic.partition_responses
-        if one.error_code
-    ]
-
-
-Probe = Callable[[Connection, Sequence[tuple[str, int]]], Awaitable[list[tuple[str, int]]]]
-
-
-async def until_served(connections: dict[int, Connection], moved: Moved, probe: Probe) -> None:
-    """Until no partition refuses any more, at the brokers that are to lead them."""
-
-    async def at_one(node_id: int, waiting: list[tuple[str, int]]) -> None:
-        # One alone at first: until it is fenced, what is asked costs the brokers for nothing.
-        for start, end in [(0, 1), *((at, at + PIECE) for at in range(1, len(waiting), PIECE))]:
-            left = waiting[start:end]
-
-            async def served() -> bool:
-                nonlocal left
-                left = await probe(connections[node_id], left)
-                return not left
-
-            await until(served, 0.02, f"service by broker {node_id}")
-
-    await asyncio.gather(*(at_one(node_id, waiting) for node_id, waiting in moved.items()))
-
-
-class MetadataLog:
-    """The end of the metadata log as the active controller tells it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    @classmethod
-    async def find(cls, cluster: Cluster) -> MetadataLog:
-        """Ask each controller; only the active one answers. RuntimeError if none does."""
-        for node_id in cluster.addresses():
-            if not is_broker(node_id):
-                found = cls(await connect(cluster, node_id))
-                try:
-                    await found.ends()
-                except ApiError:
-                    await found.close()
-                    continue
-                return found
-        raise RuntimeError("no controller is active")
-
-    async def close(self) -> None:
-        await self._connection.close()
-
-    async def ends(self) -> tuple[int, int]:
-        """Log end offset and high watermark. Raises ApiError."""
-        topic = DescribeQuorumRequest.TopicData(
-            topic_name="__cluster_metadata",
-            partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
-        )
-        answer = await self._connection.request(DescribeQuorumRequest(topics=[topic]), REQUEST_MS)
-        if answer.error_code:
-            raise ApiError(ErrorCode(answer.error_code), answer.error_message)
-        one = answer.topics[0].partitions[0]
-        if one.error_code:
-            raise ApiError(ErrorCode(one.error_code), one.error_message)
-        return max(voter.log_end_offset for voter in one.current_voters), one.high_watermark
-
-    async def grown(self, by: int, before: int, since: float) -> tuple[float, float]:
-        """Seconds since then until the log's end and its high watermark are so much further."""
-        decided = 0.0
-
-        async def committed() -> bool:
-            nonlocal decided
-            end, high_watermark = await self.ends()
-            if end >= before + by and not decided:
-                decided = time.monotonic() - since
-            return high_watermark >= before + by
-
-        await until(committed, 0.02, "the fencing")
-        return decided, time.monotonic() - since
-
-
-class Run:
+class ManyReplicas(Run):
     """One cluster from its start to its stop."""
 
-    def __init__(self, cluster: Cluster, options: argparse.Namespace, figures: Figures) -> None:
-        self.cluster = cluster
-        self.options = options
-        self.topics = [f"many-{number}" for number in range(options.topics)]
-        self._figures = figures
-
-    def note(self, row: str, value: float) -> None:
-        self._figures.note(self.cluster.name, row, value)
-
-    async def measure(self) -> None:
-        """Everything, of a cluster that has started."""
-        connections = {
-            node_id: await connect(self.cluster, node_id)
-            for node_id in self.cluster.addresses()
-            if is_broker(node_id)
-        }
+    async def measure(self, connections: dict[int, Connection]) -> None:
         await self._create(connections)
-        await self._rest()
+        self.note("create: busy afterwards, s", await until_rest(self.cluster))
         await asyncio.to_thread(self._at_rest, "")
         await self._kill(connections)
         begin = time.monotonic()
@@ -316,28 +67,16 @@ class Run:
         self.note("start again: every ISR whole, s", time.monotonic() - begin)
         await starting
         await asyncio.to_thread(self._at_rest, " afterwards")
-        for connection in connections.values():
-            await connection.close()
-
-    async def _until_each(
-        self,
-        connection: Connection,
-        holds: Callable[[MetadataResponse.MetadataResponsePartition], bool],
-        what: str,
-    ) -> None:
-        await until_each(connection, self.topics, self.options.partitions, holds, what)
 
     async def _until_whole(self, connection: Connection) -> None:
-        await self._until_each(
-            connection, lambda one: len(one.isr_nodes) == REPLICAS, "a whole ISR"
-        )
+        await self.until_each(connection, lambda one: len(one.isr_nodes) == BROKERS, "a whole ISR")
 
     async def _create(self, connections: dict[int, Connection]) -> None:
         begin = time.monotonic()
         await create_topics(connections[1], self.topics, self.options.partitions)
         self.note("create: answered, s", time.monotonic() - begin)
         for connection in connections.values():
-            await self._until_each(connection, lambda one: one.leader_id >= 0, "a leader")
+            await self.until_each(connection, lambda one: one.leader_id >= 0, "a leader")
         self.note("create: all have leaders on every broker, s", time.monotonic() - begin)
         leaders: Moved = {}
         for topic in self.topics:
@@ -347,41 +86,18 @@ class Run:
         self.note("create: every leader serves, s", time.monotonic() - begin)
         await self._until_whole(connections[1])
 
-    async def _rest(self) -> None:
-        """What creating leaves to be done afterwards is no idle time."""
-        begin = time.monotonic()
-
-        async def rests() -> bool:
-            before = self.cluster.cpu_s()
-            await asyncio.sleep(REST_S)
-            return self.cluster.cpu_s() - before < REST_CORES_MAX * REST_S
-
-        await until(rests, 0.0, "rest after creating")
-        self.note("create: busy afterwards, s", time.monotonic() - begin - REST_S)
-
     async def _kill(self, connections: dict[int, Connection]) -> None:
         # On a busy machine a broker may have been fenced and come back since.
         await self._until_whole(connections[1])
         moved = await successors(connections[1], self.topics)
         self.note("partitions that move", sum(map(len, moved.values())))
-        log = await MetadataLog.find(self.cluster)
-        before, _ = await log.ends()
-        changes = self.options.topics * self.options.partitions
-        begin = time.monotonic()
-        self.cluster.kill(VICTIM)
-        fencing = asyncio.ensure_future(log.grown(changes, before, begin))
-        serving = asyncio.ensure_future(until_served(connections, moved, refusing_to_list))
-        decided, committed = await fencing
-        await serving
-        served = time.monotonic() - begin
+        begin, decided, committed, served = await self.kill(connections, VICTIM, moved)
         self.note("kill: decided, s", decided)
         self.note("kill: committed, s", committed)
         self.note("kill: every new leader serves, s", served)
         self.note("from decided until every new leader serves, s", served - decided)
         await until_served(connections, moved, refusing_to_append)
         self.note("kill: each has acknowledged a record, s", time.monotonic() - begin)
-        await log.close()
-        await connections.pop(VICTIM).close()
 
     def _at_rest(self, when: str) -> None:
         pids = self.cluster.node_pids()
@@ -395,60 +111,9 @@ class Run:
         self.note(f"open files{when}, the most of a broker", files)
 
 
-def run(cluster: Cluster, options: argparse.Namespace, figures: Figures) -> None:
-    """Start, measure, stop."""
-    try:
-        figures.note(cluster.name, "start to ready, s", cluster.start())
-        asyncio.run(Run(cluster, options, figures).measure())
-    finally:
-        cluster.stop()
-
-
-def limit_open_files(files_max: int) -> None:
-    """For every process that is started from here on."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = files_max if hard == resource.RLIM_INFINITY else min(files_max, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def arguments_of_many(description: str | None) -> argparse.ArgumentParser:
-    """What every benchmark of many partitions can be told."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--topics", type=int, default=10)
-    parser.add_argument("--partitions", type=int, default=1_000, help="of each topic")
-    parser.add_argument("--controllers", type=int, default=1)
-    parser.add_argument("--files", type=int, default=20_000, help="open files of a process")
-    parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka as well")
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(given: Sequence[str] | None = None) -> None:
     """See the module's description."""
-    parser = arguments_of_many(__doc__)
-    parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle phases")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.topics, options.partitions, options.idle = 2, 30, 2.0
-    limit_open_files(options.files)
-    figures = Figures()
-    with bench_place(FREE_BYTES_MIN) as place:
-        keep_bytecode(place)
-        try:
-            run(Kraftbox(place / "kraftbox", options.controllers, BROKERS), options, figures)
-            if options.kafka:
-                other = Kafka(place / "kafka", options.controllers, BROKERS, heap="1500m")
-                run(other, options, figures)
-        finally:
-            heads = {"kraftbox": "Kraftbox", "kafka": "Kafka 4.3.1"}
-            text = figures.table(options.topics * options.partitions, heads)
-            print(text)
-            if options.json:
-                options.json.write_text(json.dumps(figures.rows, indent=1))
-    if options.markdown:
-        put_between(options.markdown, MARK, text)
+    compare(ManyReplicas, arguments(__doc__, given), MARK)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Node:
         self.broker: BrokerServer | None = None
         self.http_address: str | None = None
         self._http: HttpServer | None = None
-        self._lag = LoopLag()
+        self._lag = LoopLag(config[keys_kraftbox.KRAFTBOX_LOOP_LAG_INTERVAL_MS])
         self._releases: list[Callable[[], None]] = []
         self._stopped = False
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 from operator import attrgetter
 from typing import (
     TYPE_CHECKING,
@@ -290,9 +291,9 @@ class Struct(metaclass=SchemaMeta):
 
     def replace(self: S, **changes: Any) -> S:
         """A shallow copy with some fields changed; TypeError for a name that is no field."""
-        values = {f.name: getattr(self, f.name) for f in self.FIELDS}
-        values["unknown_tags"] = self.unknown_tags
-        return type(self)(**{**values, **changes})
+        values = dict(zip(_names(type(self)), _values(self), strict=True))
+        values.update(changes)
+        return type(self)(**values)
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """Field names and values in wire order."""
@@ -306,8 +307,13 @@ S = TypeVar("S", bound=Struct)
 def _values(value: Struct) -> Any:
     cls = type(value)
     if cls._getter is None:
-        cls._getter = attrgetter("unknown_tags", *(f.name for f in cls.FIELDS))
+        cls._getter = attrgetter(*_names(cls))
     return cls._getter(value)
+
+
+@cache
+def _names(cls: type[Struct]) -> tuple[str, ...]:
+    return ("unknown_tags", *(f.name for f in cls.FIELDS))
 
 
 def _compile_init(cls: type[Struct]) -> Any:

@@ -2,7 +2,7 @@
 
 A timer is set every `every_ms`; how much later than due it ran is the lag: the one number that
 shows a stall. Kept are the last value and the worst since the last scrape, which is what an alert
-wants to see.
+wants to see. A stall that begins and ends between two timers is not seen; what lasts is.
 
 Kafka reports how idle its request handlers and its network threads are. Here one loop is both, so
 both series say the same: the part of the last minute in which the loop's thread used no processor.
@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 
 from runtime.metrics import Family, single
 
-EVERY_MS = 500.0
 LOAD_WINDOW_MS = 60_000.0
 
 _IDLE = (
@@ -39,9 +38,7 @@ class LoopLag:
     `cpu_s` is the processor time of the thread that asks.
     """
 
-    def __init__(
-        self, every_ms: float = EVERY_MS, cpu_s: Callable[[], float] = time.thread_time
-    ) -> None:
+    def __init__(self, every_ms: float, cpu_s: Callable[[], float] = time.thread_time) -> None:
         self.last_ms = 0.0
         self.worst_ms = 0.0
         self._every_ms = every_ms

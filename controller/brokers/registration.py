@@ -10,13 +10,15 @@ Brokers: FENCED -> UNFENCED -> CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW (fenced again
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
+from typing import NamedTuple
 
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
-from controller.elections.context import NONE, BrokerChange
+from controller.elections.context import BrokerChange
 from controller.elections.triggers import records_for_change
 from metalog.image.features import (
     CONTROLLER_REGISTRATION_LEVEL,
@@ -411,11 +413,9 @@ def _records_for_state(
     return fence_records(view, broker, Cause.CONTROLLED_SHUTDOWN if leaves else Cause.BROKER_FENCED)
 
 
-def fence_records(
-    view: ControllerView, broker: BrokerImage, cause: Cause, *, doomed: frozenset[int] = NONE
-) -> list[MetadataRecord]:
+def fence_records(view: ControllerView, broker: BrokerImage, cause: Cause) -> list[MetadataRecord]:
     """Take the broker out of its ISRs and leaderships, then fence it."""
-    change = BrokerChange(leaving=frozenset({broker.id}), doomed=doomed)
+    change = BrokerChange(leaving=frozenset({broker.id}))
     return [
         *records_for_change(view, change, cause),
         _registration_change(broker, fenced=_FENCE),
@@ -434,7 +434,9 @@ def unfence_records(view: ControllerView, broker: BrokerImage) -> list[MetadataR
 
 def _shutdown_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
     change = BrokerChange(leaving=frozenset({broker.id}))
-    changes = list(records_for_change(view, change, Cause.CONTROLLED_SHUTDOWN))
+    changes: list[MetadataRecord] = list(
+        records_for_change(view, change, Cause.CONTROLLED_SHUTDOWN)
+    )
     if broker.in_controlled_shutdown:
         return changes
     return [_registration_change(broker, in_controlled_shutdown=_SHUTTING_DOWN), *changes]
@@ -454,20 +456,53 @@ def _registration_change(
 # --- leaving ----------------------------------------------------------------------------------
 
 
-def decide_fence_expired(view: ControllerView) -> Decision[int | None]:
-    """Fence one broker that has not been heard of; the reply is its id, None if there is none.
+class Silent(NamedTuple):
+    """Brokers that one look at the clock found silent, each with its epoch, and why it is fenced.
 
-    One at a time, so that the records of each stand in one batch; the others that are overdue are
-    already no candidates for its leaderships (Reason.SESSION_EXPIRED), and the caller fences them
-    in the same turn.
+    `since` is the topic from which the fencing of the first of them goes on.
     """
+
+    causes: Mapping[tuple[int, int], Cause]
+    since: str = ""
+
+
+def silent_brokers(view: ControllerView) -> Silent:
+    """Who is to be fenced now; `decide_fence_silent` does it."""
     brokers = view.image.cluster.brokers
-    expired = view.expired_brokers()
-    for broker_id in sorted(expired):
+    found = {}
+    for broker_id in sorted(view.expired_brokers()):
         broker = brokers.get(broker_id)
         if broker is not None and not broker.fenced:
-            cause = silence(view, broker_id)
-            return Decision(tuple(fence_records(view, broker, cause, doomed=expired)), broker_id)
+            found[broker_id, broker.epoch] = silence(view, broker_id)
+    return Silent(found)
+
+
+def decide_fence_silent(
+    view: ControllerView, silent: Silent, partitions_max: int
+) -> Decision[Silent | None]:
+    """Fence the first of them, or change as many of its partitions; the reply is what is left.
+
+    A broker of ten thousand partitions takes many such steps. Each leaves a state of its own: a
+    broker that is in fewer ISRs, and fenced last of all, once a look at every topic finds it in no
+    more of them than one step can change. Who was found silent once is fenced, whatever is heard of
+    it meanwhile: for all of them are no candidates for the others' leaderships
+    (Reason.SESSION_EXPIRED), and nobody would come back to what they were passed over for.
+    """
+    brokers = view.image.cluster.brokers
+    for (broker_id, epoch), cause in silent.causes.items():
+        broker = brokers.get(broker_id)
+        if broker is None or broker.fenced or broker.epoch != epoch:
+            continue
+        left = {key: value for key, value in silent.causes.items() if key >= (broker_id, epoch)}
+        doomed = frozenset(each for each, _ in left)
+        change = BrokerChange(leaving=frozenset({broker_id}), doomed=doomed)
+        for since in dict.fromkeys((silent.since, "")):
+            changes = records_for_change(view, change, cause, since=since)
+            records = tuple(islice(changes, partitions_max))
+            if len(records) == partitions_max:
+                last = view.image.topics.by_id[records[-1].topic_id].name
+                return Decision(records, Silent(left, last))
+        return Decision((*records, _registration_change(broker, fenced=_FENCE)), Silent(left))
     return Decision((), None)
 
 

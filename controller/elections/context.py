@@ -60,23 +60,28 @@ class BrokerChange(NamedTuple):
 
 NO_BROKER_CHANGE = BrokerChange()
 AS_IT_IS = Target()
+_EPOCHS = PartitionImage._fields.index("leader_epoch")
 
 
 class TopicRules(NamedTuple):
     """What holds for elections of one topic. `election` is the one that nobody asked for: it may be
-    unclean only where the topic allows it."""
+    unclean only where the topic allows it. `treats_alike`: partitions of the same state are changed
+    in the same way."""
 
     safety: Safety
     election: Election
+    treats_alike: bool
 
 
 class ElectionContext:
     """One decision's elections. `eligibility_of` has the view as it is once `change` has happened.
 
-    A decision holds one view, so nothing in here grows old.
+    A decision holds one view, so nothing in here grows old. A broker that is fenced may change ten
+    thousand partitions, which are in a handful of states: what was decided for the first of a topic
+    and state holds for the others.
     """
 
-    __slots__ = ("_rules", "change", "eligibility_of", "view")
+    __slots__ = ("_known", "_rules", "change", "eligibility_of", "view")
 
     def __init__(self, view: ControllerView, change: BrokerChange = NO_BROKER_CHANGE) -> None:
         self.view = view
@@ -89,6 +94,7 @@ class ElectionContext:
             unclean=change.unclean,
         )
         self._rules: dict[bytes, TopicRules] = {}
+        self._known: dict[tuple[object, ...], PartitionChange | None] = {}
 
     def rules(self, topic: TopicImage) -> TopicRules:
         """What holds for `topic`."""
@@ -123,12 +129,38 @@ class ElectionContext:
     ) -> PartitionChange | None:
         """What takes the partition to `target`; without an `election` by the topic's own."""
         rules = self.rules(topic)
+        election = rules.election if election is None else election
+        if not rules.treats_alike:
+            return self._change(topic, index, partition, cause, rules, target, election, touch)
+        # The epochs are no input: a record does not say them.
+        state = partition[:_EPOCHS], partition.recovery_state
+        asked = topic.id, state, target, election, cause, touch
+        if asked not in self._known:
+            change = self._change(topic, index, partition, cause, rules, target, election, touch)
+            self._known[asked] = change
+            return change
+        known = self._known[asked]
+        if known is None:
+            return None
+        return PartitionChange(known.record.replace(partition_id=index), known.elected)
+
+    def _change(
+        self,
+        topic: TopicImage,
+        index: int,
+        partition: PartitionImage,
+        cause: Cause,
+        rules: TopicRules,
+        target: Target,
+        election: Election,
+        touch: bool,
+    ) -> PartitionChange | None:
         return change_partition(
             partition,
             topic_id=topic.id,
             partition_id=index,
             target=target,
-            election=rules.election if election is None else election,
+            election=election,
             cause=cause,
             safety=rules.safety,
             touch=touch,
@@ -152,7 +184,9 @@ class ElectionContext:
         )
         # The recovery manager compares logs first; `elections.recovery` then names the broker.
         allowed = strategy is RecoveryStrategy.AGGRESSIVE and not managed
-        return TopicRules(safety, Wish.UNCLEAN if allowed else Wish.ONLINE)
+        # `broker_eligibility` sees nothing of a partition but where its replicas are.
+        election = Wish.UNCLEAN if allowed else Wish.ONLINE
+        return TopicRules(safety, election, safety.order is assignment_order)
 
 
 def election_order(view: ControllerView, topic: TopicImage) -> ElectionOrder:

@@ -4,8 +4,8 @@ Each activity knows when it is due next, on the monotonic clock, None while it w
 That changes when a controller becomes active, with each append, and when it has acted. There is no
 timer in here: the writer keeps one for each, and appends what they decide.
 
-An activity that has more to do at once says so in one of two ways. With `again` it goes on in the
-same turn, before anybody else decides. Being due at once lets others have their turn between.
+An activity that has more to do at once is due at once, and lets others have their turn between: a
+turn is short, a few milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeAlias
 
-from controller.brokers.registration import decide_fence_expired, silence
+from controller.brokers.registration import Silent, decide_fence_silent, silent_brokers
 from controller.decision import ControllerView, Decision
 from controller.heartbeats import Heartbeats, SessionTimeouts
 from controller.writer.stats import ControllerStats
@@ -25,6 +25,8 @@ from runtime.log import get_logger
 LATE_MS = 50.0
 """A turn that is later than this did not only wait for others: the process was busy or stopped."""
 GRACE_MS = 500.0
+CHANGES_PER_TURN = 250
+"""Partitions of a silent broker that change before others have their turn: 5 ms, written down."""
 
 _log = get_logger("controller")
 
@@ -32,10 +34,9 @@ MakeView: TypeAlias = Callable[[], ControllerView]
 
 
 class Act(NamedTuple):
-    """What an activity decided; `again`: it decides once more on what these records make."""
+    """What an activity decided."""
 
     records: Sequence[MetadataRecord] = ()
-    again: bool = False
 
 
 class Activity(Protocol):
@@ -91,6 +92,8 @@ class Fencing:
     meanwhile moves nothing here. A turn that comes late says that this process stood still, and
     then heartbeats that came in time may wait to be read. So they are given a moment before anybody
     is fenced.
+
+    A turn changes a bounded number of partitions, and others have theirs before the next.
     """
 
     def __init__(
@@ -101,33 +104,39 @@ class Fencing:
         self._timeouts = timeouts
         self._stats = stats
         self._gave_grace = False
-        self._is_at_it = False
+        self._silent: Silent | None = None
 
     def begin(self, now_ms: float) -> None:
-        self._is_at_it = False
+        self.end()
         self.look_again()
 
     def end(self) -> None:
         self.due_ms = None
+        self._silent = None
 
     def look_again(self) -> None:
         """A session may end sooner than was known."""
-        self.due_ms = self._heartbeats.next_expiry_ms(self._timeouts)
+        if self._silent is None:
+            self.due_ms = self._heartbeats.next_expiry_ms(self._timeouts)
 
     def act(self, now_ms: float, view: MakeView) -> Act:
-        if not self._is_at_it and self._waits_for_heartbeats(now_ms):
-            return Act()
-        seen = replace(view(), monotonic_ms=now_ms)
-        decision = decide_fence_expired(seen)
-        broker_id = decision.reply
-        self._is_at_it = broker_id is not None
-        if broker_id is None:
-            self.look_again()
-            return Act()
-        self._stats.timed_out_heartbeats += 1
-        cause = silence(seen, broker_id).value
-        _log.warning("Fencing a broker that was not heard of", broker=broker_id, cause=cause)
-        return Act(decision.records, again=True)
+        if self._silent is None:
+            if self._waits_for_heartbeats(now_ms):
+                return Act()
+            self._silent = silent_brokers(replace(view(), monotonic_ms=now_ms))
+            self._tell(self._silent)
+        decision = decide_fence_silent(view(), self._silent, CHANGES_PER_TURN)
+        self._silent = decision.reply
+        self.due_ms = now_ms
+        self.look_again()
+        return Act(decision.records)
+
+    def _tell(self, silent: Silent) -> None:
+        for (broker_id, _), cause in silent.causes.items():
+            self._stats.timed_out_heartbeats += 1
+            _log.warning(
+                "Fencing a broker that was not heard of", broker=broker_id, cause=cause.value
+            )
 
     def _waits_for_heartbeats(self, now_ms: float) -> bool:
         expiry_ms = self._heartbeats.next_expiry_ms(self._timeouts)

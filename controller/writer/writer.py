@@ -561,20 +561,14 @@ class Controller:
     def _act(self, activity: Activity) -> None:
         """An activity's turn."""
         del self._timers[activity]
-        now_ms = self._clock.monotonic_ms()
-        again = True
-        while again and self._active:
-            act = activity.act(now_ms, self.view)
-            again = self._try_append(act.records) and act.again
+        self._try_append(activity.act(self._clock.monotonic_ms(), self.view).records)
         self._arm()
 
-    def _try_append(self, records: Sequence[MetadataRecord]) -> bool:
+    def _try_append(self, records: Sequence[MetadataRecord]) -> None:
         try:
             self._append(records)
         except ApiError:
             self._refused_until_ms = self._clock.monotonic_ms() + REFUSED_PAUSE_MS
-            return False
-        return True
 
 
 def _level_after(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:

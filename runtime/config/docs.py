@@ -86,6 +86,8 @@ DOCS: dict[str, str] = {
     "kraftbox.log.format": "How log lines look.",
     "kraftbox.log.level": "The least level that is logged.",
     "kraftbox.log.requests": "Whether a broker logs every request that it answers.",
+    "kraftbox.loop.lag.interval.ms": "How often a timer measures how late the event loop is. A "
+    "stall that is shorter is found by chance only.",
     "kraftbox.metrics.partitions": "Which partitions have series of their own.",
     "kraftbox.produce.decompressed.max.bytes": "Most bytes that one batch may hold when it has to "
     "be decompressed.",

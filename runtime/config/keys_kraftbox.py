@@ -32,6 +32,7 @@ KRAFTBOX_LOG_LEVEL = NodeKey(
     "kraftbox.log.level", STRING, "info", one_of("debug", "info", "warning", "error")
 )
 KRAFTBOX_LOG_REQUESTS = NodeKey("kraftbox.log.requests", BOOLEAN, False)
+KRAFTBOX_LOOP_LAG_INTERVAL_MS = NodeKey("kraftbox.loop.lag.interval.ms", INT, 500, at_least(1), LOW)
 KRAFTBOX_METRICS_PARTITIONS = NodeKey(
     "kraftbox.metrics.partitions", STRING, "all", one_of("all", "leader", "none")
 )

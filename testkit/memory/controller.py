@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from controller.brokers.registration import (
     HeartbeatReply,
-    decide_fence_expired,
+    Silent,
+    decide_fence_silent,
     decide_heartbeat,
     decide_register_broker,
+    silent_brokers,
 )
 from controller.decision import ControllerView, Decision
 from controller.heartbeats import Heartbeats
@@ -186,10 +188,13 @@ class Cluster:
             self.register(broker_id, rack=rack)
             self.heartbeat(broker_id)
 
-    def fence_expired(self) -> list[int]:
-        fenced = []
-        while (broker_id := self.run(decide_fence_expired)) is not None:
-            fenced.append(broker_id)
+    def fence_expired(self, partitions_max: int = 10_000) -> list[int]:
+        silent: Silent | None = silent_brokers(self.view())
+        assert silent is not None
+        fenced = [broker_id for broker_id, _ in silent.causes]
+        while silent is not None:
+            decide = partial(decide_fence_silent, silent=silent, partitions_max=partitions_max)
+            silent = self.run(decide)
         return fenced
 
     def fence(self, broker_id: int) -> None:

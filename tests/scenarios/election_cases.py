@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from controller.brokers.registration import decide_fence_expired, decide_register_broker
+from controller.brokers.registration import decide_register_broker
 from controller.elections.eligibility import (
     Eligibility,
     Ineligible,
@@ -138,7 +138,7 @@ def _happens(cluster: Cluster, event: Event) -> None:
     broker = cluster.image.cluster.brokers[broker_id]
     if what == "fenced":
         _silent(cluster, broker_id)
-        cluster.run(decide_fence_expired)
+        cluster.fence_expired()
     elif what == "shutdown":
         cluster.heartbeat(broker_id, want_shut_down=True)
     elif what == "directory":

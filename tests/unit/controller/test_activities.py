@@ -79,11 +79,10 @@ class Fenced:
         self.fencing.begin(self.cluster.monotonic_ms)
 
     def turn(self) -> None:
-        again = True
-        while again:
-            act = self.fencing.act(self.cluster.monotonic_ms, self.cluster.view)
-            self.cluster.apply(act.records)
-            again = act.again
+        now_ms = self.cluster.monotonic_ms
+        self.fencing.due_ms = now_ms
+        while self.fencing.due_ms is not None and self.fencing.due_ms <= now_ms:
+            self.cluster.apply(self.fencing.act(now_ms, self.cluster.view).records)
 
     @property
     def brokers(self) -> list[BrokerImage]:
@@ -145,7 +144,10 @@ def test_a_turn_that_is_hardly_late_gives_none() -> None:
 def test_a_turn_cut_short_by_a_lost_leadership_is_not_gone_on_with() -> None:
     it = Fenced()
     it.cluster.advance(SESSION_TIMEOUT_MS)
-    assert it.fencing.act(it.cluster.monotonic_ms, it.cluster.view).again
+    assert it.fencing.act(it.cluster.monotonic_ms, it.cluster.view).records
+    assert it.fencing.due_ms == it.cluster.monotonic_ms, "it would go on at once"
+    it.fencing.look_again()
+    assert it.fencing.due_ms == it.cluster.monotonic_ms
     it.fencing.begin(it.cluster.monotonic_ms)
     it.cluster.advance(LATE_MS * 2)
     it.turn()

@@ -11,8 +11,13 @@ import time
 
 import pytest
 
-from controller.brokers.registration import decide_fence_expired, has_leaderships, unfence_records
-from controller.decision import ControllerView, Decision
+from controller.brokers.registration import (
+    decide_fence_silent,
+    has_leaderships,
+    silent_brokers,
+    unfence_records,
+)
+from controller.decision import ControllerView
 from controller.elections.upkeep import decide_rebalance
 from controller.topics.assignment import is_active
 from controller.topics.create import decide_create_topics
@@ -101,7 +106,7 @@ def test_fencing_a_broker_of_many_partitions_takes_little_time(big: Cluster) -> 
     view = silent_broker(big)
     assert has_leaderships(view, 1)
     started = time.process_time()
-    decision: Decision[int | None] = decide_fence_expired(view)
+    decision = decide_fence_silent(view, silent_brokers(view), 2 * TOPICS * PARTITIONS)
     image = replay_all(view.image, decision.records)
     for record in decision.records:
         encode_record(record, record_version(type(record).__name__, view.metadata_version))

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from controller.brokers.registration import (
     BrokerState,
-    decide_fence_expired,
+    Silent,
+    decide_fence_silent,
     decide_register_controller,
     decide_unregister_broker,
+    silent_brokers,
 )
 from metalog.image.features import CORDONED_DIRECTORIES_LEVEL
 from protocol.errors import ApiError, ErrorCode
@@ -301,7 +305,8 @@ class TestExpiry:
         cluster.heartbeats.connection_lost(1, connection, cluster.monotonic_ms)
         cluster.advance(waited_ms)
         cluster.heartbeat(2)
-        change = decide_fence_expired(cluster.view()).records[0]
+        view = cluster.view()
+        change = decide_fence_silent(view, silent_brokers(view), 10).records[0]
         assert isinstance(change, PartitionChangeRecord)
         assert (change.leader, change.election_cause) == (2, cause)
 
@@ -310,7 +315,10 @@ class TestExpiry:
         cluster.create_topic("t", [1, 2, 3])
         cluster.advance(SESSION_TIMEOUT_MS)
         cluster.heartbeat(3)
-        assert cluster.run(decide_fence_expired) == 1
+        silent = silent_brokers(cluster.view())
+        left = cluster.run(lambda view: decide_fence_silent(view, silent, 10))
+        assert left is not None
+        assert [broker.fenced for broker in cluster.image.cluster.brokers.values()] == [1, 0, 0]
         assert cluster.state("t") == (3, (2, 3), 1, 1)
 
     def test_all_at_once_leaves_one_isr_member(self, cluster: Cluster) -> None:
@@ -319,6 +327,48 @@ class TestExpiry:
         cluster.advance(SESSION_TIMEOUT_MS)
         assert cluster.fence_expired() == [1, 2]
         assert cluster.state("t")[:2] == (-1, (2,))
+
+    def test_a_broker_of_many_partitions_is_fenced_in_steps(self, cluster: Cluster) -> None:
+        """Each step leaves a state of its own, and what it gets meanwhile is taken again (P2)."""
+        cluster.start(1, 2, 3)
+        for topic in ("a", "b"):
+            cluster.create_topic(topic, *([1, 2, 3] for _ in range(3)))
+        cluster.advance(SESSION_TIMEOUT_MS)
+        cluster.touch(2)
+        cluster.touch(3)
+        silent: Silent | None = silent_brokers(cluster.view())
+        left = []
+        while silent is not None:
+            decide = partial(decide_fence_silent, silent=silent, partitions_max=2)
+            silent = cluster.run(decide)
+            partitions = [cluster.partition(t, n) for t in ("a", "b") for n in range(3)]
+            left.append(sum(1 in partition.isr for partition in partitions))
+            assert all(p.leader in p.isr for p in partitions)
+            fenced = cluster.image.cluster.brokers[1].fenced
+            assert not fenced or not left[-1], "fenced last of all"
+            if len(left) == 2:
+                cluster.heartbeat(1)
+                isr = PartitionChangeRecord(
+                    topic_id=cluster.image.topics.by_name["a"].id, partition_id=0, isr=[1, 2, 3]
+                )
+                cluster.apply([isr])
+                left[-1] += 1
+        assert fenced
+        assert left == [4, 3, 1, 0, 0]
+
+    def test_who_came_back_as_another_process_is_not_fenced_for_the_one_before(
+        self, cluster: Cluster
+    ) -> None:
+        cluster.start(1, 2)
+        cluster.create_topic("t", *([1, 2] for _ in range(3)))
+        cluster.advance(SESSION_TIMEOUT_MS)
+        cluster.touch(2)
+        silent = silent_brokers(cluster.view())
+        cluster.run(lambda view: decide_fence_silent(view, silent, 1))
+        cluster.register(1, life=2)
+        cluster.heartbeat(1)
+        assert cluster.run(lambda view: decide_fence_silent(view, silent, 1)) is None
+        assert not cluster.image.cluster.brokers[1].fenced
 
     def test_a_fenced_broker_does_not_expire_again(self, cluster: Cluster) -> None:
         cluster.register(1)
