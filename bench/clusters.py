@@ -39,10 +39,15 @@ def pss_mb(pid: int) -> float:
 
 
 class Cluster(ABC):
-    """A cluster under measurement: its `name`, and `bootstrap`, HOST:PORT of every broker."""
+    """A cluster under measurement: its `name`, and `bootstrap`, HOST:PORT of every broker.
+
+    `rest_cores` is more than its brokers use when they have ten thousand partitions and nothing to
+    do.
+    """
 
     name: str
     bootstrap: str
+    rest_cores: float
 
     def __init__(self, directory: Path, node_folders: str) -> None:
         self.directory = directory
@@ -99,6 +104,7 @@ class Kraftbox(Cluster):
     """`kraftbox up` in the foreground, as a person starts it."""
 
     name = "kraftbox"
+    rest_cores = 0.2
 
     def __init__(
         self,
@@ -186,6 +192,7 @@ class Kafka(Cluster):
     """Apache Kafka 4.3.1 with the settings that `kraftbox up` makes."""
 
     name = "kafka"
+    rest_cores = 0.8
 
     def __init__(
         self,

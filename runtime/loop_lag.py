@@ -2,7 +2,9 @@
 
 A timer is set every `every_ms`; how much later than due it ran is the lag: the one number that
 shows a stall. Kept are the last value and the worst since the last scrape, which is what an alert
-wants to see. A stall that begins and ends between two timers is not seen; what lasts is.
+wants to see. On a machine that is short of processors a loop is late although it did little: of the
+lag, no more than the processor time since the timer before is its own. A stall that begins and ends
+between two timers is not seen; what lasts is.
 
 Kafka reports how idle its request handlers and its network threads are. Here one loop is both, so
 both series say the same: the part of the last minute in which the loop's thread used no processor.
@@ -41,6 +43,7 @@ class LoopLag:
     def __init__(self, every_ms: float, cpu_s: Callable[[], float] = time.thread_time) -> None:
         self.last_ms = 0.0
         self.worst_ms = 0.0
+        self.worst_cpu_ms = 0.0
         self._every_ms = every_ms
         self._timer: asyncio.TimerHandle | None = None
         self._cpu_s = cpu_s
@@ -72,6 +75,7 @@ class LoopLag:
     def collect(self) -> Iterable[Family]:
         """For the metrics registry; forgets the worst value."""
         worst_ms, self.worst_ms = max(self.worst_ms, self.last_ms), 0.0
+        worst_cpu_ms, self.worst_cpu_ms = self.worst_cpu_ms, 0.0
         idle = self.idle()
         return [
             single(
@@ -83,6 +87,11 @@ class LoopLag:
                 "kraftbox_loop_lag_worst_seconds",
                 "How late the event loop ran a timer, the worst since the last scrape",
                 worst_ms / 1000.0,
+            ),
+            single(
+                "kraftbox_loop_lag_worst_cpu_seconds",
+                "Of how late a timer ran at worst, what the loop's own work can be to blame for",
+                worst_cpu_ms / 1000.0,
             ),
             single(
                 "kraftbox_loop_cpu_seconds_total",
@@ -97,4 +106,7 @@ class LoopLag:
         now = asyncio.get_running_loop().time()
         self.last_ms = max(0.0, (now - due) * 1000.0)
         self.worst_ms = max(self.worst_ms, self.last_ms)
+        cpu_before_s = self._loads[-1][1] if self._loads else 0.0
         self.start()
+        used_ms = (self._loads[-1][1] - cpu_before_s) * 1000.0
+        self.worst_cpu_ms = max(self.worst_cpu_ms, min(self.last_ms, used_ms))

@@ -165,6 +165,7 @@ SHOWN: tuple[str, ...] = (
     "kafka_server_raftmetrics_election_latency_avg",
     "kafka_server_brokermetadatametrics_last_applied_record_lag_ms",
     "kraftbox_loop_lag_seconds",
+    "kraftbox_loop_lag_worst_cpu_seconds",
     "kraftbox_loop_lag_worst_seconds",
 )
 ON_LINUX: tuple[str, ...] = (

@@ -19,6 +19,21 @@ async def test_a_stall_shows_as_the_worst_once():
     assert values(lag)["kraftbox_loop_lag_worst_seconds"] == 0
 
 
+async def test_of_a_lag_only_what_the_thread_used_is_its_own():
+    cpu_s = [5.0]
+    lag = LoopLag(every_ms=60_000, cpu_s=lambda: cpu_s[0])
+    loop = asyncio.get_running_loop()
+    lag.start()
+    cpu_s[0] += 0.01
+    lag._tick(loop.time() - 0.5)
+    assert round(values(lag)["kraftbox_loop_lag_worst_cpu_seconds"], 6) == 0.01
+    cpu_s[0] += 50.0
+    lag._tick(loop.time() - 0.5)
+    lag.stop()
+    assert 0.5 <= values(lag)["kraftbox_loop_lag_worst_cpu_seconds"] < 50.0
+    assert values(lag)["kraftbox_loop_lag_worst_cpu_seconds"] == 0
+
+
 async def test_stopped_it_measures_nothing():
     lag = LoopLag(every_ms=1)
     lag.start()
