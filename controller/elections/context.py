@@ -132,9 +132,7 @@ class ElectionContext:
         election = rules.election if election is None else election
         if not rules.treats_alike:
             return self._change(topic, index, partition, cause, rules, target, election, touch)
-        # The epochs are no input: a record does not say them.
-        state = partition[:_EPOCHS], partition.recovery_state
-        asked = topic.id, state, target, election, cause, touch
+        asked = topic.id, *partition_state(partition), target, election, cause, touch
         if asked not in self._known:
             change = self._change(topic, index, partition, cause, rules, target, election, touch)
             self._known[asked] = change
@@ -187,6 +185,12 @@ class ElectionContext:
         # `broker_eligibility` sees nothing of a partition but where its replicas are.
         election = Wish.UNCLEAN if allowed else Wish.ONLINE
         return TopicRules(safety, election, safety.order is assignment_order)
+
+
+def partition_state(partition: PartitionImage) -> tuple[object, ...]:
+    """What elections go by. Not by the epochs: a record does not say them, and who counts answers
+    by the leader epoch looks at it besides."""
+    return *partition[:_EPOCHS], partition.recovery_state
 
 
 def election_order(view: ControllerView, topic: TopicImage) -> ElectionOrder:
