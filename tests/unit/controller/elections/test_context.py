@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller.brokers.directories import decide_assign_directories
@@ -18,11 +20,13 @@ from controller.elections.eligibility import (
     Reason,
     assignment_order,
 )
+from controller.elections.partition_change import Target
 from metalog.image.features import ELR_VERSION
 from metalog.image.values import ElectedAs, TopicImage
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest as Request
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.metadata.feature_level_record import FeatureLevelRecord
+from protocol.metadata.partition_change_record import PartitionChangeRecord
 from testkit.memory.controller import Cluster, directory, registration
 
 FIRST, SECOND = b"first directory.", b"second directory"
@@ -134,3 +138,69 @@ def test_with_elr_a_replica_in_a_directory_that_failed_is_not_elected_by_what_co
     partition = cluster.partition("t")
     assert (partition.leader, partition.isr, partition.elr) == (2, (2,), (1,))
     assert ElectedAs.ELR.value == 3
+
+
+STATES: dict[str, dict[str, Any]] = {
+    "as made": {},
+    "one out of sync": {"isr": [1, 3]},
+    "alone": {"isr": [1]},
+    "with an ELR": {"isr": [1], "eligible_leader_replicas": [3, 2]},
+    "with a last known one": {"isr": [1], "last_known_elr": [2]},
+    "led by another": {"leader": 3},
+    "without leader": {"leader": -1, "isr": [], "eligible_leader_replicas": [2]},
+    "in other directories": {"directories": [FIRST, FIRST, SECOND]},
+    "recovering": {"leader_recovery_state": 1},
+    "moving": {"replicas": [1, 2, 3, 4], "directories": [FIRST] * 4, "adding_replicas": [4]},
+    "leaving": {"removing_replicas": [3]},
+}
+
+
+@pytest.mark.parametrize("leaving", [1, 3])
+def test_partitions_of_all_states_are_changed_as_each_would_be_alone(leaving: int) -> None:
+    """What was decided for one partition counts for others of its topic and state only."""
+    cluster = Cluster(elr=True)
+    cluster.start(1, 2, 3, 4)
+    rows = [*STATES.values(), *STATES.values()]
+    for name, min_isr in (("t", "1"), ("u", "2")):
+        cluster.create_topic(name, *([1, 2, 3] for _ in rows), min_insync_replicas=min_isr)
+        topic_id = topic(cluster, name).id
+        cluster.apply(
+            [
+                PartitionChangeRecord(topic_id=topic_id, partition_id=index, **fields)
+                for index, fields in enumerate(rows)
+                if fields
+            ]
+        )
+    view, change = cluster.view(), BrokerChange(leaving=frozenset({leaving}))
+    together = ElectionContext(view, change)
+    changed = 0
+    for name in "tu":
+        for index, partition in topic(cluster, name).partitions.items():
+            isr = tuple(r for r in partition.isr if r != leaving)
+            for target in (Target(isr=isr), Target()):
+                args = topic(cluster, name), index, partition, Cause.BROKER_FENCED
+                alone = ElectionContext(view, change).change_partition(*args, target=target)
+                assert together.change_partition(*args, target=target) == alone, (name, index)
+                changed += alone is not None
+    assert changed > len(rows)
+
+
+def test_where_the_order_looks_at_the_partition_none_is_decided_for_another(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def by_index(
+        partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
+    ) -> tuple[int, ...]:
+        return replicas if partition.partition_id else replicas[::-1]
+
+    monkeypatch.setattr(context, "election_order", lambda view, topic: by_index)
+    cluster.create_topic("v", [1, 2, 3], [1, 2, 3])
+    elections = ElectionContext(cluster.view(), BrokerChange(leaving=frozenset({1})))
+    leaders = []
+    for index, partition in sorted(topic(cluster, "v").partitions.items()):
+        change = elections.change_partition(
+            topic(cluster, "v"), index, partition, Cause.BROKER_FENCED, target=Target(isr=(2, 3))
+        )
+        assert change is not None
+        leaders.append(change.record.leader)
+    assert leaders == [3, 2]
