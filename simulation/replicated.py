@@ -239,7 +239,7 @@ class Replicated:
 
     def boot(self, machine: Machine) -> NodeLife:
         life = machine.boot()
-        life.watch = lambda: self._after(life)
+        life.watch = self._after
         return life
 
     def _after(self, life: NodeLife) -> None:

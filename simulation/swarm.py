@@ -433,7 +433,7 @@ class SwarmWorld:
     def boot(self, machine: Machine) -> NodeLife:
         """Switch a machine on; the judges watch what runs there."""
         life = machine.boot()
-        life.watch = lambda: self._after(life)
+        life.watch = self._after
         return life
 
     async def boot_again(self, machine: Machine) -> None:
@@ -531,7 +531,7 @@ class SwarmWorld:
             errors={} if load is None else load.errors,
             marks={name: count for name, count in hit.items() if count},
             lines=trace.lines(),
-            seen=list(promises.history),
+            seen=promises.history,
             logged=logged,
             history=[] if load is None else load.history,
         )

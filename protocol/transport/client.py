@@ -44,6 +44,21 @@ class ConnectionLost(ConnectionError):
     """The connection is gone, or a request on it took too long; an answer will not come."""
 
 
+class _Way:
+    """How requests of one class go over one connection: the version, and the bytes of the header
+    before and behind the correlation id."""
+
+    __slots__ = ("api", "head", "response", "tail", "version")
+
+    def __init__(self, cls: type[Request[Any]], version: int, client_id: str | None) -> None:
+        self.api = ApiKey(cls.API_KEY)
+        self.version = version
+        self.response: type[Response] = cls.response_class()
+        header = encode_request_header(RequestHeader(self.api, version, 0, client_id))
+        self.head = bytes(4) + header[:4]
+        self.tail = header[8:]
+
+
 class _Pending:
     __slots__ = ("api", "deadline_s", "future", "response", "version")
 
@@ -68,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, client_id: str | None) -> None:
         self.client_id = client_id
         self.versions: dict[int, VersionRange] = {}
+        self._ways: dict[tuple[type[Request[Any]], int | None], _Way] = {}
         self.features: ApiVersionsResponse | None = None
         self.peer: tuple[str, int] = ("", 0)
         self.requests = self.responses = self.bytes_out = self.bytes_in = 0
@@ -141,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = {
             key.api_key: VersionRange(key.min_version, key.max_version) for key in answer.api_keys
         }
+        self._ways.clear()
 
     @property
     def is_closed(self) -> bool:
@@ -219,17 +236,11 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._failure is not None:
             raise ConnectionLost(str(self._failure))
-        cls = type(message)
-        chosen = self.version_for(cls, version)
-        correlation_id = self._write(message, chosen)
+        way = self._way(type(message), version)
+        correlation_id = self._write(message, way)
         future: asyncio.Future[R] = self._loop.create_future()
-        pending = _Pending(
-            ApiKey(cls.API_KEY),
-            chosen,
-            cls.response_class(),
-            future,
-            self._loop.time() + timeout_ms / 1000.0,
-        )
+        deadline_s = self._loop.time() + timeout_ms / 1000.0
+        pending = _Pending(way.api, way.version, way.response, future, deadline_s)
         self._pending[correlation_id] = pending
         if self._timer is None or pending.deadline_s < self._timer.when():
             self._arm(pending.deadline_s)
@@ -239,13 +250,20 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request to which no response comes (Produce with acks=0)."""
         if self._failure is not None:
             raise ConnectionLost(str(self._failure))
-        self._write(message, self.version_for(type(message), version))
+        self._write(message, self._way(type(message), version))
 
-    def _write(self, message: ApiMessage, version: int) -> int:
+    def _way(self, cls: type[Request[Any]], version: int | None) -> _Way:
+        way = self._ways.get((cls, version))
+        if way is None:
+            way = _Way(cls, self.version_for(cls, version), self.client_id)
+            self._ways[cls, version] = way
+        return way
+
+    def _write(self, message: ApiMessage, way: _Way) -> int:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(ApiKey(message.API_KEY), version, correlation_id, self.client_id)
-        parts = encode_parts(message, version, bytes(4) + encode_request_header(header))
+        prefix = way.head + _int32.pack(correlation_id) + way.tail
+        parts = encode_parts(message, way.version, prefix)
         first = parts[0]
         assert type(first) is bytearray
         size_bytes = sum(map(len, parts))

@@ -410,15 +410,15 @@ class HandlerTable:
 
     def _find_own(self, api_key: int, api_version: int, own: Own) -> Entry | None:
         entry = self.entries.get(api_key)
-        if entry is None or entry.last_for(own) < entry.version_min:
+        last = -1 if entry is None else entry.last_for(own)
+        if entry is None or last < entry.version_min:
             raise CloseConnection(f"API {api_key} version {api_version} is not served here")
-        if entry.version_min <= api_version <= entry.last_for(own):
+        if entry.version_min <= api_version <= last:
             return entry
         if api_key == ApiKey.API_VERSIONS:
             return None
         raise CloseConnection(
-            f"{entry.api.name} version {api_version} is not in "
-            f"{entry.version_min}-{entry.last_for(own)}"
+            f"{entry.api.name} version {api_version} is not in {entry.version_min}-{last}"
         )
 
     def unknown_api_versions(self) -> ApiVersionsResponse:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from protocol.batch.header import iter_batches
-from simulation.world.invariants import require
+from simulation.world.invariants import Violation, require
 from storage.log.log import Log
 
 READ_BYTES = 1 << 20
@@ -48,8 +48,10 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
         before = at
         for header, position in iter_batches(data):
             whole = data[position : position + header.size_bytes]
-            require(header.base_offset == at, f"P18: {where}: {header.base_offset} follows {at}")
-            require(header.leader_epoch >= epoch, f"P18: {where}: epochs go back at {at}")
+            if header.base_offset != at:
+                raise Violation(f"P18: {where}: {header.base_offset} follows {at}")
+            if header.leader_epoch < epoch:
+                raise Violation(f"P18: {where}: epochs go back at {at}")
             at, epoch = header.next_offset, header.leader_epoch
             yield (header.base_offset, at, epoch, zlib.crc32(whole)), whole
         require(at > before, f"P18: {where}: no whole batch at {at}, the end is {end}")

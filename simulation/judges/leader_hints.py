@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakSet
 
 from metalog.image.values import MetadataImage
 from metalog.loader import MetadataLoader
@@ -37,7 +36,7 @@ class Views:
 
     def __init__(self) -> None:
         self._of: dict[int, deque[tuple[float, MetadataImage]]] = {}
-        self._followed: WeakSet[NodeLife] = WeakSet()
+        self._followed: set[NodeLife] = set()
 
     def follow(self, life: NodeLife, loader: MetadataLoader) -> None:
         """Note every image of this life from now on: one that wakes up may take over several at

@@ -54,6 +54,20 @@ TAKEOVER_S = 0.05
 State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int]
 
 
+def replica_state(one: Partition) -> State:
+    """What a judge looks at when it changes."""
+    log = one.log
+    return (
+        one.role,
+        one.leader_epoch,
+        log.high_watermark,
+        log.log_end_offset,
+        one.isr,
+        one.maximal_isr,
+        one.partition_epoch,
+    )
+
+
 class Promises:
     """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end.
 
@@ -98,8 +112,7 @@ class Promises:
         self.starts = 0
         """How often a log's start has moved."""
         self._now_s = 0.0
-        self.history: deque[str] = deque(maxlen=HISTORY)
-        """What was seen lately, for people."""
+        self._history: deque[tuple[float, NodeLife, str, int, State]] = deque(maxlen=HISTORY)
         self._ended: set[bytes] = set()
         """Incarnation ids of processes that are over."""
         self._awaited: dict[int, set[Key]] = {}
@@ -107,6 +120,11 @@ class Promises:
         self._seen: dict[Partition, State] = {}
         self._told: dict[Partition, int] = {}
         self._open: dict[int, dict[Key, Partition]] = {}
+
+    @property
+    def history(self) -> list[str]:
+        """What was seen lately, for people."""
+        return [_told(*one) for one in self._history]
 
     # --- lives --------------------------------------------------------------------------------
 
@@ -129,22 +147,13 @@ class Promises:
         seen = self._seen
         marked = None if self._changes is None else self._changes.marked
         for one in node.broker.replicas:
-            log = one.log
-            if marked is not None and not (id(one) in marked or id(log) in marked):
+            if marked is not None and id(one) not in marked and id(one.log) not in marked:
                 continue
-            state = (
-                one.role,
-                one.leader_epoch,
-                log.high_watermark,
-                log.log_end_offset,
-                one.isr,
-                one.maximal_isr,
-                one.partition_epoch,
-            )
+            state = replica_state(one)
             old = seen.get(one)
             if state != old:
                 seen[one] = state
-                self._look(life, one, old)
+                self._look(life, one, old, state)
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """The life has ended; `lossy`: what was not flushed may be gone."""
@@ -245,16 +254,19 @@ class Promises:
 
     # --- one partition on one broker ----------------------------------------------------------
 
-    def _look(self, life: NodeLife, one: Partition, old: State | None) -> None:
+    def _look(self, life: NodeLife, one: Partition, old: State | None, state: State) -> None:
+        # Taken ten thousand times in a run: words are made only for what is broken.
         self.checks += 1
         self._now_s = life.machine.cluster.loop.time()
         key, node_id = (one.topic_id, one.index), life.machine.node_id
-        truth = self.partitions.setdefault(key, PartitionTruth(f"{one.topic}-{one.index}"))
+        truth = self.partitions.get(key)
+        if truth is None:
+            truth = self.partitions[key] = PartitionTruth(f"{one.topic}-{one.index}")
         if one.role not in (ReplicaRole.LEADER, ReplicaRole.FOLLOWER):
             self._open.get(node_id, {}).pop(key, None)
             return
         where = f"{life}, {truth.name}"
-        self._note(life, truth.name, one)
+        self._history.append((self._now_s, life, truth.name, one.leader_id, state))
         mine = self._open.setdefault(node_id, {})
         if mine.get(key) is not one:
             mine[key] = one
@@ -277,9 +289,9 @@ class Promises:
         self._look_at_start(where, one, truth)
         if one.is_leader:
             self._look_at_leader(where, one, truth, old)
-        self._look_at_committed(where, one, truth, old)
-        if old is not None:
-            self._look_at_epochs(where, one, old[2])
+        shown = self._look_at_committed(where, one, truth, old)
+        if old is not None and not shown <= {self._told.get(one, -1)}:
+            self._look_at_epochs(where, one, shown)
         self._look_at_members(key, truth)
 
     def _look_at_log(
@@ -291,14 +303,6 @@ class Promises:
         if one.is_leader:
             first = truth.leaders.setdefault(one.leader_epoch, one.node_id)
             require(first == one.node_id, f"P1: {where}: {first} led epoch {one.leader_epoch}, too")
-
-    def _note(self, life: NodeLife, name: str, one: Partition) -> None:
-        isr, wider = sorted(one.isr), sorted(one.maximal_isr - one.isr)
-        self.history.append(
-            f"{life.machine.cluster.loop.time():12.6f} {life} {name}: {one.role.name} of "
-            f"{one.leader_id} in {one.leader_epoch}/{one.partition_epoch}, ISR {isr} + {wider}, "
-            f"{one.log.high_watermark} of {one.log.log_end_offset}"
-        )
 
     def _scan(self, where: str, log: Log) -> None:
         first_of: dict[int, int] = {}
@@ -329,24 +333,25 @@ class Promises:
         epoch = one.leader_epoch
         newest = epoch >= truth.newest_epoch
         first = truth.leaders.setdefault(epoch, one.node_id)
-        require(first == one.node_id, f"P1: {where}: {first} led epoch {epoch}, too")
+        if first != one.node_id:
+            raise Violation(f"P1: {where}: {first} led epoch {epoch}, too")
         if not newest:
             return
         log = one.log
-        require(
-            log.log_end_offset >= truth.end,
-            f"P1: {where} leads epoch {epoch}; it ends at {log.log_end_offset}, {truth.end} is "
-            f"committed",
-        )
+        if log.log_end_offset < truth.end:
+            raise Violation(
+                f"P1: {where} leads epoch {epoch}; it ends at {log.log_end_offset}, {truth.end} "
+                f"is committed"
+            )
         if old is None or old[0] is not ReplicaRole.LEADER or old[1] != epoch:
             self._compare(where, "P1", log, truth, log.log_start_offset, truth.end)
         else:
             self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old[5])
-        if one.high_watermark_settled:
+        least = min(truth.end, one.leader_epoch_start)
+        if log.high_watermark < least and one.high_watermark_settled:
             # P14: from here on it answers what needs a high watermark.
-            require(
-                log.high_watermark >= min(truth.end, one.leader_epoch_start),
-                f"P14: {where}: high watermark {log.high_watermark}, committed is {truth.end}",
+            raise Violation(
+                f"P14: {where}: high watermark {log.high_watermark}, committed is {truth.end}"
             )
 
     def _look_at_proposed(
@@ -364,14 +369,15 @@ class Promises:
 
     def _look_at_committed(
         self, where: str, one: Partition, truth: PartitionTruth, old: State | None
-    ) -> None:
+    ) -> set[int]:
+        """The leader epochs of what is newly shown."""
         log, mark = one.log, one.log.high_watermark
         begin = max(0 if old is None else old[2], log.log_start_offset)
         if mark <= begin:
-            return
-        self._compare(where, "P4", log, truth, begin, min(mark, truth.end))
+            return set()
+        shown = self._compare(where, "P4", log, truth, begin, min(mark, truth.end))
         if mark <= truth.end:
-            return
+            return shown
         if one.is_leader:
             self._may_show(where, one, truth, mark, old)
         else:
@@ -383,16 +389,14 @@ class Promises:
         for batch, whole in batches_of(log, truth.end, mark):
             truth.batches[batch[0]] = batch
             truth.end = batch[1]
+            shown.add(batch[2])
             for record in read_records(whole):
                 truth.values[record.offset] = record.value or b""
+        return shown
 
-    def _look_at_epochs(self, where: str, one: Partition, begin: int) -> None:
+    def _look_at_epochs(self, where: str, one: Partition, shown: set[int]) -> None:
         """The file on the disk as somebody beside the process reads it, for what is newly shown."""
         log = one.log
-        begin = max(begin, log.log_start_offset)
-        shown = {batch[2] for batch, _ in batches_of(log, begin, log.high_watermark)}
-        if shown <= {self._told.get(one, -1)}:
-            return
         path = posixpath.join(log.directory, LEADER_EPOCH_CHECKPOINT)
         file = log.files.read(path) if log.files.exists(path) else b"0\n0\n"
         told = {entry.epoch for entry in decode_epochs(file)}
@@ -408,23 +412,26 @@ class Promises:
         # A leader that takes over several changes at once was in all of these states, one by one.
         passed = range(one.partition_epoch if old is None else old[6] + 1, one.partition_epoch)
         members = max([len(one.isr), *(truth.members.get(epoch, 0) for epoch in passed)])
-        require(
-            members >= least,
-            f"P12: {where}: high watermark {mark} with the ISR {sorted(one.isr)}",
-        )
+        if members < least:
+            raise Violation(f"P12: {where}: high watermark {mark} with the ISR {sorted(one.isr)}")
         for member in one.maximal_isr:
             # A leader may learn of a fetch after the follower's disk is gone.
             had = max(truth.had.get(member, 0), truth.had_before.get(member, 0))
-            require(had >= mark, f"P12: {where}: high watermark {mark}, {member} has {had}")
+            if had < mark:
+                raise Violation(f"P12: {where}: high watermark {mark}, {member} has {had}")
 
     def _compare(
         self, where: str, law: str, log: Log, truth: PartitionTruth, begin: int, end: int
-    ) -> None:
+    ) -> set[int]:
+        """The leader epochs of these batches."""
+        epochs: set[int] = set()
         for batch, _ in batches_of(log, begin, end) if begin < end else ():
             if truth.batches.get(batch[0]) != batch:
                 raise Violation(
                     f"{law}: {where} has {batch}, committed is {truth.batches.get(batch[0])}"
                 )
+            epochs.add(batch[2])
+        return epochs
 
     def _look_at_members(self, key: Key, truth: PartitionTruth) -> None:
         """P2 and P3, by what the controllers have committed."""
@@ -432,23 +439,25 @@ class Promises:
         if image is None or truth.name.rpartition("-")[0] in self.given_up:
             return
         for member in (*image.isr, *image.elr):
-            if self.with_elr and member in self.lossy:
-                self._look_at_lossy(key, truth, member)
+            if member in self.lossy:
+                if self.with_elr:
+                    self._look_at_lossy(key, truth, member)
+                continue
             one = self._open.get(member, {}).get(key)
-            if one is None or member in self.lossy or self._on_another_disk(image, member):
+            if one is None or one.log.log_end_offset >= truth.end:
                 continue
             where = "ISR" if member in image.isr else "ELR"
             require(
-                one.log.log_end_offset >= truth.end,
+                self._on_another_disk(image, member),
                 f"P2: {truth.name}: {member} is in the {where} and ends at "
                 f"{one.log.log_end_offset}, {truth.end} is committed",
             )
         leader = self._open.get(image.leader, {}).get(key)
         if leader is None or not leader.is_leader or leader.leader_epoch != image.leader_epoch:
             return
-        if len(leader.isr) >= leader.effective_min_isr:
+        if not leader.maximal_isr.issuperset(image.isr):
             require(
-                set(image.isr) <= leader.maximal_isr,
+                len(leader.isr) < leader.effective_min_isr,
                 f"P3: {truth.name}: ISR {image.isr}, the leader's maximal ISR is "
                 f"{sorted(leader.maximal_isr)}",
             )
@@ -566,3 +575,12 @@ class Promises:
                 if one.isr != one.maximal_isr or one.isr != frozenset(image.isr):
                     return f"{truth.name}: {node_id} knows the ISR {one.isr}, {one.maximal_isr}"
         return None if self.partitions else "there is no partition"
+
+
+def _told(at_s: float, life: NodeLife, name: str, leader_id: int, state: State) -> str:
+    role, leader_epoch, mark, end, isr, maximal, partition_epoch = state
+    return (
+        f"{at_s:12.6f} {life} {name}: {role.name} of {leader_id} in "
+        f"{leader_epoch}/{partition_epoch}, ISR {sorted(isr)} + {sorted(maximal - isr)}, "
+        f"{mark} of {end}"
+    )

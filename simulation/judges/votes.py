@@ -12,7 +12,7 @@ from metalog.quorum import node as quorum_node
 from metalog.quorum.core.messages import ReplyVote, VoteAsked
 from metalog.quorum.core.quorum import QuorumCore
 from simulation.judges.judge import Judge
-from simulation.world.invariants import require
+from simulation.world.invariants import Violation
 from simulation.world.life import CURRENT_LIFE
 
 if TYPE_CHECKING:
@@ -68,4 +68,5 @@ class VoteJudge(Judge):
 
     def after(self, life: NodeLife) -> None:
         """What was found while the node answered."""
-        require(not self._broken, self._broken[0] if self._broken else "")
+        if self._broken:
+            raise Violation(self._broken[0])

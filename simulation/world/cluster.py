@@ -105,15 +105,19 @@ class NodeLife(Life):
 class MachineClock(LoopClock):
     """The clocks of one machine; counts who asks for the wall clock."""
 
-    __slots__ = ("reads",)
+    __slots__ = ("_virtual", "reads")
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__(loop, EPOCH_MS)
+        self._virtual = loop
         self.reads = 0
 
     def now_ms(self) -> int:
         self.reads += 1
-        return super().now_ms()
+        return self._epoch_ms + int(self._virtual.now_s * 1000.0)
+
+    def monotonic_ms(self) -> float:
+        return self._virtual.now_s * 1000.0
 
 
 class Machine:

@@ -33,11 +33,12 @@ class Life:
         """Virtual time that each callback takes while the process is slow."""
         self.waited = 0
         """Callbacks that had to wait for that."""
-        self.watch: Callable[[], None] | None = None
-        """Called whenever something has run in this life."""
+        self.watch: Callable[[Any], None] | None = None
+        """Called with this life whenever something has run in it."""
+        self._name = f"{host}#{number}"
 
     def __repr__(self) -> str:
-        return f"{self.host}#{self.number}"
+        return self._name
 
 
 CURRENT_LIFE: contextvars.ContextVar[Life | None] = contextvars.ContextVar(

@@ -105,13 +105,14 @@ class Link:
     def delay_s(self, rng: random.Random) -> float:
         """How long a chunk travels when nothing is wrong; `rng` unless the link has its own."""
         rng = self.rng or rng
+        least_ms, most_ms = self.delay_ms_min, self.delay_ms_max
         if self.tail:
-            delay_ms = min(self.delay_ms_min * rng.paretovariate(self.tail), self.delay_ms_max)
+            delay_ms = min(least_ms * rng.paretovariate(self.tail), most_ms)
         else:
-            delay_ms = rng.uniform(self.delay_ms_min, self.delay_ms_max)
+            delay_ms = least_ms + (most_ms - least_ms) * rng.random()
         if self.late_chance and rng.random() < self.late_chance:
             delay_ms += rng.uniform(0, self.late_ms)
-        return float(delay_ms / 1000)
+        return delay_ms / 1000
 
     def wait_s(self, now_s: float, size_bytes: int) -> float:
         """How much longer its troubles make a chunk travel."""

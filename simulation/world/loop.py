@@ -81,6 +81,8 @@ class _Timer(asyncio.TimerHandle):
     # Of asyncio's own, without types there.
     _when: float
     _scheduled: bool
+    _cancelled: bool
+    _loop: asyncio.AbstractEventLoop
 
     def __init__(
         self,
@@ -102,6 +104,13 @@ class _Timer(asyncio.TimerHandle):
         self._scheduled = True
         self._life = life
 
+    def cancel(self) -> None:
+        """As asyncio's."""
+        if not self._cancelled:
+            self._loop._timer_cancelled_count += self._scheduled  # type: ignore[attr-defined]
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]
+
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module's description. `network` serves the loop's connections."""
@@ -114,10 +123,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     runs."""
     _stopping: bool
     _timer_cancelled_count: int
+    _closed: bool
 
     def __init__(self, network: Network) -> None:
         super().__init__()
-        self._now_s = 0.0
+        self.now_s = 0.0
+        """Virtual seconds since the world began; only the loop moves it."""
         self._clock_resolution = 1e-9
         self.network = network
         network.attach(self)
@@ -131,11 +142,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Virtual seconds since the world began."""
-        return self._now_s
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward."""
-        self._now_s += seconds
+        return self.now_s
 
     def _write_to_self(self) -> None:
         """One thread only, so nobody needs waking."""
@@ -150,57 +157,72 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # --- turns --------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """One turn, as asyncio's own: what is ready now runs; what that makes ready runs in the
-        next turn. Waiting is moving the clock.
+        """Turns until the loop is to stop. One turn is as asyncio's own: what is ready now runs;
+        what that makes ready runs in the next turn. Waiting is moving the clock."""
+        while True:
+            self._wait()
+            self._run_ready()
+            if self._stopping:
+                return
+
+    def _wait(self) -> None:
+        """Move the clock to the next timer unless something is ready, and make ready what is due.
 
         Raises Deadlock when there is nothing to wait for, Livelock when time does not pass.
         """
+        scheduled, ready = self._scheduled, self._ready
         if self._timer_cancelled_count:
             self._drop_cancelled()
-        scheduled, ready = self._scheduled, self._ready
-        if ready or self._stopping:
-            self._pass(0.0)
-        elif scheduled:
-            self._pass(max(0.0, scheduled[0][0] - self._now_s))
-        else:
-            raise Deadlock(f"at {self._now_s:.3f} s nothing is ready and no timer is set")
-        due_s = self._now_s + self._clock_resolution
+        self._turns += 1
+        if not ready and not self._stopping:
+            if not scheduled:
+                raise Deadlock(f"at {self.now_s:.3f} s nothing is ready and no timer is set")
+            wait_s = scheduled[0][0] - self.now_s
+            if wait_s > 0:
+                self.now_s += wait_s
+                self._turns = 0
+        if self._turns > TURNS_MAX:
+            some = [repr(handle) for handle in list(ready)[:5]]
+            raise Livelock(f"at {self.now_s:.3f} s time does not pass; {some}")
+        due_s = self.now_s + self._clock_resolution
         while scheduled and scheduled[0][0] < due_s:
             timer = heapq.heappop(scheduled)[2]
             timer._scheduled = False
             ready.append(timer)
+
+    def _run_ready(self) -> None:
+        # As `Handle._run`, without a call for each callback: there are a thousand in a virtual
+        # second.
+        ready = self._ready
         for _ in range(len(ready)):
             handle = ready.popleft()
+            life = handle._life
             if handle._cancelled:
                 continue
-            life = handle._life
-            if life is None:
-                handle._run()
-            elif life.parked is not None:
+            if life is not None and life.parked is not None:
                 life.parked.append(handle)  # a paused life keeps its callbacks for later
-            else:
-                handle._run()
-                if life.alive:
-                    self._ran(life)
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio's own
+                self._failed_in(handle, error)
+            if life is not None and life.alive:
+                if life.watch is not None:
+                    life.watch(life)
+                if life.cost_s and life.parked is None:
+                    self._take_time(life)
 
-    def _ran(self, life: Life) -> None:
-        """Who watches looks; in a slow process it took time, and what is due meanwhile waits."""
-        if life.watch is not None:
-            life.watch()
-        if life.cost_s and life.parked is None:
-            life.parked = []
-            free = contextvars.Context()
-            self.call_at(self._now_s + life.cost_s, self._spent, life, context=free)
+    def _failed_in(self, handle: _Soon | _Timer, error: BaseException) -> None:
+        message = f"Exception in callback {handle!r}"
+        self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
-    def _pass(self, wait_s: float) -> None:
-        if wait_s > 0:
-            self.advance(wait_s)
-            self._turns = 0
-            return
-        self._turns += 1
-        if self._turns > TURNS_MAX:
-            some = [repr(handle) for handle in list(self._ready)[:5]]
-            raise Livelock(f"at {self._now_s:.3f} s time does not pass; {some}")
+    def _take_time(self, life: Life) -> None:
+        """A callback of a slow process took time, and what is due meanwhile waits."""
+        life.parked = []
+        free = contextvars.Context()
+        self.call_at(self.now_s + life.cost_s, self._spent, life, context=free)
 
     def _drop_cancelled(self) -> None:
         """Timers that nobody waits for: at the head at once, elsewhere when they are many."""
@@ -217,8 +239,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # --- lives --------------------------------------------------------------------------------
 
-    def _call_soon(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
-        life = life_of(context)
+    def call_soon(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """As asyncio's, for the living."""
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        life = CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
         handle = _Soon(callback, args, self, context, life)
         if life is not None and not life.alive:
             handle.cancel()
@@ -235,7 +265,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """As asyncio's, for the living."""
         self._timers += 1
-        life = life_of(context)
+        life = CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
         timer = _Timer(when, callback, args, self, context, life)
         if life is not None and not life.alive:
             timer._scheduled = False
@@ -243,6 +273,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         else:
             heapq.heappush(self._scheduled, (when, self._timers, timer))
         return timer
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As asyncio's, for the living."""
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     def end_life(self, life: Life) -> None:
         """Nothing that was started in this life runs any more. The caller's own stack goes on."""
@@ -270,13 +310,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """As asyncio's; a future knows the life it was made in."""
-        future = super().create_future()
+        future: asyncio.Future[Any] = asyncio.Future(loop=self)
         future.life = CURRENT_LIFE.get()  # type: ignore[attr-defined]
         return future
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         """As asyncio's; tasks are held, in the order they were made, until they are done."""
-        task: asyncio.Task[Any] = super().create_task(coro, **options)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, **options)
         task.life = life_of(options.get("context"))  # type: ignore[attr-defined]
         self._tasks.append(task)
         if len(self._tasks) > 2 * self._tasks_checked + 1000:

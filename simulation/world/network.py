@@ -17,7 +17,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from simulation.world.life import life_of
@@ -86,15 +85,15 @@ class MemoryServer(asyncio.AbstractServer):
         await self._closed
 
 
-@dataclass
+@dataclass(slots=True)
 class _Coming:
-    """What arrives at an end: bytes, or the end of the stream."""
+    """What arrives at an end: a piece of what was written, or None for the end of the stream."""
 
     due_s: float
-    act: Callable[[], None]
+    chunk: bytes | None
 
 
-@dataclass
+@dataclass(slots=True, eq=False)
 class _End:
     """One end of a connection: the protocol there, and what travels towards it."""
 
@@ -103,8 +102,11 @@ class _End:
     context: contextvars.Context
     protocol: Any = None
     transport: MemoryTransport | None = None
+    link: Link = field(default_factory=Link)
+    """The one that leads away from here."""
+    buffered: bool = False
+    """Whether the protocol hands out a buffer for what arrives."""
     inbox: deque[bytes] = field(default_factory=deque)
-    inbox_bytes: int = 0
     eof_pending: bool = False
     reading: bool = True
     coming: deque[_Coming] = field(default_factory=deque)
@@ -112,6 +114,11 @@ class _End:
     lost: bool = False
     fooled_by: Trouble | None = None
     """The other end is gone, and nobody has said so here."""
+
+    def speak(self, protocol: Any) -> None:
+        """From now on this protocol is there."""
+        self.protocol = protocol
+        self.buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
 
 class MemoryTransport(asyncio.Transport):
@@ -136,7 +143,7 @@ class MemoryTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: Any) -> None:
         """Replace the protocol at this end."""
-        self._near.protocol = protocol
+        self._near.speak(protocol)
 
     def is_closing(self) -> bool:
         """True once close or abort was called, or the peer's reset arrived."""
@@ -180,13 +187,13 @@ class MemoryTransport(asyncio.Transport):
         self._network.send(self._near, self._far, chunk)
         if self._protocol_paused or self._unacked_bytes <= self._high_now:
             return
-        self._network.link(self._near.host, self._far.host).blocked()
+        self._near.link.blocked()
         self._protocol_paused = True
         self._near.protocol.pause_writing()
 
     @property
     def _high_now(self) -> int:
-        link = self._network.link(self._near.host, self._far.host)
+        link = self._near.link
         return link.window_bytes(self._high) if link.troubles else self._high
 
     def writelines(self, list_of_data: Any) -> None:
@@ -200,8 +207,9 @@ class MemoryTransport(asyncio.Transport):
     def acknowledged(self, size: int) -> None:
         """The peer's protocol took `size` bytes."""
         self._unacked_bytes -= size
-        low = min(self._low, self._high_now)
-        if self._protocol_paused and self._unacked_bytes <= low and not self._near.lost:
+        if not self._protocol_paused or self._near.lost:
+            return
+        if self._unacked_bytes <= min(self._low, self._high_now):
             self._protocol_paused = False
             self._network.loop.call_soon(
                 self._near.protocol.resume_writing, context=self._near.context
@@ -265,17 +273,19 @@ class Network:
         for link in self._links.values():
             if id(link) in freed:
                 link.troubles.remove(trouble)
-        now_s = self.loop.time()
+        now_s = self.loop.now_s
         for one in self._living():
             for source, target in (one, one[::-1]):
-                link = self.link(source.host, target.host)
+                link = source.link
                 if id(link) not in freed:
                     continue
                 latest_s = now_s + link.delay_s(self._rng)
                 for coming in target.coming:
                     coming.due_s = min(coming.due_s, latest_s)
                 target.last_due_s = min(target.last_due_s, latest_s)
-                self._come_at(latest_s, source, target)
+                self.loop.call_at(
+                    latest_s, self._come, latest_s, source, target, context=target.context
+                )
 
     def half_open(self, host: str, others: Iterable[str], hole: Trouble, *, here: bool) -> int:
         """The connections between a host and others are lost to one side (`here`: the host's); the
@@ -306,7 +316,7 @@ class Network:
         for one in self._living():
             for end, other in (one, one[::-1]):
                 if end.fooled_by is hole and not end.lost:
-                    self._lose_later(end, ConnectionResetError("no such connection"), other.host)
+                    self._lose_later(end, ConnectionResetError("no such connection"), other)
 
     def crash_host(self, host: str, silently: Trouble | None = None) -> None:
         """The host is gone: listeners vanish, peers see resets, its own protocols hear nothing.
@@ -323,7 +333,7 @@ class Network:
                         end.transport._closing = True
                     if silently is None:
                         error = ConnectionResetError("peer host crashed")
-                        self._lose_later(other, error, end.host)
+                        self._lose_later(other, error, end)
                     else:
                         other.fooled_by = silently
 
@@ -365,7 +375,8 @@ class Network:
         remote = _End(server.host, server.address, server.context)
         self._connections[self._next_connection] = (client, remote)
         self._next_connection += 1
-        client.protocol = factory()
+        client.link, remote.link = self.link(source, remote.host), self.link(remote.host, source)
+        client.speak(factory())
         client.transport = MemoryTransport(self, client, remote)
         remote.transport = MemoryTransport(self, remote, client)
         life = life_of(server.context)
@@ -379,7 +390,7 @@ class Network:
 
     def _accept(self, server: MemoryServer, remote: _End) -> None:
         if not remote.lost:
-            remote.protocol = server.context.run(server.factory)
+            remote.speak(server.context.run(server.factory))
             server.context.copy().run(remote.protocol.connection_made, remote.transport)
 
     def _only_listener(self, port: int) -> MemoryServer | None:
@@ -393,12 +404,11 @@ class Network:
         while there.cut or back.cut or target in self._dark:
             there.held += there.cut or back.cut
             await asyncio.sleep(0.05)
-        await asyncio.sleep(self._delay_s(source, target))
+        await asyncio.sleep(self._delay_s(there))
 
-    def _delay_s(self, source: str, target: str, size_bytes: int = 0) -> float:
-        link = self.link(source, target)
+    def _delay_s(self, link: Link, size_bytes: int = 0) -> float:
         delay_s = link.delay_s(self._rng)
-        return delay_s + link.wait_s(self.loop.time(), size_bytes) if link.troubles else delay_s
+        return delay_s + link.wait_s(self.loop.now_s, size_bytes) if link.troubles else delay_s
 
     def send(self, source: _End, target: _End, chunk: bytes) -> None:
         """Put bytes on the wire; they arrive in order after the link's delay."""
@@ -406,76 +416,76 @@ class Network:
         if source.fooled_by is not None:
             source.fooled_by.hits["vanished"] += 1
             return
-        link = self.link(source.host, target.host)
+        link = source.link
         for piece in link.pieces(chunk) if link.troubles else (chunk,):
-            self._deliver(source, target, len(piece), partial(self._arrive, source, target, piece))
+            self._deliver(source, target, len(piece), piece)
 
-    def _deliver(
-        self, source: _End, target: _End, size_bytes: int, act: Callable[[], None]
-    ) -> None:
-        arrival_s = self.loop.time() + self._delay_s(source.host, target.host, size_bytes)
-        due_s = target.last_due_s = max(target.last_due_s, arrival_s)
-        target.coming.append(_Coming(due_s, act))
-        self._come_at(due_s, source, target)
-
-    def _come_at(self, due_s: float, source: _End, target: _End) -> None:
+    def _deliver(self, source: _End, target: _End, size_bytes: int, chunk: bytes | None) -> None:
+        due_s = self.loop.now_s + self._delay_s(source.link, size_bytes)
+        if due_s < target.last_due_s:
+            due_s = target.last_due_s
+        target.last_due_s = due_s
+        target.coming.append(_Coming(due_s, chunk))
         self.loop.call_at(due_s, self._come, due_s, source, target, context=target.context)
 
     def _come(self, due_s: float, source: _End, target: _End) -> None:
         """What is due arrives, in order. A cut link delays, as TCP's retransmission does; it never
         loses the middle."""
-        now_s = max(due_s, self.loop.time())  # a timer may be early by less than the clock shows
-        while target.coming and target.coming[0].due_s <= now_s:
-            link = self.link(source.host, target.host)
-            if link.cut:
+        now_s = max(due_s, self.loop.now_s)  # a timer may be early by less than the clock shows
+        coming, link = target.coming, source.link
+        while coming and coming[0].due_s <= now_s:
+            if link.cuts:
                 link.held += 1
-                target.coming[0].due_s = now_s + RETRANSMIT_S
-                self._come_at(now_s + RETRANSMIT_S, source, target)
+                again_s = coming[0].due_s = now_s + RETRANSMIT_S
+                self.loop.call_at(
+                    again_s, self._come, again_s, source, target, context=target.context
+                )
                 return
-            target.coming.popleft().act()
+            chunk = coming.popleft().chunk
+            if chunk is not None:
+                self._arrive(source, target, chunk)
+            else:
+                target.eof_pending = True
+                self.drain(target, source)
 
     def _arrive(self, source: _End, target: _End, chunk: bytes) -> None:
         if target.lost:
             return
-        link = self.link(source.host, target.host)
+        link = source.link
         part = link.part_before_reset(chunk) if link.troubles else None
-        chunk = chunk if part is None else part
+        if part is not None:
+            chunk = part
         self.on_deliver(source.host, target.host, chunk)
         target.inbox.append(chunk)
-        target.inbox_bytes += len(chunk)
         self.drain(target, source)
         if part is not None:
             self._lose(target, ConnectionResetError("connection reset"))
-            self._lose_later(source, ConnectionResetError("connection reset"), target.host)
+            self._lose_later(source, ConnectionResetError("connection reset"), target)
 
     def drain(self, target: _End, source: _End) -> None:
         """Hand the inbox to the protocol while it reads."""
-        while target.inbox and target.reading and not target.lost:
-            chunk = target.inbox.popleft()
-            target.inbox_bytes -= len(chunk)
+        inbox = target.inbox
+        while inbox and target.reading and not target.lost:
+            chunk = inbox.popleft()
             if source.transport is not None:
                 source.transport.acknowledged(len(chunk))
             _feed(target.protocol, chunk, target)
-        if target.eof_pending and not target.inbox and target.reading and not target.lost:
+        if target.eof_pending and not inbox and target.reading and not target.lost:
             self._lose(target, None)
 
     def finish(self, near: _End, far: _End) -> None:
         """An orderly close by `near`."""
         if near.fooled_by is None:
-            self._deliver(near, far, 0, partial(self._end_of_stream, far, near))
+            self._deliver(near, far, 0, None)
         self.loop.call_soon(self._lose, near, None, context=near.context)
-
-    def _end_of_stream(self, target: _End, source: _End) -> None:
-        target.eof_pending = True
-        self.drain(target, source)
 
     def reset(self, near: _End, far: _End) -> None:
         """An abort by `near`."""
-        self._lose_later(far, ConnectionResetError("connection reset by peer"), near.host)
+        self._lose_later(far, ConnectionResetError("connection reset by peer"), near)
         self.loop.call_soon(self._lose, near, None, context=near.context)
 
-    def _lose_later(self, end: _End, error: Exception | None, source_host: str) -> None:
-        delay_s = self._delay_s(source_host, end.host)
+    def _lose_later(self, end: _End, error: Exception | None, source: _End) -> None:
+        delay_s = self._delay_s(source.link)
         self.loop.call_later(delay_s, self._lose, end, error, context=end.context)
 
     def _lose(self, end: _End, error: Exception | None) -> None:
@@ -489,8 +499,13 @@ class Network:
 
 
 def _feed(protocol: Any, chunk: bytes, end: _End) -> None:
-    if not isinstance(protocol, asyncio.BufferedProtocol):
+    if not end.buffered:
         protocol.data_received(chunk)
+        return
+    buffer, size = protocol.get_buffer(len(chunk)), len(chunk)
+    if len(buffer) >= size:
+        buffer[:size] = chunk
+        protocol.buffer_updated(size)
         return
     view = memoryview(chunk)
     while view and not end.lost:

@@ -69,27 +69,27 @@ class FullTrace(Trace):
     def __len__(self) -> int:
         return self.messages + self.writes + self.events
 
-    def _enter(self, event: str) -> None:
+    def add(self, event: str) -> None:
+        self.events += 1
         time = self._time()
         self._hash.update(f"{time!r} {event}\n".encode())
         self._kept.append((time, event))
-
-    def add(self, event: str) -> None:
-        self.events += 1
-        self._enter(event)
 
     def message(self, source: str, target: str, data: bytes) -> None:
         """Counts where it arrives."""
 
     def delivered(self, source: str, target: str, data: bytes) -> None:
         self.messages += 1
-        self._hash.update(data)
-        self._enter(f"{source} > {target} {len(data)}")
+        event, time = f"{source} > {target} {len(data)}", self._time()
+        self._hash.update(b"%b%r %b\n" % (data, time, event.encode()))
+        self._kept.append((time, event))
 
     def written(self, life: object, path: str, offset: int, data: Buffer) -> None:
         self.writes += 1
+        event, time = f"{life} writes {path} {offset} {len(data)}", self._time()
         self._hash.update(data)
-        self._enter(f"{life} writes {path} {offset} {len(data)}")
+        self._hash.update(f"{time!r} {event}\n".encode())
+        self._kept.append((time, event))
 
     def digest(self) -> str:
         return self._hash.hexdigest()

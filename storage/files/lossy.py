@@ -28,6 +28,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from storage.files.port import Buffer, File, Files
+from storage.files.simulated_paths import normal_path, split_path
 
 T = TypeVar("T")
 
@@ -234,7 +235,7 @@ class LossyFiles:
         return entries
 
     def _find(self, path: str) -> _Inode | None:
-        directory, name = posixpath.split(path)
+        directory, name = split_path(path)
         try:
             return self._directory(directory).get(name)
         except FileNotFoundError:
@@ -242,7 +243,7 @@ class LossyFiles:
 
     def _existing(self, path: str) -> _Inode:
         self.alive()
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         inode = self._find(path)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -250,14 +251,14 @@ class LossyFiles:
 
     def open(self, path: str, create: bool = False) -> LossyFile:
         self.alive()
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         inode = self._find(path)
         if inode is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             if self.isdir(path):
                 raise IsADirectoryError(errno.EISDIR, "is a directory", path)
-            directory, name = posixpath.split(path)
+            directory, name = split_path(path)
             entries = self._directory(directory)
             self.op("create", path)
             inode = entries[name] = _Inode(path, None, 0, self.now_ms())
@@ -265,31 +266,31 @@ class LossyFiles:
 
     def exists(self, path: str) -> bool:
         self.alive()
-        return self._find(posixpath.normpath(path)) is not None or self.isdir(path)
+        return self._find(normal_path(path)) is not None or self.isdir(path)
 
     def isdir(self, path: str) -> bool:
         self.alive()
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         return path in self._entries or self.backing.isdir(path)
 
     def listdir(self, path: str) -> list[str]:
         self.alive()
-        return sorted(self._directory(posixpath.normpath(path)))
+        return sorted(self._directory(normal_path(path)))
 
     def mkdirs(self, path: str) -> None:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         if self.isdir(path):
             return
         self.op("mkdirs", path)
         self.backing.mkdirs(path)
         while path not in ("/", ""):
-            parent, name = posixpath.split(path)
+            parent, name = split_path(path)
             if parent in self._entries:
                 self._entries[parent].setdefault(name, None)
             path = parent
 
     def rename(self, source: str, target: str) -> None:
-        source, target = posixpath.normpath(source), posixpath.normpath(target)
+        source, target = normal_path(source), normal_path(target)
         inode = self._find(source)
         if inode is None:
             if not self.isdir(source):
@@ -297,13 +298,13 @@ class LossyFiles:
             self.op("rename", source)
             self._rename_directory(source, target)
             return
-        to_directory, to_name = posixpath.split(target)
+        to_directory, to_name = split_path(target)
         entries = self._directory(to_directory)
         self.op("rename", source)
         replaced = entries.get(to_name)
         if replaced is not None:
             replaced.path = None
-        from_directory, from_name = posixpath.split(source)
+        from_directory, from_name = split_path(source)
         del self._directory(from_directory)[from_name]
         entries[to_name] = inode
         inode.path = target
@@ -324,10 +325,10 @@ class LossyFiles:
             inode.durable_path = moved(path)
             if inode.path is not None:
                 inode.path = moved(inode.path)
-        parent, name = posixpath.split(source)
+        parent, name = split_path(source)
         if parent in self._entries:
             self._entries[parent].pop(name, None)
-        parent, name = posixpath.split(target)
+        parent, name = split_path(target)
         if parent in self._entries:
             self._entries[parent][name] = None
 
@@ -336,15 +337,15 @@ class LossyFiles:
             self._settle_directory(directory)
 
     def unlink(self, path: str) -> None:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         inode = self._existing(path)
         self.op("unlink", path)
-        directory, name = posixpath.split(path)
+        directory, name = split_path(path)
         del self._directory(directory)[name]
         inode.path = None
 
     def rmtree(self, path: str) -> None:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         if not self.isdir(path):
             return
         self.op("rmtree", path)
@@ -356,7 +357,7 @@ class LossyFiles:
                     inode.path = None
         for owned in [p for p in self._owner if p.startswith(prefix)]:
             self._owner.pop(owned).durable_path = None
-        parent, name = posixpath.split(path)
+        parent, name = split_path(path)
         if parent in self._entries:
             self._entries[parent].pop(name, None)
 
@@ -393,7 +394,7 @@ class LossyFiles:
         self._persist(file.inode)
 
     def fsync_dir(self, path: str) -> None:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         self.op("fsync_dir", path)
         if path in self._entries:
             self._settle_directory(path)
@@ -551,7 +552,7 @@ class LossyFiles:
         self.alive()
         release = self.backing.lock(path)
         self._locks.append(release)
-        directory, name = posixpath.split(posixpath.normpath(path))
+        directory, name = split_path(normal_path(path))
         if directory in self._entries and self._entries[directory].get(name) is None:
             inode = _Inode(path, path, self.backing.size(path), self.now_ms())
             self._entries[directory][name] = inode

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from storage.files.port import Buffer, DirectoryLocked, File
+from storage.files.simulated_paths import normal_path, split_path
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ class MemoryFiles:
         self._locked: set[str] = set()
 
     def open(self, path: str, create: bool = False) -> MemoryFile:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         inode = self._inodes.get(path)
         if inode is None:
             if path in self._children:
@@ -98,7 +99,7 @@ class MemoryFiles:
         return MemoryFile(self, path, inode)
 
     def _link(self, path: str) -> None:
-        directory, name = posixpath.split(path)
+        directory, name = split_path(path)
         children = self._children.get(directory)
         if children is None:
             self._inodes.pop(path, None)
@@ -106,24 +107,24 @@ class MemoryFiles:
         children.add(name)
 
     def _forget(self, path: str) -> None:
-        directory, name = posixpath.split(path)
+        directory, name = split_path(path)
         self._children[directory].discard(name)
 
     def exists(self, path: str) -> bool:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         return path in self._inodes or path in self._children
 
     def isdir(self, path: str) -> bool:
-        return posixpath.normpath(path) in self._children
+        return normal_path(path) in self._children
 
     def listdir(self, path: str) -> list[str]:
-        children = self._children.get(posixpath.normpath(path))
+        children = self._children.get(normal_path(path))
         if children is None:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return sorted(children)
 
     def mkdirs(self, path: str) -> None:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         if path in self._children:
             return
         parent = posixpath.dirname(path)
@@ -134,7 +135,7 @@ class MemoryFiles:
         self._children[path] = set()
 
     def rename(self, source: str, target: str) -> None:
-        source, target = posixpath.normpath(source), posixpath.normpath(target)
+        source, target = normal_path(source), normal_path(target)
         if source in self._children:
             self._rename_directory(source, target)
             return
@@ -157,13 +158,13 @@ class MemoryFiles:
         self._link(target)
 
     def unlink(self, path: str) -> None:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         if self._inodes.pop(path, None) is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self._forget(path)
 
     def rmtree(self, path: str) -> None:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         if path not in self._children:
             return
         for name in list(self._children[path]):
@@ -177,7 +178,7 @@ class MemoryFiles:
             self._forget(path)
 
     def _inode(self, path: str) -> _Inode:
-        inode = self._inodes.get(posixpath.normpath(path))
+        inode = self._inodes.get(normal_path(path))
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return inode
@@ -218,7 +219,7 @@ class MemoryFiles:
         return file.pread(size_bytes, position)
 
     def lock(self, path: str) -> Callable[[], None]:
-        path = posixpath.normpath(path)
+        path = normal_path(path)
         if path in self._locked:
             raise DirectoryLocked(errno.EWOULDBLOCK, "held by another node", path)
         self.touch(path)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulation.judges.partitions import Promises
+from simulation.judges.partitions import Promises, replica_state
 from simulation.world.invariants import Violation
 from testkit.memory.replicas import Cluster
 
@@ -46,20 +46,11 @@ class Watched:
     def look(self) -> None:
         for node_id in (1, 2):
             one = self.cluster[node_id].partition()
-            log = one.log
-            state = (
-                one.role,
-                one.leader_epoch,
-                log.high_watermark,
-                log.log_end_offset,
-                one.isr,
-                one.maximal_isr,
-                one.partition_epoch,
-            )
+            state = replica_state(one)
             old = self._seen.get(node_id)
             if state != old:
                 self._seen[node_id] = state
-                self.promises._look(life_of(node_id), one, old)
+                self.promises._look(life_of(node_id), one, old, state)
 
 
 async def test_a_follower_that_cuts_below_what_it_has_shown_is_found() -> None:
