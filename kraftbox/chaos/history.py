@@ -11,19 +11,15 @@ say): a timeout is always unknown (reliability H1-H12).
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import msgpack
-from crc32c import crc32c
+from runtime.sealed import SealBroken, seal, unseal
 
 MAGIC = b"KBXH"
 VERSION = 1
-_HEADER = struct.Struct(">4sB")
-_CRC = struct.Struct(">I")
 
 NO_OFFSET = -1
 NO_TRANSACTION = 0
@@ -194,31 +190,21 @@ def encode(history: History) -> bytes:
     """The bytes of a file: `magic, version, body, crc32c`."""
     body: dict[str, Any] = {"about": history.about}
     body.update({name: list(map(tuple, getattr(history, name))) for name in _TABLES})
-    framed: bytes = _HEADER.pack(MAGIC, VERSION) + msgpack.packb(body)
-    checksum: bytes = _CRC.pack(crc32c(framed))
-    return framed + checksum
+    return seal(MAGIC, VERSION, body)
 
 
 def decode(data: bytes) -> History:
     """Raises HistoryError. Tables and columns that this version does not know are passed over."""
-    if len(data) < _HEADER.size + _CRC.size:
-        raise HistoryError(f"{len(data)} bytes are too few for a history")
-    magic, version = _HEADER.unpack_from(data)
-    if magic != MAGIC:
-        raise HistoryError(f"begins with {magic!r}, a history with {MAGIC!r}")
-    if version != VERSION:
-        raise HistoryError(f"history version {version}, known is {VERSION}")
-    framed = memoryview(data)[: -_CRC.size]
-    if _CRC.unpack(data[-_CRC.size :])[0] != crc32c(framed):
-        raise HistoryError("the checksum does not match: cut or damaged")
     try:
-        body = msgpack.unpackb(framed[_HEADER.size :])
+        body = unseal(MAGIC, VERSION, data)
         history = History(about=body["about"])
         for name, row_type in _TABLES.items():
             width = len(row_type._fields)
             rows = [row_type(*row[:width]) for row in body.get(name, ())]
             setattr(history, name, rows)
-    except (ValueError, TypeError, KeyError, AttributeError, msgpack.UnpackException) as error:
+    except SealBroken as error:
+        raise HistoryError(f"no history: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise HistoryError(f"the body cannot be read: {error!r}") from None
     return history
 

@@ -4,9 +4,10 @@ import pytest
 
 from client.addresses import parse_addresses
 from client.errors import BadAddress, Refused, check
-from client.partitioner import murmur2, partition_of
+from client.partitioner import partition_of
 from client.range_assignor import assign_range
 from protocol.errors import ApiError, ErrorCode
+from protocol.murmur2 import murmur2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,41 @@
+"""Sealed files: `magic, version, msgpack body, crc32c`, the form of files that only we read."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgpack
+from crc32c import crc32c
+
+_HEADER = struct.Struct(">4sB")
+_CRC = struct.Struct(">I")
+
+
+class SealBroken(ValueError):
+    """The bytes are no such file of this version, or not all of it; the message says why."""
+
+
+def seal(magic: bytes, version: int, body: object) -> bytes:
+    """The bytes of a file. `magic` has four bytes; `body` is what msgpack can carry."""
+    framed: bytes = _HEADER.pack(magic, version) + msgpack.packb(body)
+    checksum: bytes = _CRC.pack(crc32c(framed))
+    return framed + checksum
+
+
+def unseal(magic: bytes, version: int, data: bytes) -> Any:
+    """The body of a file. Raises SealBroken."""
+    if len(data) < _HEADER.size + _CRC.size:
+        raise SealBroken(f"{len(data)} bytes are too few")
+    found, written = _HEADER.unpack_from(data)
+    if found != magic:
+        raise SealBroken(f"begins with {found!r}, not with {magic!r}")
+    if written != version:
+        raise SealBroken(f"is of version {written}, known is {version}")
+    framed = memoryview(data)[: -_CRC.size]
+    if _CRC.unpack(data[-_CRC.size :])[0] != crc32c(framed):
+        raise SealBroken("the checksum does not match: cut or damaged")
+    try:
+        return msgpack.unpackb(framed[_HEADER.size :])
+    except (ValueError, msgpack.UnpackException) as error:
+        raise SealBroken(f"the body cannot be read: {error!r}") from None

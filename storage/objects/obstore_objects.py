@@ -1,0 +1,227 @@
+"""Shell: object stores of real nodes, by obstore.
+
+Importing obstore is left to the first use: its threads must not be there when nodes are forked, and
+its futures need a real loop. Nothing else imports it.
+
+What obstore does not see to is done here. A put that is cancelled goes on in the background with
+its source cut off, because only a put that fails aborts its multipart upload. A file is flushed,
+with its folders, before the put comes back. A process that is killed in mid upload leaves parts
+that the bucket's own lifecycle rule has to remove.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+from storage.objects.port import (
+    FileRange,
+    ObjectCorrupt,
+    ObjectError,
+    ObjectInfo,
+    ObjectNotFound,
+    ObjectRefused,
+    ObjectRetriable,
+    Source,
+)
+from storage.objects.settings import StoreSettings
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_NO_SUCH_RANGE = re.compile(r"Requested range was invalid|Wanted range starting at")
+_TRY_AGAIN: Final = frozenset({408, 425, 429})
+_RANGE_NOT_SATISFIABLE: Final = 416
+_WHY_CHARS: Final = 300
+_DELETED_TOGETHER: Final = 500
+
+
+class _Abandoned(Exception):
+    """Ends a put whose caller is gone."""
+
+
+class ObstoreObjects:
+    """A bucket of S3, GCS or Azure, or a folder. Made inside a running loop."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._settings = settings
+        self._obstore, self._store = _connect(settings)
+        self._abandoned: set[asyncio.Future[Any]] = set()
+
+    async def put(self, key: str, source: Source) -> None:
+        large = isinstance(source, FileRange) and source.size_bytes > self._settings.part_bytes
+        with _translated(key, missing=ObjectRefused):
+            if large:
+                assert isinstance(source, FileRange)
+                await self._put_in_parts(key, source)
+            else:
+                if isinstance(source, FileRange):
+                    source = b"".join([part async for part in source.parts(source.size_bytes)])
+                await self._obstore.put_async(self._store, key, source, use_multipart=False)
+        if self._settings.scheme == "file":
+            await asyncio.to_thread(_make_durable, self._settings.prefix, key)
+
+    async def _put_in_parts(self, key: str, source: FileRange) -> None:
+        given_up = False
+
+        async def parts() -> AsyncIterator[bytes]:
+            async for part in source.parts(self._settings.part_bytes):
+                yield part
+                if given_up:
+                    raise _Abandoned
+
+        upload = asyncio.ensure_future(
+            self._obstore.put_async(
+                self._store,
+                key,
+                parts(),
+                chunk_size=self._settings.part_bytes,
+                max_concurrency=self._settings.parts_at_once,
+            )
+        )
+        try:
+            await asyncio.shield(upload)
+        except asyncio.CancelledError:
+            given_up = True
+            self._abandoned.add(upload)
+            upload.add_done_callback(self._forget)
+            raise
+
+    def _forget(self, upload: asyncio.Future[Any]) -> None:
+        self._abandoned.discard(upload)
+        if not upload.cancelled():
+            upload.exception()
+
+    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+        with _translated(key):
+            data = bytes(
+                await self._obstore.get_range_async(
+                    self._store, key, start=start, length=size_bytes
+                )
+            )
+        if len(data) != size_bytes:
+            raise ObjectCorrupt(key, f"{len(data)} bytes from {start}, not {size_bytes}")
+        return data
+
+    async def head(self, key: str) -> ObjectInfo:
+        with _translated(key):
+            return _info(await self._obstore.head_async(self._store, key))
+
+    async def pages(self, prefix: str) -> AsyncIterator[list[ObjectInfo]]:
+        with _translated(prefix):
+            async for page in self._obstore.list(self._store, prefix or None):
+                yield [_info(found) for found in page]
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for at in range(0, len(keys), _DELETED_TOGETHER):
+            together = list(keys[at : at + _DELETED_TOGETHER])
+            try:
+                await self._delete(together[0], together)
+            except ObjectNotFound:
+                for key in together:
+                    await self._delete_one(key)
+
+    async def _delete_one(self, key: str) -> None:
+        try:
+            await self._delete(key, key)
+        except ObjectNotFound:
+            return
+
+    async def _delete(self, name: str, keys: str | list[str]) -> None:
+        with _translated(name):
+            await self._obstore.delete_async(self._store, keys)
+
+    async def close(self) -> None:
+        if self._abandoned:
+            await asyncio.wait(self._abandoned, timeout=self._settings.timeout_ms / 1000.0)
+
+
+def _connect(settings: StoreSettings) -> tuple[Any, Any]:
+    """The library and its store. Raises ObjectRefused for settings that it does not take."""
+    import obstore
+    from obstore import store
+
+    try:
+        if settings.scheme == "file":
+            return obstore, store.LocalStore(settings.prefix, mkdir=True)
+        kind = {"s3": store.S3Store, "gs": store.GCSStore, "az": store.AzureStore}
+        return obstore, kind[settings.scheme](
+            settings.bucket,
+            prefix=settings.prefix or None,
+            config=dict(settings.options),
+            client_options={
+                "timeout": timedelta(milliseconds=settings.timeout_ms),
+                "connect_timeout": timedelta(milliseconds=settings.connect_timeout_ms),
+                "allow_http": settings.plain_http,
+            },
+            retry_config={
+                "max_retries": settings.retries,
+                "retry_timeout": timedelta(milliseconds=settings.timeout_ms),
+            },
+        )
+    except (ValueError, OSError, obstore.exceptions.BaseError) as error:
+        raise ObjectRefused(settings.url, _short(error)) from None
+
+
+def _info(found: Any) -> ObjectInfo:
+    modified_ms = int(found["last_modified"].timestamp() * 1000)
+    return ObjectInfo(found["path"], found["size"], modified_ms)
+
+
+@contextmanager
+def _translated(key: str, missing: type[ObjectError] = ObjectNotFound) -> Iterator[None]:
+    """obstore's errors as the port's. `missing`: what it means that something is not there, which
+    for a put is the bucket."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing(key, _short(error)) from None
+    except (exceptions.BaseError, PermissionError) as error:
+        raise _class_of(error, exceptions)(key, _short(error)) from None
+
+
+def _class_of(error: Exception, exceptions: Any) -> type[ObjectError]:
+    found = _STATUS.search(str(error))
+    status = int(found.group(1)) if found else 0
+    if isinstance(error, exceptions.NotFoundError):
+        return ObjectNotFound
+    if status == _RANGE_NOT_SATISFIABLE or _NO_SUCH_RANGE.search(str(error)):
+        return ObjectCorrupt  # the object is shorter than whoever asked was told
+    refused = (
+        PermissionError,
+        exceptions.PermissionDeniedError,
+        exceptions.UnauthenticatedError,
+        exceptions.InvalidPathError,
+        exceptions.NotSupportedError,
+        exceptions.UnknownConfigurationKeyError,
+    )
+    if isinstance(error, refused) or (400 <= status < 500 and status not in _TRY_AGAIN):
+        return ObjectRefused
+    return ObjectRetriable
+
+
+def _short(error: Exception) -> str:
+    return str(error).partition("\n\nDebug source")[0][:_WHY_CHARS]
+
+
+def _make_durable(root: str, key: str) -> None:
+    """In a worker: flush a file of a local store and the folders that lead to it."""
+    path = os.path.join(root, key)
+    _fsync(path)
+    while len(path) > len(root):
+        path = os.path.dirname(path)
+        _fsync(path)
+    _fsync(os.path.dirname(root))
+
+
+def _fsync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
