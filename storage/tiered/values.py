@@ -1,0 +1,138 @@
+"""Values of tiered storage: a remote segment, a change of its state, the removal of a partition.
+
+They say what the records of `__remote_log_metadata` say, in types of ours. A segment is immutable;
+a new state makes a new value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+from protocol.ids import TopicId, uuid_to_text
+from storage.log.epochs import EpochEntry
+from storage.tiered.states import PartitionDeleteState, SegmentState
+
+SegmentId: TypeAlias = bytes
+"""16 bytes, drawn anew for each try to copy a segment."""
+
+
+class RemotePartition(NamedTuple):
+    """A partition of a topic id. The name is for those who read: ids alone tell namesakes apart."""
+
+    topic_id: TopicId
+    partition: int
+    topic: str
+
+    @property
+    def identity(self) -> tuple[TopicId, int]:
+        """What two partitions are told apart by."""
+        return self.topic_id, self.partition
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} ({uuid_to_text(self.topic_id)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegment:
+    """A segment in the tier, as its metadata records tell of it.
+
+    Raises ValueError for offsets and epochs that no segment has.
+    """
+
+    partition: RemotePartition
+    segment_id: SegmentId
+    start_offset: int
+    end_offset: int
+    """The last offset of the segment, not the one after it."""
+    broker_id: int
+    """Who wrote the last record of it."""
+    max_timestamp_ms: int
+    """The highest timestamp of its records; -1 where none has one."""
+    event_timestamp_ms: int
+    """When the last record of it was written, by its writer's wall clock."""
+    epochs: tuple[EpochEntry, ...]
+    """The leader epochs of its records and where in the segment each begins, ascending."""
+    size_bytes: int
+    """Of the log alone, without indexes."""
+    state: SegmentState = SegmentState.COPY_STARTED
+    custom_metadata: bytes | None = None
+    """What the store that copied it needs to find it; kept, never looked into."""
+    txn_index_empty: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_offset <= self.end_offset:
+            raise ValueError(f"a segment of offsets {self.start_offset}..{self.end_offset}")
+        if not self.epochs:
+            raise ValueError("a segment without a leader epoch")
+        for earlier, later in zip(self.epochs, self.epochs[1:], strict=False):
+            if earlier.epoch >= later.epoch or earlier.start_offset > later.start_offset:
+                raise ValueError(f"epoch {later} after {earlier}")
+
+    def __str__(self) -> str:
+        offsets = f"{self.start_offset}..{self.end_offset}"
+        return f"{uuid_to_text(self.segment_id)} of {self.partition}, {offsets}, {self.state.name}"
+
+    def epoch_ranges(self) -> Iterable[tuple[int, int, int]]:
+        """(epoch, first offset, last offset) for each epoch that has records of this segment."""
+        starts = [max(entry.start_offset, self.start_offset) for entry in self.epochs]
+        ends = [start - 1 for start in starts[1:]] + [self.end_offset]
+        for entry, start, end in zip(self.epochs, starts, ends, strict=True):
+            if start <= end:
+                yield entry.epoch, start, end
+
+    def updated(self, update: SegmentUpdate) -> RemoteSegment:
+        """The segment after a change of its state. Custom metadata that the change does not
+        give stay."""
+        custom = update.custom_metadata
+        return replace(
+            self,
+            state=update.state,
+            broker_id=update.broker_id,
+            event_timestamp_ms=update.event_timestamp_ms,
+            custom_metadata=self.custom_metadata if custom is None else custom,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentUpdate:
+    """A later state of a segment."""
+
+    partition: RemotePartition
+    segment_id: SegmentId
+    broker_id: int
+    event_timestamp_ms: int
+    state: SegmentState
+    custom_metadata: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDeletion:
+    """How far the removal of a partition is."""
+
+    partition: RemotePartition
+    broker_id: int
+    event_timestamp_ms: int
+    state: PartitionDeleteState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSnapshot:
+    """A segment as Kafka's snapshots of the cache have it: without its partition, which the
+    snapshot's file names. Kafka's serde knows it; nobody writes it to the topic."""
+
+    segment_id: SegmentId
+    start_offset: int
+    end_offset: int
+    broker_id: int
+    max_timestamp_ms: int
+    event_timestamp_ms: int
+    epochs: tuple[EpochEntry, ...]
+    size_bytes: int
+    state: SegmentState
+    custom_metadata: bytes | None = None
+    txn_index_empty: bool = False
+
+
+TierRecord: TypeAlias = RemoteSegment | SegmentUpdate | PartitionDeletion | SegmentSnapshot
