@@ -1,4 +1,4 @@
-"""Shell: opening the object store that a node's settings name."""
+"""Opening the object store that a node's settings name."""
 
 from __future__ import annotations
 

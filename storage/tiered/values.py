@@ -53,7 +53,8 @@ class RemoteSegment:
     event_timestamp_ms: int
     """When the last record of it was written, by its writer's wall clock."""
     epochs: tuple[EpochEntry, ...]
-    """The leader epochs of its records and where in the segment each begins, ascending."""
+    """The leader epochs of its records and where in the segment each begins, ascending. What lies
+    before the first was below the log start when it was copied: nobody knows its epoch."""
     size_bytes: int
     """Of the log alone, without indexes."""
     state: SegmentState = SegmentState.COPY_STARTED

@@ -1,0 +1,60 @@
+"""Record batches that came from an object store, checked before anybody sees them.
+
+A store may answer with other bytes than were put there. A batch says of itself how long it is and
+what its checksum is; the segment's metadata say which offsets and leader epochs it may have. Any
+that does not fit is an error, never data (S1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from protocol.batch.header import HEADER_BYTES, CorruptBatch, iter_checked, parse_header
+from storage.tiered.values import RemoteSegment
+
+
+class CorruptSegment(Exception):
+    """Bytes, or objects, that are not those of the segment whose they should be."""
+
+
+class CheckedBatches(NamedTuple):
+    """The whole batches at the beginning of an answer."""
+
+    whole_bytes: int
+    next_offset: int
+    """The offset behind them; the segment's start if there is none."""
+    cut_bytes: int
+    """The size of the batch that was cut, all of it; 0 where not even its header is there."""
+
+
+def check_batches(
+    segment: RemoteSegment, data: bytes, last_offset: int | None = None
+) -> CheckedBatches:
+    """Check the batches in `data`, which begins at a batch of the segment; the last may be cut.
+
+    Args:
+        last_offset: batches that end behind it are left out; what a reader's own lineage does not
+            share with the segment must not be read.
+
+    Raises:
+        CorruptSegment.
+    """
+    starts = [entry.start_offset for entry in segment.epochs]
+    whole, next_offset = 0, segment.start_offset
+    try:
+        for header, at in iter_checked(data):
+            if not next_offset <= header.base_offset <= header.last_offset <= segment.end_offset:
+                found = f"{header.base_offset}..{header.last_offset}"
+                raise CorruptSegment(f"{segment}: a batch of {found} where {next_offset} is next")
+            known = bisect_right(starts, header.last_offset)
+            if known and header.leader_epoch != segment.epochs[known - 1].epoch:
+                raise CorruptSegment(f"{segment}: a batch of epoch {header.leader_epoch}")
+            if last_offset is not None and header.last_offset > last_offset:
+                return CheckedBatches(whole, next_offset, 0)
+            whole, next_offset = at + header.size_bytes, header.next_offset
+    except CorruptBatch as error:
+        raise CorruptSegment(f"{segment}: {error}") from None
+    left = len(data) - whole
+    cut = parse_header(data, whole).size_bytes if left >= HEADER_BYTES else 0
+    return CheckedBatches(whole, next_offset, cut)

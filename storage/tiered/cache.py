@@ -1,0 +1,252 @@
+"""Remote segments of one partition, as the records of `__remote_log_metadata` tell of them (S6).
+
+`apply` is the only way to change it. A record below `next_offset` was applied already: the topic is
+read again from its start whenever a broker takes on another partition that shares the topic's
+partition. A record that may not follow what is known is refused and changes nothing: all brokers
+read the same records in the same order, so all refuse the same ones, and a leader that was replaced
+in mid copy cannot finish what its successor has begun to delete.
+
+Only finished copies are found by offset (S3). Where copies overlap, because two leaders cut their
+logs into segments at different places, the one that reaches furthest is found.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from storage.tiered.lineage import Lineage, OffsetRange
+from storage.tiered.states import (
+    PartitionDeleteState,
+    SegmentState,
+    partition_may_become,
+    segment_may_become,
+)
+from storage.tiered.values import (
+    PartitionDeletion,
+    RemotePartition,
+    RemoteSegment,
+    SegmentId,
+    SegmentUpdate,
+    TierRecord,
+)
+
+
+class Outcome(NamedTuple):
+    """What a record did. `refusal` says why it did nothing; empty for one that was applied, or
+    that says what is known already."""
+
+    changed: bool
+    refusal: str = ""
+
+
+REPEATED: Final = Outcome(changed=False)
+APPLIED: Final = Outcome(changed=True)
+
+
+class RemoteEnd(NamedTuple):
+    """The last offset in the tier and its leader epoch; -1 and -1 while there is none."""
+
+    offset: int
+    epoch: int
+
+
+NO_REMOTE_END: Final = RemoteEnd(-1, -1)
+
+
+class SharedSegment(NamedTuple):
+    """A finished copy and the offsets of it that a lineage has."""
+
+    segment: RemoteSegment
+    offsets: OffsetRange
+
+
+class _EpochIndex:
+    """The finished copies with records of one epoch, by offset. Starts and ends both ascend
+    strictly: a copy that lies within another one is set aside until that one goes."""
+
+    __slots__ = ("aside", "ends", "ids", "starts")
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.ids: list[SegmentId] = []
+        self.aside: dict[SegmentId, tuple[int, int]] = {}
+
+    def add(self, segment_id: SegmentId, start: int, end: int) -> None:
+        at = bisect_right(self.starts, start)
+        within_earlier = at > 0 and self.ends[at - 1] >= end
+        if within_earlier:
+            self.aside[segment_id] = (start, end)
+            return
+        first = bisect_left(self.starts, start)
+        last = bisect_right(self.ends, end)
+        for covered in range(first, last):
+            self.aside[self.ids[covered]] = (self.starts[covered], self.ends[covered])
+        if first < last:
+            del self.starts[first:last], self.ends[first:last], self.ids[first:last]
+        self.starts.insert(first, start)
+        self.ends.insert(first, end)
+        self.ids.insert(first, segment_id)
+
+    def remove(self, segment_id: SegmentId, start: int) -> None:
+        if self.aside.pop(segment_id, None) is not None:
+            return
+        at = bisect_left(self.starts, start)
+        del self.starts[at], self.ends[at], self.ids[at]
+        waiting, self.aside = self.aside, {}
+        for other, (other_start, other_end) in waiting.items():
+            self.add(other, other_start, other_end)
+
+    def find(self, offset: int) -> SegmentId | None:
+        at = bisect_right(self.starts, offset) - 1
+        return self.ids[at] if at >= 0 and self.ends[at] >= offset else None
+
+
+class SegmentCache:
+    """What is known of one partition's segments."""
+
+    __slots__ = ("_by_epoch", "_highest", "_segments", "deletion", "next_offset", "partition")
+
+    def __init__(self, partition: RemotePartition) -> None:
+        self.partition = partition
+        self.next_offset = 0
+        """Records of the topic below this offset were applied."""
+        self.deletion: PartitionDeleteState | None = None
+        """How far the partition's removal is; None: it was not begun."""
+        self._segments: dict[SegmentId, RemoteSegment] = {}
+        self._by_epoch: dict[int, _EpochIndex] = {}
+        self._highest: dict[int, int] = {}
+
+    # Replaying -------------------------------------------------------------------------------
+
+    def apply(self, offset: int, record: TierRecord) -> Outcome:
+        """Take over the record at `offset` of the topic's partition."""
+        if offset < self.next_offset:
+            return REPEATED
+        self.next_offset = offset + 1
+        refusal = self.refusal(record)
+        if refusal:
+            return Outcome(changed=False, refusal=refusal)
+        if isinstance(record, PartitionDeletion):
+            changed = self.deletion is not record.state
+            self.deletion = record.state
+            return APPLIED if changed else REPEATED
+        if isinstance(record, RemoteSegment):
+            if record.segment_id in self._segments:
+                return REPEATED
+            self._segments[record.segment_id] = record
+            return APPLIED
+        assert isinstance(record, SegmentUpdate)
+        return self._update(record)
+
+    def refusal(self, record: TierRecord) -> str:
+        """Why a record may not follow what is known; empty if it may."""
+        if isinstance(record, PartitionDeletion):
+            if partition_may_become(self.deletion, record.state):
+                return ""
+            return f"a removal that is {_name(self.deletion)} cannot become {record.state.name}"
+        if isinstance(record, RemoteSegment | SegmentUpdate):
+            known = self._segments.get(record.segment_id)
+            state = known.state if known is not None else None
+            begins = record.state is SegmentState.COPY_STARTED
+            if isinstance(record, RemoteSegment) is not begins:
+                return f"{record.state.name} in a {type(record).__name__}"
+            if segment_may_become(state, record.state):
+                return ""
+            return f"a segment that is {_name(state)} cannot become {record.state.name}"
+        return f"{type(record).__name__} is none of the topic's"
+
+    def _update(self, update: SegmentUpdate) -> Outcome:
+        known = self._segments[update.segment_id]
+        if known.state is update.state:
+            return REPEATED
+        updated = known.updated(update)
+        if known.state is SegmentState.COPY_FINISHED:
+            self._unindex(known)
+        if update.state is SegmentState.DELETE_FINISHED:
+            del self._segments[update.segment_id]
+            return APPLIED
+        self._segments[update.segment_id] = updated
+        if update.state is SegmentState.COPY_FINISHED:
+            self._index(updated)
+        return APPLIED
+
+    def _index(self, segment: RemoteSegment) -> None:
+        for epoch, start, end in segment.epoch_ranges():
+            self._by_epoch.setdefault(epoch, _EpochIndex()).add(segment.segment_id, start, end)
+            self._highest[epoch] = max(end, self._highest.get(epoch, -1))
+
+    def _unindex(self, segment: RemoteSegment) -> None:
+        for epoch, start, _ in segment.epoch_ranges():
+            self._by_epoch[epoch].remove(segment.segment_id, start)
+
+    # Asking ----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def get(self, segment_id: SegmentId) -> RemoteSegment | None:
+        """A segment in any state but DELETE_FINISHED."""
+        return self._segments.get(segment_id)
+
+    def segments(self) -> Iterator[RemoteSegment]:
+        """All of them, in any state but DELETE_FINISHED, as they came. Not to be used over a
+        change."""
+        return iter(self._segments.values())
+
+    def finished(self) -> Iterator[RemoteSegment]:
+        """Those that can be read."""
+        return (one for one in self.segments() if one.state is SegmentState.COPY_FINISHED)
+
+    def unfinished(self) -> Iterator[RemoteSegment]:
+        """Those whose copy or removal has begun and not ended, by whomever."""
+        return (one for one in self.segments() if one.state is not SegmentState.COPY_FINISHED)
+
+    def find(self, epoch: int, offset: int) -> RemoteSegment | None:
+        """The finished copy that has `offset` as `epoch` wrote it."""
+        index = self._by_epoch.get(epoch)
+        found = index.find(offset) if index is not None else None
+        return self._segments[found] if found is not None else None
+
+    def find_on(self, lineage: Lineage, offset: int) -> SharedSegment | None:
+        """The finished copy that has `offset` of this log, and how much of it may be read: what
+        stands behind may be what an unclean election took back."""
+        epoch = lineage.epoch_at(offset)
+        segment = self.find(epoch, offset)
+        if segment is None:
+            return None
+        return SharedSegment(segment, lineage.shared(segment))
+
+    def remote_end(self, lineage: Lineage) -> RemoteEnd:
+        """The highest offset of this log that was ever copied: not the highest there is, which
+        may be of a log that lost. Copies that have expired count; they are below the log start."""
+        for entry in reversed(lineage.entries):
+            offsets = lineage.range_of(entry.epoch)
+            highest = min(self._highest.get(entry.epoch, -1), offsets.last)
+            if offsets and highest >= offsets.first:
+                return RemoteEnd(highest, entry.epoch)
+        return NO_REMOTE_END
+
+    def shared_with(self, lineage: Lineage) -> list[SharedSegment]:
+        """The finished copies that have offsets of this log, by offset, each once (S3)."""
+        found = [SharedSegment(one, lineage.shared(one)) for one in self.finished()]
+        return sorted(
+            (shared for shared in found if shared.offsets),
+            key=lambda shared: (shared.offsets, shared.segment.segment_id),
+        )
+
+    def covers(self, lineage: Lineage, first: int, last: int) -> bool:
+        """Whether finished copies have all offsets from `first` to `last` of this log."""
+        at = first
+        while at <= last:
+            shared = self.find_on(lineage, at)
+            if shared is None or shared.offsets.last < at:
+                return False
+            at = shared.offsets.last + 1
+        return True
+
+
+def _name(state: SegmentState | PartitionDeleteState | None) -> str:
+    return "not known" if state is None else state.name

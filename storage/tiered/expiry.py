@@ -1,0 +1,140 @@
+"""Remote segments that have expired: a leader's decision (S3, S4).
+
+The plan names the new log start and the segments to delete. Whoever carries it out makes the log
+start durable, on the disk, before the first DELETE_STARTED: a crash in between must not leave a log
+that promises what is gone (KAFKA-15352).
+
+Time and size take the oldest segments of the leader's own lineage, and end with the first that
+stays. What then lies below the log start goes with them, whoever copied it. Copies that another
+leader began and nobody will finish go, as do those of a lineage that lost; neither counts as data,
+so neither makes a good segment expire sooner. What the lineage cannot judge stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from storage.tiered.cache import SegmentCache, SharedSegment
+from storage.tiered.lineage import Lineage
+from storage.tiered.states import SegmentState
+from storage.tiered.values import RemoteSegment, SegmentId
+
+UNLIMITED: Final = -1
+
+
+class Reason(Enum):
+    """Why a remote segment goes."""
+
+    TIME = "older than retention.ms"
+    SIZE = "beyond retention.bytes"
+    LOG_START = "below the log start"
+    LOST = "of a leader-epoch lineage that lost"
+    UNFINISHED = "its copy was begun and will not be finished"
+    AGAIN = "its deletion was begun and not finished"
+
+
+class Deletion(NamedTuple):
+    """A segment to delete and why."""
+
+    segment: RemoteSegment
+    reason: Reason
+
+
+class ExpiryPlan(NamedTuple):
+    """The log start, to be made durable first, and then the segments to delete, in this order."""
+
+    log_start_offset: int
+    deletions: tuple[Deletion, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """`retention.ms` and `retention.bytes`; below 0 there is no limit."""
+
+    ms: int = UNLIMITED
+    bytes: int = UNLIMITED
+
+
+def plan_expiry(
+    cache: SegmentCache,
+    lineage: Lineage,
+    retention: Retention,
+    *,
+    now_ms: int,
+    log_start_offset: int,
+    high_watermark: int,
+    local_only_bytes: int,
+    being_copied: Set[SegmentId] = frozenset(),
+) -> ExpiryPlan:
+    """What the leader is to delete.
+
+    Args:
+        now_ms: time by a clock that does not jump (`SteadyTime`).
+        local_only_bytes: of local segments that have no copy (`copying.local_only_bytes`).
+        being_copied: what this leader is copying at this moment.
+    """
+    shared = [one for one in cache.shared_with(lineage) if one.offsets.last >= log_start_offset]
+    why: dict[SegmentId, Reason] = {}
+    new_start = log_start_offset
+    for count, reason in (
+        (_by_time(shared, retention, now_ms), Reason.TIME),
+        (_by_size(shared, retention, local_only_bytes), Reason.SIZE),
+    ):
+        for one in shared[:count]:
+            if one.offsets.last >= high_watermark:
+                break  # a new leader's mark may stand low for a moment: the log start may not pass
+            why.setdefault(one.segment.segment_id, reason)
+            new_start = max(new_start, one.offsets.last + 1)
+    deletions = []
+    for segment in cache.segments():
+        reason_of = why.get(segment.segment_id) or _otherwise(
+            segment, lineage, new_start, being_copied
+        )
+        if reason_of is not None:
+            deletions.append(Deletion(segment, reason_of))
+    deletions.sort(key=lambda one: (one.segment.start_offset, one.segment.segment_id))
+    return ExpiryPlan(new_start, tuple(deletions))
+
+
+def _by_time(shared: list[SharedSegment], retention: Retention, now_ms: int) -> int:
+    if retention.ms < 0:
+        return 0
+    for at, one in enumerate(shared):
+        segment = one.segment
+        written_ms = segment.max_timestamp_ms
+        if written_ms < 0:
+            written_ms = segment.event_timestamp_ms
+        if now_ms - written_ms <= retention.ms:
+            return at
+    return len(shared)
+
+
+def _by_size(shared: list[SharedSegment], retention: Retention, local_only_bytes: int) -> int:
+    if retention.bytes < 0:
+        return 0
+    excess = local_only_bytes - retention.bytes + sum(one.segment.size_bytes for one in shared)
+    for at, one in enumerate(shared):
+        if excess < one.segment.size_bytes or excess <= 0:
+            return at
+        excess -= one.segment.size_bytes
+    return len(shared)
+
+
+def _otherwise(
+    segment: RemoteSegment, lineage: Lineage, log_start_offset: int, being_copied: Set[SegmentId]
+) -> Reason | None:
+    if segment.state is SegmentState.DELETE_STARTED:
+        return Reason.AGAIN
+    if segment.state is SegmentState.COPY_STARTED:
+        return None if segment.segment_id in being_copied else Reason.UNFINISHED
+    if segment.end_offset < log_start_offset:
+        return Reason.LOG_START
+    if lineage.lost(segment):
+        return Reason.LOST
+    useful = lineage.shared(segment)
+    if useful and useful.last < log_start_offset and lineage.settled(segment):
+        return Reason.LOST
+    return None

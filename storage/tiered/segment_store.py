@@ -1,0 +1,159 @@
+"""Shell: copying a segment into an object store, reading it back, and deleting it.
+
+A copy is tried once: after any failure the segment is copied anew under a new segment id, as in
+Kafka, and what this try left is deleted when its COPY_STARTED is. So a put that failed and still
+happened can harm nobody. The manifest is written last, when every other object was asked for once
+more and has its length.
+
+What is read is compared with what was written: the manifest with the metadata, objects that are
+read whole with their checksums in the manifest, parts of the log with the batches' own checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from storage.log.checkpoints import encode_epochs
+from storage.log.epochs import EpochEntry
+from storage.objects import FileRange, ObjectNotFound, Objects, Source
+from storage.objects.port import size_of
+from storage.tiered.batches import CheckedBatches, CorruptSegment, check_batches
+from storage.tiered.layout import Kind, keys_to_delete, object_key
+from storage.tiered.manifest import (
+    Manifest,
+    ManifestBroken,
+    ObjectSum,
+    decode_manifest,
+    encode_manifest,
+)
+from storage.tiered.values import RemoteSegment
+
+MANIFEST_BYTES_MAX: Final = 1 << 20
+_SUM_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSources:
+    """The parts of a closed segment, flushed before they are handed over."""
+
+    log: Source
+    offset_index: Source
+    time_index: Source
+    txn_index: Source | None
+    """None where no transaction of the segment was aborted."""
+    producer_snapshot: bytes
+    """The producers' state at the segment's end."""
+    epochs: tuple[EpochEntry, ...]
+    """The leader epochs of the log up to the segment's end (`Lineage.up_to`)."""
+
+    def by_kind(self) -> dict[Kind, Source]:
+        parts: dict[Kind, Source] = {
+            Kind.LOG: self.log,
+            Kind.OFFSET_INDEX: self.offset_index,
+            Kind.TIME_INDEX: self.time_index,
+            Kind.PRODUCER_SNAPSHOT: self.producer_snapshot,
+            Kind.LEADER_EPOCHS: encode_epochs(self.epochs),
+        }
+        if self.txn_index is not None:
+            parts[Kind.TXN_INDEX] = self.txn_index
+        return parts
+
+
+class SegmentStore:
+    """The segments in one object store."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+
+    async def copy(self, segment: RemoteSegment, sources: SegmentSources) -> Manifest:
+        """Copy a segment whose COPY_STARTED was written; COPY_FINISHED may follow when this comes
+        back. Raises ObjectError, CorruptSegment when an object is not what was put there, OSError
+        of the local files, ManifestBroken when the segment's record does not fit its parts."""
+        parts = sources.by_kind()
+        manifest = Manifest(segment, {kind: await _sum_of(part) for kind, part in parts.items()})
+        for kind, part in parts.items():
+            await self._put(object_key(segment, kind), part)
+        await self._put(object_key(segment, Kind.MANIFEST), encode_manifest(manifest))
+        return manifest
+
+    async def _put(self, key: str, source: Source) -> None:
+        await self.objects.put(key, source)
+        found = await self.objects.head(key)
+        if found.size_bytes != size_of(source):
+            raise CorruptSegment(f"{key}: {found.size_bytes} bytes, put were {size_of(source)}")
+
+    async def manifest(self, segment: RemoteSegment) -> Manifest:
+        """The manifest of a finished segment. Raises ObjectError, CorruptSegment."""
+        key = object_key(segment, Kind.MANIFEST)
+        size = (await self.objects.head(key)).size_bytes
+        if not 0 < size <= MANIFEST_BYTES_MAX:
+            raise CorruptSegment(f"{key}: a manifest of {size} bytes")
+        try:
+            found = decode_manifest(await self.objects.get(key, 0, size))
+        except ManifestBroken as error:
+            raise CorruptSegment(f"{key}: {error}") from None
+        if not found.belongs_to(segment):
+            raise CorruptSegment(f"{key}: tells of {found.segment}, asked was {segment}")
+        return found
+
+    async def read_whole(self, manifest: Manifest, kind: Kind) -> bytes:
+        """An index, producer snapshot or epoch list. Raises ObjectError, CorruptSegment."""
+        key = object_key(manifest.segment, kind)
+        expected = manifest.objects[kind]
+        if not expected.size_bytes:
+            return b""
+        data = await self.objects.get(key, 0, expected.size_bytes)
+        if crc32c(data) != expected.crc32c:
+            raise CorruptSegment(f"{key}: its checksum is not that of the manifest")
+        return data
+
+    async def read_log(
+        self,
+        segment: RemoteSegment,
+        position: int,
+        size_bytes: int,
+        *,
+        last_offset: int | None = None,
+    ) -> tuple[bytes, CheckedBatches]:
+        """Bytes of the log from `position` on, where a batch begins, and what batches they are:
+        checked, up to the segment's end. Raises ObjectError, CorruptSegment."""
+        size = min(size_bytes, segment.size_bytes - position)
+        if position < 0 or size <= 0:
+            raise CorruptSegment(f"{segment}: position {position} of {segment.size_bytes} bytes")
+        key = object_key(segment, Kind.LOG)
+        data = await self.objects.get(key, position, size)
+        checked = check_batches(segment, data, last_offset)
+        at_end = position + size == segment.size_bytes
+        if at_end and last_offset is None and checked.whole_bytes < size:
+            raise CorruptSegment(f"{key}: its last batch is cut")
+        return data, checked
+
+    async def delete(self, segment: RemoteSegment) -> None:
+        """Remove all that a segment may have; DELETE_FINISHED may follow when this comes back.
+        Raises ObjectError: then it is done again later."""
+        keys = keys_to_delete(segment)
+        await self.objects.delete(keys[:1])
+        await self.objects.delete(keys[1:])
+
+    async def left_of(self, segment: RemoteSegment) -> AsyncIterator[str]:
+        """The keys of a segment that are there. Raises ObjectError."""
+        for key in keys_to_delete(segment):
+            try:
+                await self.objects.head(key)
+            except ObjectNotFound:
+                continue
+            yield key
+
+
+async def _sum_of(source: Source) -> ObjectSum:
+    """Length and checksum of what is about to be put. Raises OSError."""
+    if not isinstance(source, FileRange):
+        return ObjectSum(len(source), crc32c(source))
+    running = 0
+    async for part in source.parts(_SUM_BYTES):
+        running = crc32c(part, running)
+    return ObjectSum(source.size_bytes, running)

@@ -1,0 +1,165 @@
+"""The cache of a partition's remote segments, by cases; any history is in tests/property."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.log.epochs import EpochEntry
+from storage.tiered.cache import NO_REMOTE_END, RemoteEnd, SegmentCache
+from storage.tiered.lineage import Lineage
+from storage.tiered.states import PartitionDeleteState, SegmentState
+from storage.tiered.values import PartitionDeletion, RemoteSegment, SegmentSnapshot
+from testkit.records.tier import PARTITION, segment, update
+
+
+def cache_of(*segments: RemoteSegment) -> SegmentCache:
+    """A cache in which these are finished, unless they say otherwise."""
+    cache = SegmentCache(PARTITION)
+    for one in segments:
+        assert cache.apply(cache.next_offset, one).changed
+        number = int.from_bytes(one.segment_id, "big")
+        assert cache.apply(cache.next_offset, update(number, SegmentState.COPY_FINISHED)).changed
+    return cache
+
+
+def lineage(end: int, **epochs: int) -> Lineage:
+    """`e3=10`: epoch 3 begins at offset 10."""
+    entries = [EpochEntry(int(name[1:]), start) for name, start in epochs.items()]
+    return Lineage(sorted(entries), end)
+
+
+def test_unfinished_copies_are_not_found() -> None:
+    cache = SegmentCache(PARTITION)
+    cache.apply(0, segment(1, 0, 9))
+    assert cache.find(0, 5) is None
+    assert [one.segment_id for one in cache.unfinished()] == [segment(1, 0, 9).segment_id]
+    cache.apply(1, update(1, SegmentState.COPY_FINISHED))
+    assert cache.find(0, 5) is not None
+    assert list(cache.unfinished()) == []
+    cache.apply(2, update(1, SegmentState.DELETE_STARTED))
+    assert cache.find(0, 5) is None
+    cache.apply(3, update(1, SegmentState.DELETE_FINISHED))
+    assert len(cache) == 0
+
+
+def test_a_copy_that_its_successor_began_to_delete_cannot_be_finished() -> None:
+    """S6: a leader change in mid copy gives one finished copy."""
+    cache = SegmentCache(PARTITION)
+    cache.apply(0, segment(1, 0, 9))
+    cache.apply(1, update(1, SegmentState.DELETE_STARTED, broker_id=2))
+    outcome = cache.apply(2, update(1, SegmentState.COPY_FINISHED))
+    assert outcome.refusal == "a segment that is DELETE_STARTED cannot become COPY_FINISHED"
+    assert cache.find(0, 5) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (update(9, SegmentState.COPY_FINISHED), "not known cannot become COPY_FINISHED"),
+        (segment(9, 0, 1, state=SegmentState.COPY_FINISHED), "COPY_FINISHED in a RemoteSegment"),
+        (update(9, SegmentState.COPY_STARTED), "COPY_STARTED in a SegmentUpdate"),
+        (
+            PartitionDeletion(
+                partition=PARTITION,
+                broker_id=1,
+                event_timestamp_ms=0,
+                state=PartitionDeleteState.FINISHED,
+            ),
+            "a removal that is not known cannot become FINISHED",
+        ),
+        (
+            SegmentSnapshot(
+                segment_id=bytes(16),
+                start_offset=0,
+                end_offset=1,
+                broker_id=1,
+                max_timestamp_ms=0,
+                event_timestamp_ms=0,
+                epochs=(),
+                size_bytes=1,
+                state=SegmentState.COPY_STARTED,
+            ),
+            "none of the topic's",
+        ),
+    ],
+)
+def test_what_may_not_follow_is_refused_with_the_reason(record, why: str) -> None:
+    assert why in SegmentCache(PARTITION).apply(0, record).refusal
+
+
+def test_a_removal_goes_on() -> None:
+    cache = SegmentCache(PARTITION)
+    for offset, state in enumerate(PartitionDeleteState):
+        deletion = PartitionDeletion(
+            partition=PARTITION, broker_id=1, event_timestamp_ms=0, state=state
+        )
+        assert cache.apply(offset, deletion).changed
+        assert cache.deletion is state
+
+
+def test_the_remote_end_is_on_the_leaders_own_lineage() -> None:
+    """Not the highest offset there is: an unclean election took back what epoch 1 wrote from 15 on
+    (S6)."""
+    cache = cache_of(segment(1, 0, 9), segment(2, 10, 29, {0: 10, 1: 12}))
+    assert cache.remote_end(lineage(40, e0=0, e1=12)) == RemoteEnd(29, 1)
+    assert cache.remote_end(lineage(40, e0=0, e1=12, e3=15)) == RemoteEnd(14, 1)
+    assert cache.remote_end(lineage(40, e0=0, e2=8)) == RemoteEnd(7, 0)
+    assert cache.remote_end(lineage(40, e5=0)) == NO_REMOTE_END
+    assert cache.remote_end(lineage(0)) == NO_REMOTE_END
+
+
+def test_the_remote_end_stays_when_all_has_expired() -> None:
+    cache = cache_of(segment(1, 0, 9))
+    cache.apply(2, update(1, SegmentState.DELETE_STARTED))
+    cache.apply(3, update(1, SegmentState.DELETE_FINISHED))
+    assert cache.remote_end(lineage(20, e0=10)) == NO_REMOTE_END
+    assert cache.remote_end(lineage(20, e0=0)) == RemoteEnd(9, 0)
+
+
+def test_a_segment_is_good_as_far_as_the_lineage_shares_it() -> None:
+    cache = cache_of(segment(1, 0, 29, {0: 0, 1: 12}))
+    mine = lineage(40, e0=0, e1=12, e3=15)
+    found = cache.find_on(mine, 13)
+    assert found is not None
+    assert found.offsets == (0, 14)
+    assert cache.find_on(mine, 15) is None
+    assert cache.covers(mine, 0, 14)
+    assert not cache.covers(mine, 0, 15)
+
+
+def test_a_gap_is_not_covered() -> None:
+    cache = cache_of(segment(1, 0, 9), segment(2, 11, 20, {0: 11}))
+    mine = lineage(40, e0=0)
+    assert cache.covers(mine, 0, 9)
+    assert not cache.covers(mine, 0, 20)
+    assert cache.covers(mine, 11, 20)
+
+
+def test_a_copy_within_another_comes_back_when_that_one_goes() -> None:
+    cache = cache_of(segment(1, 0, 9), segment(2, 0, 19), segment(3, 10, 19, {0: 10}))
+    found = cache.find(0, 5)
+    assert found is not None
+    assert found.end_offset == 19
+    cache.apply(cache.next_offset, update(2, SegmentState.DELETE_STARTED))
+    found = cache.find(0, 5)
+    assert found is not None
+    assert found.end_offset == 9
+    assert cache.find(0, 15) is not None
+
+
+def test_what_a_lineage_does_not_know_it_does_not_deny() -> None:
+    """F21: epochs made anew from local batches begin at the local log start."""
+    tiered = segment(1, 0, 29, {0: 0, 1: 12})
+    assert not lineage(60, e2=40).lost(tiered)
+    assert not lineage(60, e2=40).shared(tiered)
+    assert lineage(60, e2=10).lost(segment(1, 10, 29, {0: 10}))
+    assert not lineage(60, e1=10).lost(segment(1, 10, 29, {3: 10})), "later than all it knows"
+    assert not Lineage([], 0).lost(tiered)
+
+
+def test_the_epochs_of_a_segment_to_copy() -> None:
+    mine = lineage(50, e0=5, e1=12, e2=20, e3=20, e4=45)
+    assert mine.epochs_of(10, 44) == ((0, 10), (1, 12), (3, 20))
+    assert mine.epochs_of(4, 44) == (), "what wrote offset 4 is not known"
+    assert mine.epochs_of(10, 50) == (), "it is not written yet"
+    assert mine.up_to(19) == ((0, 5), (1, 12))

@@ -1,0 +1,112 @@
+"""A broker's caches: when they are ready, and what is read again."""
+
+from __future__ import annotations
+
+from protocol.ids import TopicId
+from storage.tiered.metadata import RemoteMetadata
+from storage.tiered.records import encode_record, metadata_partition
+from storage.tiered.states import SegmentState
+from testkit.records.tier import PARTITION, segment, update
+
+OTHER = PARTITION._replace(partition=1)
+NAMESAKE = PARTITION._replace(topic_id=TopicId(bytes(16)))
+LOG = [
+    encode_record(segment(1, 0, 9)),
+    encode_record(segment(2, 0, 9, partition=OTHER)),
+    encode_record(update(1, SegmentState.COPY_FINISHED)),
+    encode_record(update(2, SegmentState.COPY_FINISHED, partition=OTHER)),
+]
+
+
+def read(metadata: RemoteMetadata, upto: int) -> None:
+    for number, offset in metadata.wanted().items():
+        for at in range(offset, upto):
+            metadata.replay(number, at, LOG[at])
+
+
+def test_nothing_is_known_before_the_end_is() -> None:
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    read(metadata, 4)
+    assert metadata.cache(PARTITION) is None, "how long the topic is was not asked yet"
+    metadata.end_known(0, 4)
+    assert metadata.cache(PARTITION) is not None
+    assert metadata.waiting() == []
+
+
+def test_nothing_is_known_before_the_end_is_reached() -> None:
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 4)
+    for upto in range(4):
+        read(metadata, upto)
+        assert metadata.cache(PARTITION) is None
+        assert metadata.waiting() == [PARTITION]
+    metadata.read_to(0, 4)  # the last of them may be no data at all
+    assert metadata.cache(PARTITION) is not None
+
+
+def test_a_partition_taken_later_is_read_from_the_start() -> None:
+    """S6, KAFKA-16105: what was read before is of use to nobody but those who were there."""
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 3)
+    read(metadata, 4)
+    metadata.take(OTHER)
+    assert metadata.wanted() == {0: 0}
+    metadata.end_known(0, 4)
+    assert metadata.cache(PARTITION) is not None
+    assert metadata.cache(OTHER) is None
+    read(metadata, 4)
+    cache = metadata.cache(OTHER)
+    assert cache is not None
+    assert cache.find(0, 5) is not None
+    assert metadata.wanted() == {0: 4}
+
+
+def test_given_up_and_taken_again_begins_anew() -> None:
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 4)
+    read(metadata, 4)
+    metadata.give_up(PARTITION)
+    assert metadata.cache(PARTITION) is None
+    assert metadata.wanted() == {}
+    metadata.take(PARTITION)
+    metadata.end_known(0, 4)
+    assert metadata.cache(PARTITION) is None
+    read(metadata, 4)
+    cache = metadata.cache(PARTITION)
+    assert cache is not None
+    assert len(cache) == 1
+
+
+def test_a_namesake_knows_nothing_of_it() -> None:
+    """S10: ids, not names."""
+    metadata = RemoteMetadata(1)
+    metadata.take(NAMESAKE)
+    metadata.end_known(0, 4)
+    read(metadata, 4)
+    cache = metadata.cache(NAMESAKE)
+    assert cache is not None
+    assert len(cache) == 0
+
+
+def test_records_in_a_partition_that_is_not_theirs_are_passed_over() -> None:
+    metadata = RemoteMetadata(50)
+    number = metadata.take(PARTITION)
+    assert number == metadata_partition(PARTITION, 50)
+    replayed = metadata.replay(number + 1, 0, LOG[0])
+    assert not replayed.outcome.changed
+    assert metadata.wanted() == {number: 0}
+
+
+def test_bytes_that_are_no_record_do_not_stop_the_reader() -> None:
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 2)
+    for offset, value in enumerate((b"\x01\x63\0", None)):
+        replayed = metadata.replay(0, offset, value)
+        assert replayed.record is None
+        assert replayed.outcome.refusal
+    assert metadata.cache(PARTITION) is not None

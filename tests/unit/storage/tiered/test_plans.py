@@ -1,0 +1,199 @@
+"""What is copied, expired and removed from the disk next, by cases; laws are in tests/property."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.log.epochs import EpochEntry
+from storage.tiered.cache import SegmentCache
+from storage.tiered.copying import LocalSegment, local_only_bytes, plan_copy
+from storage.tiered.expiry import ExpiryPlan, Reason, Retention, plan_expiry
+from storage.tiered.lineage import Lineage
+from storage.tiered.local import local_deletable
+from storage.tiered.states import SegmentState
+from testkit.records.tier import PARTITION, segment, segment_id, update
+
+MINE = Lineage([EpochEntry(0, 0)], 50)
+CLOSED = [LocalSegment(at, at + 10, 100, at + 9) for at in range(0, 40, 10)]
+
+
+def cache_of(*offsets: tuple[int, int], unfinished: int = 0) -> SegmentCache:
+    """Finished copies of epoch 0, numbered from 1, then so many unfinished ones of offset 0."""
+    cache = SegmentCache(PARTITION)
+    for number, (first, last) in enumerate(offsets, start=1):
+        cache.apply(cache.next_offset, segment(number, first, last, max_timestamp_ms=last))
+        cache.apply(cache.next_offset, update(number, SegmentState.COPY_FINISHED))
+    for number in range(100, 100 + unfinished):
+        cache.apply(cache.next_offset, segment(number, 0, 9, size_bytes=10_000))
+    return cache
+
+
+THREE = cache_of((0, 9), (10, 19), (20, 29))
+
+
+@pytest.mark.parametrize(
+    ("cache", "log_start", "stable", "expected"),
+    [
+        (cache_of(), 0, 50, [0, 10, 20, 30]),
+        (cache_of(), 0, 29, [0, 10]),
+        (cache_of(), 10, 50, [10, 20, 30]),
+        (cache_of(), 15, 50, [10, 20, 30]),
+        (cache_of((0, 9)), 0, 50, [10, 20, 30]),
+        (cache_of((0, 14)), 0, 50, [10, 20, 30]),
+        (cache_of((0, 25)), 0, 50, [20, 30]),
+        (cache_of((0, 9), (20, 29)), 0, 50, [10, 30]),
+        (cache_of(unfinished=3), 0, 50, [0, 10, 20, 30]),
+    ],
+)
+def test_what_is_copied_next(
+    cache: SegmentCache, log_start: int, stable: int, expected: list[int]
+) -> None:
+    plan = plan_copy(cache, MINE, CLOSED, log_start_offset=log_start, last_stable_offset=stable)
+    assert [one.segment.base_offset for one in plan.segments] == expected
+    assert plan.lag_bytes == 100 * len(expected)
+    assert plan.blocked == ""
+
+
+def test_a_segment_whose_epochs_are_not_known_is_not_copied() -> None:
+    mine = Lineage([EpochEntry(3, 15)], 50)
+    plan = plan_copy(cache_of(), mine, CLOSED, log_start_offset=0, last_stable_offset=50)
+    assert plan.segments == ()
+    assert plan.blocked == "the leader epochs of 0..9 are not known"
+    plan = plan_copy(cache_of(), mine, CLOSED, log_start_offset=15, last_stable_offset=50)
+    assert [one.epochs for one in plan.segments] == [((3, 15),), ((3, 20),), ((3, 30),)]
+
+
+def expiry(
+    cache: SegmentCache, retention: Retention, *, local: int = 0, now_ms: int = 100, mark: int = 50
+) -> ExpiryPlan:
+    return plan_expiry(
+        cache,
+        MINE,
+        retention,
+        now_ms=now_ms,
+        log_start_offset=0,
+        high_watermark=mark,
+        local_only_bytes=local,
+    )
+
+
+@pytest.mark.parametrize(
+    ("retention", "local", "expected"),
+    [
+        (Retention(), 0, 0),
+        (Retention(ms=100), 0, 0),
+        (Retention(ms=91), 0, 0),
+        (Retention(ms=90), 0, 1),
+        (Retention(ms=80), 0, 2),
+        (Retention(ms=0), 0, 3),
+        (Retention(bytes=300), 0, 0),
+        (Retention(bytes=201), 0, 0),
+        (Retention(bytes=200), 0, 1),
+        (Retention(bytes=0), 0, 3),
+        (Retention(bytes=300), 99, 0),
+        (Retention(bytes=300), 100, 1),
+        (Retention(bytes=300), 900, 3),
+        (Retention(bytes=300, ms=80), 100, 2),
+    ],
+)
+def test_what_expires(retention: Retention, local: int, expected: int) -> None:
+    """Remote bytes and those that are only local count together, each segment once (S3)."""
+    plan = expiry(THREE, retention, local=local)
+    assert [one.segment.segment_id for one in plan.deletions] == [
+        segment_id(number) for number in range(1, expected + 1)
+    ]
+    assert plan.log_start_offset == 10 * expected
+
+
+def test_dangling_copies_go_and_do_not_count() -> None:
+    """KAFKA-17062: two copies that nobody finished, each larger than the limit."""
+    cache = cache_of((0, 9), (10, 19), unfinished=2)
+    plan = expiry(cache, Retention(bytes=200))
+    assert {(one.segment.segment_id, one.reason) for one in plan.deletions} == {
+        (segment_id(100), Reason.UNFINISHED),
+        (segment_id(101), Reason.UNFINISHED),
+    }
+    assert plan.log_start_offset == 0
+
+
+def test_what_is_being_copied_stays() -> None:
+    plan = plan_expiry(
+        cache_of(unfinished=2),
+        MINE,
+        Retention(),
+        now_ms=0,
+        log_start_offset=0,
+        high_watermark=50,
+        local_only_bytes=0,
+        being_copied={segment_id(101)},
+    )
+    assert [one.segment.segment_id for one in plan.deletions] == [segment_id(100)]
+
+
+def test_a_deletion_that_was_begun_is_ended() -> None:
+    cache = cache_of((0, 9))
+    cache.apply(cache.next_offset, update(1, SegmentState.DELETE_STARTED))
+    plan = expiry(cache, Retention())
+    assert [one.reason for one in plan.deletions] == [Reason.AGAIN]
+
+
+def test_the_log_start_does_not_pass_the_high_watermark() -> None:
+    plan = expiry(THREE, Retention(bytes=0), mark=19)
+    assert plan.log_start_offset == 10
+    assert len(plan.deletions) == 1
+
+
+def test_overlapping_copies_expire_with_a_log_start_that_holds() -> None:
+    """S4, KAFKA-16890: the longer copy goes only when all of it is below the log start."""
+    cache = cache_of((0, 9), (5, 24), (10, 19))
+    plan = expiry(cache, Retention(bytes=200))
+    assert plan.log_start_offset == 10
+    assert [one.segment.segment_id for one in plan.deletions] == [segment_id(1)]
+    plan = expiry(cache, Retention(bytes=100))
+    assert plan.log_start_offset == 25
+    assert len(plan.deletions) == 3
+    assert plan.deletions[-1].reason is Reason.LOG_START
+
+
+def test_lineages_that_lost_go_and_those_that_are_not_known_stay() -> None:
+    cache = SegmentCache(PARTITION)
+    for number, epochs in ((1, {1: 10}), (2, {1: 30}), (3, {9: 40})):
+        start = next(iter(epochs.values()))
+        cache.apply(cache.next_offset, segment(number, start, start + 9, epochs))
+        cache.apply(cache.next_offset, update(number, SegmentState.COPY_FINISHED))
+    mine = Lineage([EpochEntry(2, 25)], 60)
+    plan = plan_expiry(
+        cache,
+        mine,
+        Retention(),
+        now_ms=0,
+        log_start_offset=0,
+        high_watermark=60,
+        local_only_bytes=0,
+    )
+    assert [(one.segment.segment_id, one.reason) for one in plan.deletions] == [
+        (segment_id(2), Reason.LOST)
+    ]
+
+
+def deletable(cache: SegmentCache | None, retention: Retention, **given: int) -> int:
+    values = {"now_ms": 100, "log_start_offset": 0, "high_watermark": 50, "active_bytes": 100}
+    return local_deletable(cache, MINE, CLOSED, retention, **{**values, **given})
+
+
+def test_what_may_leave_the_disk() -> None:
+    assert deletable(THREE, Retention(ms=0)) == 3
+    assert deletable(THREE, Retention(ms=85)) == 1
+    assert deletable(THREE, Retention(bytes=250)) == 2
+    assert deletable(THREE, Retention()) == 0
+    assert deletable(THREE, Retention(ms=0), high_watermark=15) == 1
+    assert deletable(cache_of((0, 9), (11, 29)), Retention(ms=0)) == 1, "offset 10 has no copy"
+    assert deletable(cache_of(unfinished=1), Retention(ms=0)) == 0, "its copy is not finished (S2)"
+    assert deletable(None, Retention(ms=0)) == 0, "the metadata are not there (S9)"
+    assert deletable(None, Retention(), log_start_offset=25) == 2, "below the log start"
+
+
+def test_bytes_that_are_only_local() -> None:
+    local = [*CLOSED, LocalSegment(40, 50, 70, 49), LocalSegment(50, 50, 0, 49)]
+    assert local_only_bytes(THREE, MINE, local, log_start_offset=0) == 170
+    assert local_only_bytes(cache_of(), MINE, local, log_start_offset=15) == 370
