@@ -34,11 +34,14 @@ def decode_framed(
     ProtocolError also for another frame version, an unknown record version, broken bytes, and
     bytes that are left over.
     """
-    frame_version, pos = decode_uvarint(value, 0, "frame version")
-    if frame_version != FRAME_VERSION:
-        raise ProtocolError("frame version of a record", frame_version, str(FRAME_VERSION))
-    kind, pos = decode_uvarint(value, pos, "record type")
-    version, pos = decode_uvarint(value, pos, "record version")
+    if len(value) > 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
+        kind, version, pos = value[1], value[2], 3
+    else:
+        frame_version, pos = decode_uvarint(value, 0, "frame version")
+        if frame_version != FRAME_VERSION:
+            raise ProtocolError("frame version of a record", frame_version, str(FRAME_VERSION))
+        kind, pos = decode_uvarint(value, pos, "record type")
+        version, pos = decode_uvarint(value, pos, "record version")
     record, end = decode(class_of(kind), value, version, pos)
     if end != len(value):
         raise ProtocolError(f"bytes after a {type(record).__name__}", len(value) - end, "0")

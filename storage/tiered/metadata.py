@@ -10,6 +10,7 @@ Who drives this reads the topic, and asks for its end after `take`, not before.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from protocol.errors import ProtocolError
@@ -22,20 +23,38 @@ from storage.tiered.values import RemotePartition, SegmentSnapshot, TierRecord
 _NOT_OURS = Outcome(changed=False)
 
 
+class _Stream:
+    """One partition of the topic as it is read now: all below `position` has been replayed, in
+    this pass from the start or an earlier one."""
+
+    __slots__ = ("position", "taken")
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.taken: dict[tuple[TopicId, int], _Taken] = {}
+
+    def begin_anew(self) -> None:
+        """Read from the start once more; what was reached before stays reached."""
+        for taken in self.taken.values():
+            taken.reached = max(taken.reached, self.position)
+        self.position = 0
+
+
 class _Taken:
     """A partition that this broker leads or follows. `target`: the end of the topic's partition
     that must be reached first; None until it is known."""
 
-    __slots__ = ("cache", "metadata_partition", "target")
+    __slots__ = ("cache", "reached", "stream", "target")
 
-    def __init__(self, cache: SegmentCache, number: int) -> None:
+    def __init__(self, cache: SegmentCache, stream: _Stream) -> None:
         self.cache = cache
-        self.metadata_partition = number
+        self.stream = stream
+        self.reached = 0
         self.target: int | None = None
 
     @property
     def ready(self) -> bool:
-        return self.target is not None and self.cache.next_offset >= self.target
+        return self.target is not None and self.target <= max(self.reached, self.stream.position)
 
 
 class Replayed(NamedTuple):
@@ -51,7 +70,7 @@ class RemoteMetadata:
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
-        self._taken: dict[tuple[TopicId, int], _Taken] = {}
+        self._streams: dict[int, _Stream] = {}
 
     # Taking on and giving up -----------------------------------------------------------------
 
@@ -59,60 +78,80 @@ class RemoteMetadata:
         """Take a partition on; returns the topic's partition, to be read from its start and asked
         for its end. One that was taken on already stays as it is."""
         number = metadata_partition(partition, self.partitions)
-        if partition.identity not in self._taken:
-            self._taken[partition.identity] = _Taken(SegmentCache(partition), number)
+        stream = self._streams.setdefault(number, _Stream())
+        if partition.identity not in stream.taken:
+            stream.begin_anew()
+            stream.taken[partition.identity] = _Taken(SegmentCache(partition), stream)
         return number
 
     def give_up(self, partition: RemotePartition) -> None:
         """Forget a partition; taken on again, it begins anew."""
-        self._taken.pop(partition.identity, None)
+        number = metadata_partition(partition, self.partitions)
+        stream = self._streams.get(number)
+        if stream is not None:
+            stream.taken.pop(partition.identity, None)
+            if not stream.taken:
+                del self._streams[number]
 
     def wanted(self) -> dict[int, int]:
         """The topic's partitions to read, and the offset that each must be read from."""
-        found: dict[int, int] = {}
-        for taken in self._taken.values():
-            offset = taken.cache.next_offset
-            number = taken.metadata_partition
-            found[number] = min(offset, found.get(number, offset))
-        return found
+        return {number: stream.position for number, stream in self._streams.items()}
 
     def end_known(self, number: int, end_offset: int) -> None:
         """The topic's partition ended at `end_offset` at a moment after the last `take`."""
-        for taken in self._taken.values():
-            if taken.metadata_partition == number and taken.target is None:
+        stream = self._streams.get(number)
+        for taken in stream.taken.values() if stream is not None else ():
+            if taken.target is None:
                 taken.target = end_offset
 
     # Replaying -------------------------------------------------------------------------------
 
-    def replay(self, number: int, offset: int, value: Buffer | None) -> Replayed:
-        """Take over the value of the record at `offset`. What is no record of the topic's changes
-        nothing but how far it was read."""
+    def replay(
+        self,
+        number: int,
+        asked_offset: int,
+        records: Iterable[tuple[int, Buffer | None]],
+        next_offset: int,
+    ) -> list[Replayed]:
+        """Take over what a read of the topic's partition brought.
+
+        Args:
+            asked_offset: where the read began. What began behind `wanted` was asked for before a
+                partition was taken on, and is dropped: it would be read with a gap before it.
+            records: offset and value of each record; what is none of the topic's changes nothing.
+            next_offset: behind all that was read, records or not.
+        """
+        stream = self._streams.get(number)
+        if stream is None or asked_offset > stream.position:
+            return []
+        found = [self._replay_one(stream, offset, value) for offset, value in records]
+        stream.position = max(stream.position, next_offset)
+        return found
+
+    def _replay_one(self, stream: _Stream, offset: int, value: Buffer | None) -> Replayed:
         try:
             record = decode_record(value if value is not None else b"")
         except ProtocolError as error:
-            self.read_to(number, offset + 1)
             return Replayed(None, Outcome(changed=False, refusal=str(error)))
-        outcome = _NOT_OURS
-        if not isinstance(record, SegmentSnapshot):
-            taken = self._taken.get(record.partition.identity)
-            if taken is not None and taken.metadata_partition == number:
-                outcome = taken.cache.apply(offset, record)
-        self.read_to(number, offset + 1)
+        if isinstance(record, SegmentSnapshot):
+            return Replayed(record, Outcome(changed=False, refusal="no snapshots here"))
+        taken = stream.taken.get(record.partition.identity)
+        outcome = taken.cache.apply(offset, record) if taken is not None else _NOT_OURS
         return Replayed(record, outcome)
-
-    def read_to(self, number: int, next_offset: int) -> None:
-        """All records below `next_offset` have been handed to `replay`."""
-        for taken in self._taken.values():
-            if taken.metadata_partition == number and taken.cache.next_offset < next_offset:
-                taken.cache.next_offset = next_offset
 
     # Asking ----------------------------------------------------------------------------------
 
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
         """What is known of a partition; None until that is enough to act on."""
-        taken = self._taken.get(partition.identity)
+        stream = self._streams.get(metadata_partition(partition, self.partitions))
+        taken = stream.taken.get(partition.identity) if stream is not None else None
         return taken.cache if taken is not None and taken.ready else None
 
     def waiting(self) -> list[RemotePartition]:
         """The partitions that are not ready."""
-        return [one.cache.partition for one in self._taken.values() if not one.ready]
+        return [
+            taken.cache.partition
+            for stream in self._streams.values()
+            for taken in stream.taken.values()
+            if not taken.ready
+        ]

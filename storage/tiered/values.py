@@ -7,7 +7,7 @@ a new state makes a new value.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from protocol.ids import TopicId, uuid_to_text
@@ -87,12 +87,20 @@ class RemoteSegment:
         """The segment after a change of its state. Custom metadata that the change does not
         give stay."""
         custom = update.custom_metadata
-        return replace(
-            self,
-            state=update.state,
+        # Field by field: `replace` takes twice as long, and a start replays hundreds of thousands.
+        return RemoteSegment(
+            partition=self.partition,
+            segment_id=self.segment_id,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
             broker_id=update.broker_id,
+            max_timestamp_ms=self.max_timestamp_ms,
             event_timestamp_ms=update.event_timestamp_ms,
+            epochs=self.epochs,
+            size_bytes=self.size_bytes,
+            state=update.state,
             custom_metadata=self.custom_metadata if custom is None else custom,
+            txn_index_empty=self.txn_index_empty,
         )
 
 

@@ -247,7 +247,10 @@ async def test_answers_of_a_failing_server(case: str) -> None:
     pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
     status, body, expected = ANSWERS[case]
 
+    handlers = set()
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.add(asyncio.current_task())
         await reader.readuntil(b"\r\n\r\n")
         if status is not None:
             length = b"Content-Length: %d\r\nContent-Range: bytes 0-4/5\r\nETag: x\r\n" % (
@@ -259,6 +262,7 @@ async def test_answers_of_a_failing_server(case: str) -> None:
         else:
             await reader.read()
         writer.close()
+        await writer.wait_closed()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -267,7 +271,7 @@ async def test_answers_of_a_failing_server(case: str) -> None:
     with pytest.raises(expected):
         await objects.get("a", 0, 5)
     server.close()
-    await server.wait_closed()
+    await asyncio.wait(handlers)
 
 
 async def test_nobody_listens() -> None:

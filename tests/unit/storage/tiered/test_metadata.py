@@ -20,8 +20,7 @@ LOG = [
 
 def read(metadata: RemoteMetadata, upto: int) -> None:
     for number, offset in metadata.wanted().items():
-        for at in range(offset, upto):
-            metadata.replay(number, at, LOG[at])
+        metadata.replay(number, offset, list(enumerate(LOG))[offset:upto], max(offset, upto))
 
 
 def test_nothing_is_known_before_the_end_is() -> None:
@@ -42,7 +41,7 @@ def test_nothing_is_known_before_the_end_is_reached() -> None:
         read(metadata, upto)
         assert metadata.cache(PARTITION) is None
         assert metadata.waiting() == [PARTITION]
-    metadata.read_to(0, 4)  # the last of them may be no data at all
+    metadata.replay(0, 3, [], 4)  # the last of them may be no data at all
     assert metadata.cache(PARTITION) is not None
 
 
@@ -96,17 +95,32 @@ def test_records_in_a_partition_that_is_not_theirs_are_passed_over() -> None:
     metadata = RemoteMetadata(50)
     number = metadata.take(PARTITION)
     assert number == metadata_partition(PARTITION, 50)
-    replayed = metadata.replay(number + 1, 0, LOG[0])
-    assert not replayed.outcome.changed
+    assert metadata.replay(number + 1, 0, [(0, LOG[0])], 1) == []
     assert metadata.wanted() == {number: 0}
+
+
+def test_what_was_asked_for_before_a_partition_was_taken_on_is_dropped() -> None:
+    """Else the new one would be ready with a gap before it."""
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 4)
+    read(metadata, 2)
+    metadata.take(OTHER)
+    metadata.end_known(0, 4)
+    assert metadata.replay(0, 2, list(enumerate(LOG))[2:], 4) == []
+    assert metadata.cache(OTHER) is None
+    read(metadata, 4)
+    for partition in (PARTITION, OTHER):
+        cache = metadata.cache(partition)
+        assert cache is not None
+        assert cache.find(0, 5) is not None
 
 
 def test_bytes_that_are_no_record_do_not_stop_the_reader() -> None:
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 2)
-    for offset, value in enumerate((b"\x01\x63\0", None)):
-        replayed = metadata.replay(0, offset, value)
-        assert replayed.record is None
-        assert replayed.outcome.refusal
+    replayed = metadata.replay(0, 0, [(0, b"\x01\x63\0"), (1, None)], 2)
+    assert [one.record for one in replayed] == [None, None]
+    assert all(one.outcome.refusal for one in replayed)
     assert metadata.cache(PARTITION) is not None
