@@ -457,7 +457,10 @@ class UncleanRecovery:
             self._close(key, Outcome(ErrorCode.NONE))
             return None
         state = self._open.setdefault(key, _Leaderless())
-        state.name, state.replicas = topic.name, partition.replicas
+        if state.replicas != partition.replicas:
+            for replica in {*state.replicas} - {*partition.replicas}:
+                self._facts.forget(Replica(*key, replica))
+            state.name, state.replicas = topic.name, partition.replicas
         standing = _standing(topic, key[1], partition, rules)
         answers = self._answers(key, standing, partition.leader_epoch, rules.view)
 

@@ -459,6 +459,70 @@ def test_a_new_controller_starts_over() -> None:
     assert w.leader == 2
 
 
+# --- what else happens meanwhile ------------------------------------------------------------------
+
+
+def test_a_partition_that_is_moved_asks_those_that_have_it_now() -> None:
+    w, questions = asking()
+    w.silent = {1, 2}
+    w.start(4)
+    w.logs[4] = (0, 0)
+    w.answer(questions[3])
+    topic_id, index = w.key()
+    first, second, third = w.partition("t").directories
+    moved = PartitionChangeRecord(
+        topic_id=topic_id,
+        partition_id=index,
+        replicas=[1, 2, 4],
+        directories=[first, second, third[:-1] + b"\4"],
+        leader=NO_LEADER,
+    )
+    w.apply([moved])
+    w.turns()
+    assert len(w.facts) == 1  # what 4 has said; 3 is no replica any more
+    assert w.waits() == (WaitsFor.ANSWERS, (1, 2))
+    w.silent = set()
+    w.wait(5_000)
+    assert w.leader == 2
+    assert len(w.facts) == 0
+
+
+def test_a_topic_that_is_made_again_is_another_one() -> None:
+    w, questions = asking()
+    before = w.key()
+    request = w.ask(AGGRESSIVE)
+    w.apply([RemoveTopicRecord(topic_id=before[0])])
+    w.create_topic("t", [1, 2, 3])
+    w.turns()
+    assert w.key() != before
+    assert w.answered == [request]
+    assert request.outcomes == {before: Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    leader = w.leader
+    assert leader != NO_LEADER
+    for question in questions.values():
+        w.answer(question)
+    w.turns()
+    assert (w.leader, w.written, len(w.facts)) == (leader, [], 0)
+    assert (w.counts.running, +w.counts.waiting) == (0, {})
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 2**63 - 1])
+def test_extreme_timeouts(timeout_ms: int) -> None:
+    """Without one whoever answers first is enough; the largest is no end."""
+    w = power_cut(
+        World(unclean_recovery_strategy="Aggressive", unclean_recovery_timeout_ms=str(timeout_ms))
+    )
+    w.silent = {1, 2, 3}
+    for broker_id in (1, 2, 3):
+        w.unfence(broker_id)
+    w.silent = {2, 3}
+    w.wait(10 * TIMEOUT_MS)
+    assert w.leader == (NO_LEADER if timeout_ms else 1)
+    w.silent = set()
+    w.wait(5_000)
+    assert w.leader == (2 if timeout_ms else 1)
+
+
 # --- configuration --------------------------------------------------------------------------------
 
 

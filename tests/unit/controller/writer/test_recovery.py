@@ -407,6 +407,24 @@ async def test_an_operators_time_is_over() -> None:
     assert (w.leader, w.asked) == (-1, [])
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31), 2**31 - 1])
+@in_virtual_time
+async def test_extreme_times_of_operators(timeout_ms: int) -> None:
+    """Whose time is over before it begins hears so, and elects nothing; the longest is weeks."""
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1)
+    waiting = asyncio.ensure_future(w.elect(3, timeout_ms=timeout_ms))
+    await asyncio.sleep(60)
+    assert waiting.done() is (timeout_ms <= 0)
+    w.unfence(2, 3)
+    await asyncio.sleep(10)
+    code, _ = outcome(await waiting)
+    if timeout_ms > 0:
+        assert (code, w.leader) == (ErrorCode.NONE, 2)
+    else:
+        assert (code, w.leader) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
 @in_virtual_time
 async def test_an_operator_who_goes_away_elects_nothing() -> None:
     w = World(unclean_recovery_strategy="None")
