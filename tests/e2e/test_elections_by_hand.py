@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from client.addresses import parse_addresses
+from client.admin import Admin
+from client.cluster_client import ClusterClient
+from kraftbox.cli.explanation import document
 from protocol.api_keys import ApiKey
 from protocol.schema import VersionRange
 from protocol.transport.client import Connection
@@ -39,10 +43,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftboxCluste
 
 
 def explained(cluster: KraftboxCluster) -> dict[str, Any]:
-    done = cluster.run("elect", "--explain", "t-0", "--json", "-b", cluster.bootstrap)
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    """What `kraftbox elect --explain t-0 --json` prints, without a process for it."""
+
+    async def ask() -> dict[str, Any]:
+        async with await ClusterClient.connect(cluster.bootstrap) as client:
+            (found,) = await Admin(client, WAIT_S * 1000).explain_elections([("t", 0)])
+            return document(found)
+
+    return asyncio.run(ask())
 
 
 def reasons(told: dict[str, Any]) -> dict[int, str | None]:
@@ -93,7 +101,9 @@ def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxClus
     produce(cluster, 50)
     cluster.command("node", "kill", "1")
     until("nobody leads", lambda: explained(cluster)["leader"] == -1, WAIT_S)
-    told = explained(cluster)
+    done = cluster.run("elect", "--explain", "t-0", "--json", "-b", cluster.bootstrap)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
     assert (told["waits"], told["waits_for"]) == ("clean-candidate", [1])
     assert reasons(told) == {1: "is fenced", 2: "is fenced"}
     (waiting,) = cluster.status()["partitions"]["waiting"]
@@ -131,6 +141,57 @@ def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxClus
     told = explained(cluster)
     assert (told["leader"], told["isr"]) == (2, [2])
     assert consume(cluster, 100) == ([str(number).encode() for number in range(100)], 100)
+
+
+def test_balanced_and_by_kafkas_tool(cluster: KraftboxCluster, tmp_path: Path) -> None:
+    """With strategy None nobody leads by itself, whoever is back."""
+    told = explained(cluster)
+    leader = told["leader"]
+    cluster.command("node", "start", str(3 - leader))
+    until("both are in sync", lambda: len(explained(cluster)["isr"]) == 2, WAIT_S)
+    strategy = ("--add-config", "unclean.recovery.strategy=None")
+    topic = ("--alter", "--entity-type", "topics", "--entity-name", "t", *strategy)
+    done = cluster.run("kafka-configs", "--bootstrap-server", cluster.bootstrap, *topic)
+    assert done.returncode == 0, done.stderr
+
+    # The leader has the last records alone, and dies last: the other one has less.
+    cluster.command("node", "kill", str(3 - leader))
+    until("one is in sync", lambda: explained(cluster)["isr"] == [leader], WAIT_S)
+    produce(cluster, 10)
+    only_one_is_alive(cluster, 3 - leader)
+    balanced = ("elect", "t-0", "--type", "longest-log-balanced", "--json")
+    refused = cluster.run(*balanced, "--timeout", "1", "-b", cluster.bootstrap)
+    assert refused.returncode == 1
+    (result,) = json.loads(refused.stdout)
+    assert (result["error"], result["elected"]) == ("REQUEST_TIMED_OUT", False)
+    assert result["message"] == f"one of brokers {leader} has everything, and is waited for"
+    cluster.command("node", "start", str(leader))
+    until("it is back", lambda: reasons(explained(cluster))[leader] != "is fenced", WAIT_S)
+    assert explained(cluster)["leader"] == -1
+    elected = cluster.run(*balanced, "-b", cluster.bootstrap)
+    assert elected.returncode == 0, elected.stdout
+    assert json.loads(elected.stdout)[0]["elected"]
+    assert explained(cluster)["leader"] == leader
+    assert consume(cluster, 110)[1] == 110
+
+    # The same by Kafka's tool, in the proposal's spelling, and by name from a file.
+    file = tmp_path / "elections.json"
+    tool = ("kafka-leader-election", "--bootstrap-server", cluster.bootstrap, "--election-type")
+    for alive, kind, how in (
+        (3 - leader, "longest_log_agressive", ("--topic", "t", "--partition", "0")),
+        (leader, "DESIGNATION", ("--path-to-json-file", str(file))),
+    ):
+        until("both are in sync", lambda: len(explained(cluster)["isr"]) == 2, WAIT_S)
+        cluster.command("node", "kill", str(alive))
+        until("one is in sync", lambda a=alive: explained(cluster)["isr"] == [3 - a], WAIT_S)  # type: ignore[misc]
+        only_one_is_alive(cluster, alive)
+        one = {"topic": "t", "partition": 0, "desiredLeader": alive}
+        file.write_text(json.dumps({"partitions": [one]}))
+        done = cluster.run(*tool, kind, *how)
+        said = f"Successfully completed leader election ({kind.upper()}) for partitions t-0\n"
+        assert (done.returncode, done.stdout) == (0, said), done.stderr
+        assert explained(cluster)["leader"] == alive
+        cluster.command("node", "start", str(3 - alive))
 
 
 def test_others_see_nothing_of_it(cluster: KraftboxCluster) -> None:
