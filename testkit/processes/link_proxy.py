@@ -33,7 +33,7 @@ class LinkProxies:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._call(self._end)
+        self.call(self._end)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -52,7 +52,7 @@ class LinkProxies:
 
     def cut(self, source: int, to: int) -> None:
         """Cut the connections that `source` makes to `to`, and those it tries to make."""
-        self._call(lambda: self._do_cut(source, to))
+        self.call(lambda: self._do_cut(source, to))
 
     def cut_off(self, node_id: int, others: list[int]) -> None:
         """Cut a node off from the others, both ways."""
@@ -66,9 +66,23 @@ class LinkProxies:
             self._cut.clear()
             self._healed.set()
 
-        self._call(work)
+        self.call(work)
 
-    def _call(self, work: Callable[[], object]) -> None:
+    async def pass_on(
+        self,
+        first: bytes,
+        to: int,
+        asked: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        told: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        """One connection to node `to`, whose first request has been read, until it ends."""
+        (reader, writer), (back, upstream) = asked, told
+        upstream.write(first)
+        await asyncio.gather(_pump(reader, upstream), _pump(back, writer))
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Do it in the proxies' thread; returns when it is done."""
+
         async def run() -> None:
             work()
 
@@ -105,12 +119,11 @@ class LinkProxies:
         try:
             size = await reader.readexactly(4)
             first = size + await reader.readexactly(int.from_bytes(size, "big"))
-            link = self._links[task] = (_who(first), to)
+            link = self._links[task] = (who(first), to)
             if link in self._cut:
                 await self._healed.wait()
             back, upstream = await asyncio.open_connection(*target)
-            upstream.write(first)
-            await asyncio.gather(_pump(reader, upstream), _pump(back, writer))
+            await self.pass_on(first, to, (reader, writer), (back, upstream))
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
@@ -120,7 +133,7 @@ class LinkProxies:
                     side.transport.abort()
 
 
-def _who(frame: bytes) -> int:
+def who(frame: bytes) -> int:
     """The node id in the client id of a request's header (its first 14 + n bytes)."""
     length = int.from_bytes(frame[12:14], "big", signed=True)
     found = _NODE.match(frame[14 : 14 + max(length, 0)])

@@ -39,6 +39,8 @@ class NodeProcess:
         self.proxy = cluster.links.add(node_id, (HOST, self.port)) if is_controller else 0
         self.directory_id = random_uuid(random.Random(node_id))
         self.process: subprocess.Popen[bytes] | None = None
+        self.settings: dict[str, str] = {}
+        """Of this node alone."""
 
     @property
     def data(self) -> Path:
@@ -70,6 +72,7 @@ class NodeProcess:
             "offsets.topic.replication.factor": "1",
             **self.cluster.quorum_properties(),
             **self.cluster.settings,
+            **self.settings,
         }
 
     def write_config(self) -> None:

@@ -1,0 +1,365 @@
+"""F25, P21: an unclean recovery that is interrupted at each point where it can be.
+
+All brokers die of a power cut, with logs of three lengths, and come back together. Between
+controllers and brokers stands a proxy that holds questions and answers: so the active controller
+dies before it has asked, between the answers, with all answers and before the record, and after the
+record but before the others have it; a broker dies that has answered; one comes back in another
+life; one has no such API. Nobody else than the longest log leads where that is to be had, what was
+acknowledged is there, and the audit finds no fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from audit.job import run_here
+from audit.reading.inputs import read_inputs
+from client.admin import Admin, ConfigChange, ConfigOperation, ExplainedPartition, ResourceType
+from client.cluster_client import ClusterClient
+from client.elections import ElectionType
+from client.errors import ClientError
+from protocol.errors import ApiError, ErrorCode
+from testkit.processes.ports import free_port
+from testkit.processes.question_proxy import QuestionProxies, Stage
+from testkit.processes.quorum_cluster import HOST, NodeProcess, ProcessCluster
+from testkit.processes.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default"), pytest.mark.rest]
+
+TOPIC = "t"
+COUNT = 10
+WAIT_S = 30.0
+SETTINGS = {
+    "unclean.recovery.manager.enabled": "true",
+    "unclean.recovery.timeout.ms": "60000",
+    "kraftbox.broker.connection.loss.fence.ms": "200",
+    "broker.session.timeout.ms": "1500",
+    "min.insync.replicas": "2",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,INNER:PLAINTEXT",
+    "inter.broker.listener.name": "INNER",
+}
+ELECTED = "Replicas with the longest logs lead"
+
+
+class Story:
+    """Topic t at three brokers: `short`, `middle` and `long`, whose logs end there in this order
+    after `power_cut`. `end` is where the longest does, `acknowledged` what acks=all has."""
+
+    def __init__(self, cluster: ProcessCluster, questions: QuestionProxies) -> None:
+        self.cluster = cluster
+        self.questions = questions
+        self.short, self.middle, self.long = cluster.brokers
+        self.ids = [broker.id for broker in cluster.brokers]
+        self.end = self.acknowledged = 0
+        self.recoveries = 0
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    def explained(self) -> ExplainedPartition | None:
+        """None while no broker has an answer."""
+
+        async def ask() -> ExplainedPartition:
+            async with await ClusterClient.connect(self.bootstrap) as client:
+                (found,) = await Admin(client, 5_000).explain_elections([(TOPIC, 0)])
+                return found
+
+        try:
+            return asyncio.run(ask())
+        except (ApiError, ClientError, OSError):
+            return None
+
+    @property
+    def bootstrap(self) -> str:
+        alive = [broker for broker in self.cluster.brokers if broker.process is not None]
+        return ",".join(f"{HOST}:{broker.port}" for broker in alive)
+
+    def wait_for(self, leader: int | None = None, isr: list[int] | None = None) -> None:
+        def there() -> bool:
+            found = self.explained()
+            return (
+                found is not None
+                and (leader is None or found.leader == leader)
+                and (isr is None or sorted(found.isr) == isr)
+            )
+
+        until(f"leader {leader} and ISR {isr}", there, WAIT_S, every_s=0.1)
+
+    def waits(self, what: str, *brokers: int) -> None:
+        def there() -> bool:
+            found = self.explained()
+            assert found is None or found.leader == -1
+            return found is not None and (found.waits, found.waits_for) == (what, [*brokers])
+
+        until(f"waiting: {what} {brokers}", there, WAIT_S, every_s=0.1)
+
+    def fenced(self, broker: NodeProcess) -> None:
+        """Until the controller knows that it is dead."""
+
+        def there() -> bool:
+            found = self.explained()
+            return found is not None and any(
+                (one.broker, one.reason) == (broker.id, "is fenced") for one in found.candidates
+            )
+
+        until(f"broker {broker.id} is fenced", there, WAIT_S, every_s=0.1)
+
+    def came(self, stage: Stage, *brokers: NodeProcess, by: NodeProcess | None = None) -> None:
+        """Until a question or answer of each of these brokers has come to the proxy."""
+        wanted = {broker.id for broker in brokers}
+
+        def there() -> bool:
+            seen = list(self.questions.seen)
+            return wanted <= {
+                one.broker
+                for one in seen
+                if one.stage is stage and (by is None or one.controller == by.id)
+            }
+
+        until(f"{stage} of {wanted}", there, WAIT_S)
+
+    def passed(self, broker: NodeProcess, by: NodeProcess | None = None) -> None:
+        """Until an answer of this broker has gone on."""
+
+        def there() -> bool:
+            return any(
+                (one.broker, one.stage) == (broker.id, Stage.ANSWER)
+                and (by is None or one.controller == by.id)
+                for one in list(self.questions.passed)
+            )
+
+        until("an answer that went on", there, WAIT_S)
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def create(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        new = NewTopic(TOPIC, 1, replica_assignment=[self.ids])
+        admin.create_topics([new])[TOPIC].result(WAIT_S)
+
+    def produce(self, acks: str) -> None:
+        config = {"bootstrap.servers": self.bootstrap, "acks": acks, "log_level": 0}
+        producer = Producer(config)
+        for number in range(COUNT):
+            producer.produce(TOPIC, str(self.end + number).encode(), partition=0)
+        assert producer.flush(WAIT_S) == 0
+        self.end += COUNT
+        if acks == "all":
+            self.acknowledged = self.end
+
+    def log_end(self) -> int:
+        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "r", "log_level": 0})
+
+        def asked() -> tuple[int, int] | None:
+            # A leader that is new does not know at first how far its high watermark was.
+            with contextlib.suppress(KafkaException):
+                return reader.get_watermark_offsets(TopicPartition(TOPIC, 0), WAIT_S)
+            return None
+
+        try:
+            return until("a high watermark", asked, WAIT_S)[1]
+        finally:
+            reader.close()
+
+    def power_cut(self) -> None:
+        """All brokers die one after another, so that no log is as long as another; then all come
+        back. Questions are held."""
+        self.produce("all")
+        self.short.kill()
+        self.wait_for(isr=[self.middle.id, self.long.id])
+        self.produce("all")
+        self.middle.kill()
+        self.wait_for(self.long.id, [self.long.id])
+        self.produce("1")
+        self.long.kill()
+        self.questions.reset()
+        self.questions.hold(Stage.QUESTION, self.ids)
+        for broker in self.cluster.brokers:
+            broker.start()
+
+    def recovery(
+        self, strategy: str = "Balanced", without: NodeProcess | None = None
+    ) -> NodeProcess:
+        """After a power cut all brokers but `without`, which has no such API, are asked, which is
+        held. The active controller."""
+        self.configure(strategy)
+        if without is not None:
+            self.questions.hide(without.id)
+        self.power_cut()
+        self.came(Stage.QUESTION, *(b for b in self.cluster.brokers if b is not without))
+        return self.cluster.wait_for_leader()
+
+    def configure(self, strategy: str) -> None:
+        self.alter(ResourceType.TOPIC, TOPIC, "unclean.recovery.strategy", strategy)
+
+    def alter(self, kind: ResourceType, name: str, key: str, value: str) -> None:
+        async def write() -> None:
+            async with await ClusterClient.connect(self.bootstrap) as client:
+                change = ConfigChange(key, ConfigOperation.SET, value)
+                await Admin(client, 5_000).alter_configs(kind, name, [change])
+
+        asyncio.run(write())
+
+    def elect(self) -> int:
+        """An operator asks for the longest log of all that may have everything."""
+
+        async def ask() -> int:
+            async with await ClusterClient.connect(self.bootstrap) as client:
+                admin = Admin(client, WAIT_S * 1000)
+                kind = ElectionType.LONGEST_LOG_BALANCED
+                results = await admin.elect_leaders(kind, [(TOPIC, 0)])
+                return results[TOPIC, 0].number
+
+        return asyncio.run(ask())
+
+    def ask(self) -> None:
+        """Questions go on, but the answer of `middle` is held, and all have answered."""
+        self.questions.hold(Stage.ANSWER, [self.middle.id])
+        self.questions.release(Stage.QUESTION, self.ids)
+        self.came(Stage.ANSWER, *self.cluster.brokers)
+
+    def end_well(self, leader: NodeProcess) -> None:
+        """That one leads, everybody follows, and its records are what there is."""
+        for stage in Stage:
+            self.questions.release(stage, self.ids)
+        self.recoveries += 1
+        self.wait_for(leader.id)
+        for node in self.cluster.nodes.values():
+            if node.process is None:
+                node.start()
+        self.wait_for(isr=self.ids)
+        end = self.log_end()
+        assert end >= self.acknowledged
+        assert leader is not self.long or end == self.end
+        self.end = self.acknowledged = end
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    directory = tmp_path_factory.mktemp("interrupted")
+    with (
+        QuestionProxies() as questions,
+        ProcessCluster(directory, controllers=3, brokers=3, settings=SETTINGS) as cluster,
+    ):
+        for broker in cluster.brokers:
+            inner = free_port()
+            proxy = questions.add(broker.id, (HOST, inner))
+            outer = f"PLAINTEXT://{HOST}:{broker.port}"
+            broker.settings["listeners"] = f"{outer},INNER://{HOST}:{inner}"
+            broker.settings["advertised.listeners"] = f"{outer},INNER://{HOST}:{proxy}"
+        cluster.start()
+        made = Story(cluster, questions)
+        made.create()
+        yield made
+
+
+def test_the_controller_dies_before_the_record(story: Story) -> None:
+    """Three times in one recovery. A new one starts over: what the old one was told is gone."""
+    first = story.recovery()
+    brokers = story.cluster.brokers
+    first.kill()
+    second = story.cluster.wait_for_leader(first)
+    story.came(Stage.QUESTION, *brokers, by=second)
+    first.start()
+    # Between the answers.
+    story.ask()
+    until("three controllers", lambda: story.cluster.describe(first), WAIT_S)
+    second.kill()
+    third = story.cluster.wait_for_leader(second)
+    story.came(Stage.ANSWER, *brokers, by=third)
+    second.start()
+    # With all answers in its socket.
+    until("three controllers", lambda: story.cluster.describe(second), WAIT_S)
+    third.pause()
+    story.questions.release(Stage.ANSWER, story.ids)
+    story.passed(story.middle, by=third)
+    story.questions.reset()
+    story.questions.hold(Stage.ANSWER, [story.middle.id])
+    third.kill()
+    fourth = story.cluster.wait_for_leader(third)
+    story.came(Stage.ANSWER, *brokers, by=fourth)
+    story.end_well(story.long)
+
+
+def test_the_controller_falls_between_the_record_and_its_commit(story: Story) -> None:
+    """M18: an operator is not told of an election that no other controller has."""
+    story.configure("None")
+    story.power_cut()
+    story.waits("operator")
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(story.elect)
+        story.ask()
+        active = story.cluster.wait_for_leader()
+        before = active.log_text.count(ELECTED)
+        story.cluster.links.cut_off(active.id, [each.id for each in story.cluster.controllers])
+        story.questions.release(Stage.ANSWER, story.ids)
+        until("the record", lambda: active.log_text.count(ELECTED) > before, WAIT_S)
+        story.questions.hold(Stage.ANSWER, [story.middle.id])
+        later = story.cluster.wait_for_leader(active)
+        story.came(Stage.ANSWER, *story.cluster.brokers, by=later)
+        assert not asked.done()
+        story.questions.release(Stage.ANSWER, story.ids)
+        assert asked.result(WAIT_S) == ErrorCode.NONE
+    story.cluster.links.heal()
+    story.end_well(story.long)
+
+
+def test_who_has_answered_dies_and_returns_in_another_life(story: Story) -> None:
+    """What it said in the life before counts for nothing: it is asked again."""
+    story.recovery()
+    story.ask()
+    story.long.kill()
+    story.waits("last-known", story.long.id)
+    story.questions.release(Stage.ANSWER, story.ids)
+    story.passed(story.middle)
+    story.questions.reset()
+    story.questions.hold(Stage.QUESTION, [story.long.id])
+    story.waits("last-known", story.long.id)
+    story.long.start()
+    story.came(Stage.QUESTION, story.long)
+    story.waits("answers", story.long.id)
+    story.end_well(story.long)
+
+
+def test_aggressive_elects_the_longest_of_those_that_are_left(story: Story) -> None:
+    story.recovery("Aggressive")
+    story.ask()
+    story.long.kill()
+    story.fenced(story.long)
+    story.waits("answers", story.middle.id)
+    story.end_well(story.middle)
+
+
+def test_balanced_waits_for_a_member_without_the_api(story: Story) -> None:
+    story.recovery(without=story.long)
+    story.questions.release(Stage.QUESTION, story.ids)
+    story.waits("answers", story.long.id)
+    story.questions.show(story.long.id)
+    story.end_well(story.long)
+
+
+def test_aggressive_does_without_a_broker_that_has_no_such_api(story: Story) -> None:
+    story.recovery("Aggressive", without=story.long)
+    story.questions.release(Stage.QUESTION, story.ids)
+    story.waits("answers", story.long.id)
+    # The timeout is over for a recovery that runs, too.
+    story.alter(ResourceType.BROKER, "", "unclean.recovery.timeout.ms", "1000")
+    story.end_well(story.middle)
+    story.questions.show(story.long.id)
+    story.alter(ResourceType.BROKER, "", "unclean.recovery.timeout.ms", "60000")
+
+
+def test_the_audit_finds_each_recovery_and_no_fault(story: Story) -> None:
+    """Of all that went before, by the logs of all controllers."""
+    found = run_here(read_inputs([node.metadata_dir for node in story.cluster.controllers]))
+    assert [f for f in found.findings if f["severity"] == "error"] == []
+    elections = [e for e in found.elections if e["topic"] == TOPIC]
+    kinds = [e["kind"] for e in elections]
+    assert kinds.count("unclean-recovery") == story.recoveries, str(elections)
+    assert set(kinds) <= {"unclean-recovery", "isr", "elr"}
