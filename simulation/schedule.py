@@ -15,7 +15,7 @@ from simulation.election_shape import draw_elections
 from simulation.event import Event
 from simulation.faults import ELECTIONS
 from simulation.faults import KINDS as FAULTS
-from simulation.shape import WEIGHT_MAX, Shape, demand, draw_faults, draw_shape
+from simulation.shape import WEIGHT_MAX, Shape, demand, draw_apart, draw_faults, draw_shape
 
 if TYPE_CHECKING:
     from random import Random
@@ -91,7 +91,7 @@ def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
     quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
     pause_ms = rng.choice([700.0, 1_500.0, 3_000.0, 8_000.0])
     own = stream(seed, "elections")
-    shape = draw_elections(own, shape)
+    shape = draw_apart(seed, draw_elections(own, shape), CLIENTS)
     apart = draw_faults(own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS})
     apart |= {name: WEIGHT_MAX for name in LEADING if shape.elr and name in kinds}
     events = [

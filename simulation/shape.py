@@ -10,7 +10,7 @@ P1, P2, P4, P6, P7 and P17 are away because unclean elections are allowed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from simulation.chance import stream
@@ -107,6 +107,10 @@ class TopicShape:
         return any(key in self.configs for key in ("retention.ms", "retention.bytes"))
 
     @property
+    def compacted(self) -> bool:
+        return self.configs.get("cleanup.policy") == "compact"
+
+    @property
     def unclean(self) -> bool:
         """Whether its own configurations let anybody be elected."""
         return self.allows_unclean({})
@@ -172,6 +176,11 @@ class Shape:
     def shrinking(self) -> frozenset[str]:
         """Topics whose old records are deleted."""
         return frozenset(one.name for one in self.topics if one.shrinks)
+
+    @property
+    def compacted(self) -> frozenset[str]:
+        """Topics of which the newest record of each key is kept."""
+        return frozenset(one.name for one in self.topics if one.compacted)
 
     def setting_ms(self, key: str, default: int) -> int:
         """The largest value of a setting on any node."""
@@ -307,6 +316,24 @@ SEGMENT_BYTES = ("2048", "8192", "65536")
 """More than the largest batch of any client."""
 
 
+COMPACTED = "k0"
+# What a compacted topic is made with, and its cleaner, so that it cleans within seconds.
+COMPACTED_CONFIGS: dict[str, tuple[str, ...]] = {
+    "internal.segment.bytes": ("2048", "2048", "8192"),
+    "min.cleanable.dirty.ratio": ("0", "0.01", "0.5"),
+    "delete.retention.ms": ("0", "500", "5000", "60000"),
+    "min.compaction.lag.ms": ("0", "0", "2000"),
+    "segment.ms": ("2000", "10000", "60000"),
+}
+CLEANER_SETTINGS: dict[str, tuple[str, ...]] = {
+    "log.cleaner.backoff.ms": ("100", "500", "2000"),
+    "log.cleaner.io.max.bytes.per.second": ("2000", "100000"),
+    "log.cleaner.min.cleanable.ratio": ("0.01", "0.5"),
+    # Offsets of groups are cleaned, too: their segments cannot be small.
+    "log.roll.ms": ("2000", "100000"),
+}
+
+
 def may_give_up(shape: Shape) -> bool:
     """Whether the last topic may lose its promises: another one keeps them."""
     return any(one.name not in shape.given_up for one in shape.topics[:-1])
@@ -315,7 +342,7 @@ def may_give_up(shape: Shape) -> bool:
 def draw_shape(seed: int, fault_kinds: Mapping[str, Any], client_kinds: Mapping[str, Any]) -> Shape:
     """`fault_kinds` and `client_kinds` are the registries of what there is: a fault kind says
     whether it is `possible(shape)`, a client kind draws `clients(rng, topics)`. Kinds that stand
-    `apart` are drawn from streams of their own: one that is new changes nothing that a seed had."""
+    apart are left to `draw_apart`: one that is new changes nothing that a seed had."""
     rng = stream(seed, "shape")
     nodes = _draw_nodes(rng)
     settings = {key: rng.choice(values) for key, values in SETTINGS.items()}
@@ -329,10 +356,17 @@ def draw_shape(seed: int, fault_kinds: Mapping[str, Any], client_kinds: Mapping[
         settings=settings,
         link=LINKS[rng.choice(list(LINKS))],
         disk=DISKS[rng.choice(list(DISKS))],
-        clients=_draw_clients(seed, rng, topics, client_kinds),
+        clients=_draw_clients(rng, topics, client_kinds),
         faults={},
     )
-    return Shape(**{**vars(bare), "faults": draw_faults(rng, bare, fault_kinds)})
+    return replace(bare, faults=draw_faults(rng, bare, fault_kinds))
+
+
+def draw_apart(seed: int, shape: Shape, client_kinds: Mapping[str, Any]) -> Shape:
+    """The shape with a compacted topic, perhaps, and with clients that stand apart: all of it from
+    streams of its own."""
+    whole = _with_compacted(stream(seed, "shape", "compacted"), shape)
+    return replace(whole, clients=(*whole.clients, *_draw_apart(seed, whole, client_kinds)))
 
 
 def draw_faults(rng: Random, shape: Shape, kinds: Mapping[str, Any]) -> dict[str, int]:
@@ -342,6 +376,18 @@ def draw_faults(rng: Random, shape: Shape, kinds: Mapping[str, Any]) -> dict[str
     if possible and not chosen:
         chosen = [rng.choice(possible)]
     return {name: rng.randint(1, WEIGHT_MAX) for name in chosen}
+
+
+def _with_compacted(rng: Random, shape: Shape) -> Shape:
+    """With a compacted topic, in front, perhaps."""
+    if rng.random() < 0.6:
+        return shape
+    factor = rng.randint(1, min(FACTOR_MAX, len(shape.brokers)))
+    configs = {key: rng.choice(values) for key, values in COMPACTED_CONFIGS.items()}
+    configs |= {"cleanup.policy": "compact", "min.insync.replicas": str(rng.randint(1, factor))}
+    topic = TopicShape(COMPACTED, rng.randint(1, 2), factor, configs)
+    settings = {k: rng.choice(values) for k, values in CLEANER_SETTINGS.items()}
+    return replace(shape, topics=(topic, *shape.topics), settings={**settings, **shape.settings})
 
 
 def _draw_nodes(rng: Random) -> tuple[NodeShape, ...]:
@@ -397,10 +443,18 @@ def _draw_topics(rng: Random, brokers: int) -> tuple[TopicShape, ...]:
 
 
 def _draw_clients(
-    seed: int, rng: Random, topics: tuple[TopicShape, ...], kinds: Mapping[str, Any]
+    rng: Random, topics: tuple[TopicShape, ...], kinds: Mapping[str, Any]
 ) -> tuple[ClientShape, ...]:
     found: list[ClientShape] = []
-    for name, kind in kinds.items():
-        own = stream(seed, "shape", "client", name) if kind.apart else rng
-        found += kind.clients(own, topics)
+    for kind in kinds.values():
+        found += [] if kind.apart else kind.clients(rng, topics)
     return tuple(found)
+
+
+def _draw_apart(seed: int, shape: Shape, kinds: Mapping[str, Any]) -> list[ClientShape]:
+    """Clients that have streams of their own."""
+    found: list[ClientShape] = []
+    for name, kind in kinds.items():
+        if kind.apart:
+            found += kind.clients(stream(seed, "shape", "client", name), shape.topics)
+    return found

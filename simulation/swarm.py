@@ -215,7 +215,12 @@ class SwarmWorld:
         """What nodes have changed since the judges looked."""
         shape = self.shape
         self.promises: Promises = Promises(
-            shape.given_up, shape.shrinking, self.changes, shape.settings, self.loop.time
+            shape.given_up,
+            shape.shrinking,
+            self.changes,
+            shape.settings,
+            self.loop.time,
+            shape.compacted,
         )
         """What was committed, as the partitions' judge has seen it."""
         self.load: Load | None = None
@@ -396,6 +401,7 @@ class SwarmWorld:
         await load.stop_within(WHOLE_S)
         await self._until_whole(lambda: self._first(lambda judge: judge.missing()))
         await load.read_all()
+        await load.read_compacted()
         for name in self.judges:
             self._ask(name, self.judges[name].at_end)
 

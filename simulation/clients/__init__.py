@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.clients import groups, pipelines, producers, readers, session_readers
+from simulation.clients import groups, keyed, pipelines, producers, readers, session_readers
 from simulation.clients.kind import ClientKind
 
 KINDS: dict[str, ClientKind] = {
@@ -11,5 +11,6 @@ KINDS: dict[str, ClientKind] = {
     **groups.KINDS,
     **pipelines.KINDS,
     **session_readers.KINDS,
+    **keyed.KINDS,
 }
 """By the name that schedules and tables use."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from client.leaders import Leader
+from protocol.batch.header import iter_batches
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -24,6 +25,7 @@ from protocol.schema import Request, Response
 from runtime.clock import Clock
 from simulation.clients.client import SimClient, Unknown, fail_on
 from simulation.judges.client_history import LAST_READER, Saw
+from simulation.judges.compacted import CompactedLedger, Keyed
 from simulation.judges.groups import GroupTruth
 from simulation.judges.leader_hints import Named, judge_hint
 from simulation.judges.ledger import Batch, PartitionLedger
@@ -107,6 +109,8 @@ class Load:
         self.trace = trace
         self.clock = clock
         self.partitions: list[PartitionLedger] = []
+        self.keyed: list[CompactedLedger] = []
+        """Those of compacted topics."""
         self.operations = 0
         self.errors: dict[str, int] = {}
         self.acked = 0
@@ -137,6 +141,10 @@ class Load:
         """The cluster has the topic, with so many partitions; one of that name and another id is
         gone."""
         if topic_id in self._ended:
+            return
+        if topic in self.promises.compacted:
+            at = len([one for one in self.keyed if one.topic_id == topic_id])
+            self.keyed += [CompactedLedger(topic, n, True, topic_id) for n in range(at, count)]
             return
         for gone in {p.topic_id for p in self.partitions if p.topic == topic} - {topic_id}:
             self.end(gone)
@@ -412,6 +420,34 @@ class Load:
         self, one: PartitionLedger, offset: int, client: str, what: str = "read"
     ) -> list[tuple[int, bytes]]:
         """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
+        asked, answer = await self._fetch(one, offset)
+        got = answer.responses[0].partitions[0]
+        return self.told(asked, got, answer.node_endpoints, offset, client, what)
+
+    async def fetch_keyed(self, one: CompactedLedger, offset: int) -> tuple[dict[int, Keyed], int]:
+        """The same of a compacted partition, and where to go on: offsets are missing there."""
+        asked, answer = await self._fetch(one, offset)
+        got = answer.responses[0].partitions[0]
+        self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
+        fail_on(got.error_code)
+        data = got.records or b""
+        assert not isinstance(data, list)
+        ends = [header.next_offset for header, _ in iter_batches(data)]
+        found = {
+            record.offset: Keyed(record.key or b"", record.value)
+            for record in read_records(data)
+            if record.offset >= offset
+        }
+        require(list(found) == sorted(found), f"H7: {one}: {list(found)} are out of order")
+        committed = self.promises.partitions[asked.key].keys.records
+        for at, record in found.items():
+            one.was_read(at, record)
+            known = committed.get(at)
+            if one.topic not in self.promises.given_up:
+                require(known == record, f"P6: {one}: {record} at {at}, committed is {known}")
+        return found, max([offset, *ends])
+
+    async def _fetch(self, one: PartitionLedger, offset: int) -> tuple[Asked, FetchResponse]:
         leader = await self.leader(one)
         wish = FetchRequest.FetchPartition(
             partition=one.index,
@@ -430,8 +466,7 @@ class Load:
         asked = self.asking(one, leader.node_id, leader.epoch)
         answer = await self.ask(leader, request)
         fail_on(answer.error_code)
-        got = answer.responses[0].partitions[0]
-        return self.told(asked, got, answer.node_endpoints, offset, client, what)
+        return asked, answer
 
     def told(
         self,
@@ -467,6 +502,20 @@ class Load:
                 if not records:
                     break
                 at = records[-1][0] + 1
+
+    async def read_compacted(self) -> None:
+        """The same for compacted ones: the newest record of each key is there."""
+        for one in self.keyed:
+            if one.topic in self.promises.given_up:
+                continue
+            _, end = await self.client.bounds(one.topic, one.index)
+            at, whole = 0, dict[int, Keyed]()
+            while at < end:
+                found, next_at = await self.fetch_keyed(one, at)
+                whole |= found
+                require(next_at > at, f"H12: {one}: nothing at {at}, the end is {end}")
+                at = next_at
+            one.read_whole(whole)
 
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
         """P6: whatever a consumer reads is committed, and is what was committed."""

@@ -36,3 +36,7 @@ class PartitionJudge(Judge):
         """P26: every replica has everything."""
         what = self._promises.whole()
         return None if what is None else f"P26: {what}"
+
+    def at_end(self) -> None:
+        """P4: replicas are equal byte by byte."""
+        self._promises.compare_replicas()

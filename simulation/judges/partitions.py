@@ -36,7 +36,8 @@ from metalog.image.values import (
 )
 from protocol.batch.records import read_records
 from simulation.judges.changes import Changes
-from simulation.judges.committed import PartitionTruth, batches_of
+from simulation.judges.committed import PartitionTruth, batches_of, keyed_records
+from simulation.judges.compacted import Keyed
 from simulation.judges.election_truth import min_isr
 from simulation.judges.leader_hints import Views
 from simulation.judges.metadata import MetadataTruth
@@ -48,6 +49,7 @@ from storage.log.log import Log
 if TYPE_CHECKING:
     from simulation.world.cluster import NodeLife
 
+OFFSETS_TOPIC = "__consumer_offsets"
 HISTORY = 150
 TAKEOVER_S = 0.05
 """How long a broker may be in the middle of taking over a change of metadata."""
@@ -81,6 +83,7 @@ class Promises:
         changes: Changes | None = None,
         static: Mapping[str, str] | None = None,
         now_s: Callable[[], float] = lambda: 0.0,
+        compacted: Iterable[str] = (),
     ) -> None:
         self.given_up = set(given_up)
         """Topics; an operator's choice adds to them while the cluster runs."""
@@ -88,6 +91,8 @@ class Promises:
         """Topics whose old records may be deleted."""
         self.may_vanish: set[str] = set()
         """Topics that somebody has asked to delete."""
+        self.compacted = frozenset(compacted) | {OFFSETS_TOPIC}
+        """Topics of which the newest record of each key is kept."""
         self._changes = changes
         self.metadata = MetadataTruth(
             joined=self._joined,
@@ -387,9 +392,13 @@ class Promises:
             led = any(truth.elected.get(epoch) == one.node_id for epoch in epochs)
             require(led, f"P12: {where} follows and is the first to show {mark}")
         for batch, whole in batches_of(log, truth.end, mark):
-            truth.batches[batch[0]] = batch
             truth.end = batch[1]
             shown.add(batch[2])
+            if one.topic in self.compacted:
+                for record in read_records(whole):
+                    truth.keys.add(record.offset, Keyed(record.key or b"", record.value))
+                continue
+            truth.batches[batch[0]] = batch
             for record in read_records(whole):
                 truth.values[record.offset] = record.value or b""
         return shown
@@ -425,6 +434,13 @@ class Promises:
     ) -> set[int]:
         """The leader epochs of these batches."""
         epochs: set[int] = set()
+        if log.topic in self.compacted:
+            found = keyed_records(log, begin, end)
+            problem = truth.keys.problem(found, begin, end)
+            if problem is None and begin == log.log_start_offset and end >= truth.end:
+                problem = truth.keys.revived(found)
+            require(problem is None, f"{law}: {where}: {problem}")
+            return {batch[2] for batch, _ in batches_of(log, begin, end)}
         for batch, _ in batches_of(log, begin, end) if begin < end else ():
             if truth.batches.get(batch[0]) != batch:
                 raise Violation(
@@ -575,6 +591,23 @@ class Promises:
                 if one.isr != one.maximal_isr or one.isr != frozenset(image.isr):
                     return f"{truth.name}: {node_id} knows the ISR {one.isr}, {one.maximal_isr}"
         return None if self.partitions else "there is no partition"
+
+    def compare_replicas(self) -> None:
+        """P4: in the end every replica has byte by byte what was committed; of a compacted
+        partition each key's newest record. What was given up is the same everywhere."""
+        for key, truth in self.partitions.items():
+            image = self.metadata.image.topics.partition(*key)
+            logs = [] if image is None else [self._open[one][key].log for one in image.replicas]
+            for log in logs:
+                where = f"{truth.name} of {image.replicas if image else ()} in the end"
+                if log.topic not in self.given_up:
+                    self._compare(where, "P4", log, truth, log.log_start_offset, truth.end)
+                    continue
+                begin = max(log.log_start_offset, logs[0].log_start_offset)
+                mine, first = (
+                    [b for b, _ in batches_of(o, begin, o.log_end_offset)] for o in (log, logs[0])
+                )
+                require(mine == first, f"P4: {where}: {mine} and {first}")
 
 
 def _told(at_s: float, life: NodeLife, name: str, leader_id: int, state: State) -> str:

@@ -1,0 +1,120 @@
+"""The promises of compacted logs, pure: of every key the newest record stays, offsets never change,
+and whatever else is gone was replaced (P4, P6, H1-H3, H9).
+
+Beside a log stands a model of it, a table of keys. Two ask it: the judge of partitions, for every
+replica against what was committed, and the ledger of clients, for what they read against what they
+were told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simulation.judges.ledger import PartitionLedger
+from simulation.world.invariants import require
+
+
+class Keyed(NamedTuple):
+    """A record of a compacted log; without a value it deletes its key."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass
+class KeyTable:
+    """What a compacted partition has committed: all records by offset, the newest of each key."""
+
+    records: dict[int, Keyed] = field(default_factory=dict)
+    newest: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, offset: int, record: Keyed) -> None:
+        """The next one is committed."""
+        self.records[offset] = record
+        self.newest[record.key] = offset
+
+    def problem(self, found: Mapping[int, Keyed], begin: int, end: int) -> str | None:
+        """What is wrong with a log that has these records from `begin` to `end`, None if nothing.
+
+        The newest record of a key is there, but for one that deletes it: that may go when its time
+        is over. Whatever is there was committed there.
+        """
+        for offset, record in found.items():
+            committed = self.records.get(offset)
+            if record != committed:
+                return f"it has {record} at {offset}, committed is {committed}"
+        for offset in range(begin, end):
+            was = self.records.get(offset)
+            if was is None or offset in found or self.newest[was.key] > offset:
+                continue
+            if was.value is not None:
+                return f"{was} at {offset}, the newest of its key, is gone"
+        return None
+
+    def revived(self, found: Mapping[int, Keyed]) -> str | None:
+        """A deleted key that a whole log has again, None if there is none."""
+        last = {record.key: offset for offset, record in sorted(found.items())}
+        for key, offset in last.items():
+            newest = self.newest[key]
+            if newest > offset:
+                return f"{key!r} is there at {offset}, its deletion at {newest} is gone"
+        return None
+
+
+@dataclass(eq=False)
+class Put:
+    """One record that a client has sent; `offset` once it is acknowledged."""
+
+    record: Keyed
+    offset: int = -1
+    refused: bool = False
+
+
+@dataclass(eq=False)
+class CompactedLedger(PartitionLedger):
+    """What clients were told of a compacted partition."""
+
+    puts: list[Put] = field(default_factory=list)
+    read: dict[int, Keyed] = field(default_factory=dict)
+    """What anybody has read, by offset."""
+
+    def putting(self, records: Iterable[Keyed]) -> list[Put]:
+        """These are about to be sent, as one batch."""
+        puts = [Put(one) for one in records]
+        self.puts += puts
+        return puts
+
+    def was_read(self, offset: int, record: Keyed) -> None:
+        """H1: an offset has one record for ever. H2: nobody reads what was refused."""
+        known = self.read.setdefault(offset, record)
+        require(known == record, f"H1: {self}: {record} at {offset}, {known} was read there before")
+        possible = [one for one in self.puts if one.record == record and not one.refused]
+        require(
+            any(one.offset in (offset, -1) for one in possible),
+            f"H2: {self}: {record} was read at {offset}, sent were {possible}",
+        )
+
+    def read_whole(self, records: Mapping[int, Keyed]) -> None:
+        """H3, H9: of each key the newest acknowledged record is there, or a later one."""
+        last = {record.key: offset for offset, record in sorted(records.items())}
+        newest: dict[bytes, Put] = {}
+        for put in self.puts:
+            before = newest.get(put.record.key)
+            if put.offset >= 0 and (before is None or put.offset > before.offset):
+                newest[put.record.key] = put
+        for key, put in newest.items():
+            at = last.get(key, -1)
+            gone = at < 0 and (put.record.value is None or self._may_be_deleted(key))
+            require(
+                at >= put.offset or gone,
+                f"H3: {self}: {put.record} was acknowledged at {put.offset}, the newest is at {at}",
+            )
+
+    def _may_be_deleted(self, key: bytes) -> bool:
+        """Whether a deletion that was never acknowledged may have come later."""
+        deleted = Keyed(key, None)
+        return any(
+            one.record == deleted and one.offset < 0 and not one.refused for one in self.puts
+        )

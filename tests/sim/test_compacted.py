@@ -1,0 +1,151 @@
+"""Compacted topics in the swarm: the cleaner runs, and what it may take away is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from simulation.event import Event
+from simulation.judges.compacted import CompactedLedger, Keyed, KeyTable
+from simulation.schedule import Schedule, draw_schedule
+from simulation.shape import ClientShape, TopicShape
+from simulation.swarm import run
+from simulation.world.invariants import Violation
+from storage.log.cleaning.cleaner import LogCleaner
+from storage.log.cleaning.key_offsets import KeyOffsets
+from tests.sim.small_cluster import schedule
+
+pytestmark = pytest.mark.sim
+
+A, B = Keyed(b"a", b"1"), Keyed(b"b", b"2")
+NEWER, DELETED = Keyed(b"a", b"3"), Keyed(b"a", None)
+
+
+def table(*records: Keyed) -> KeyTable:
+    made = KeyTable()
+    for offset, record in enumerate(records):
+        made.add(offset, record)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("found", "is_fine"),
+    [
+        ({0: A, 1: B, 2: NEWER}, True),
+        ({1: B, 2: NEWER}, True),
+        ({0: A, 2: NEWER}, False),
+        ({0: A, 1: B}, False),
+        ({1: NEWER, 2: NEWER}, False),
+    ],
+)
+def test_only_what_was_replaced_may_go(found: dict[int, Keyed], is_fine: bool) -> None:
+    assert (table(A, B, NEWER).problem(found, 0, 3) is None) is is_fine
+
+
+def test_a_deletion_may_go_after_what_it_deletes() -> None:
+    made = table(A, B, DELETED)
+    assert made.problem({1: B}, 0, 3) is None and made.revived({1: B}) is None
+    assert made.revived({0: A, 1: B}) is not None
+
+
+def acked(ledger: CompactedLedger, *records: Keyed) -> CompactedLedger:
+    ledger.putting(records)
+    for offset, put in enumerate(ledger.puts):
+        put.offset = offset
+    return ledger
+
+
+def another_record(ledger: CompactedLedger) -> None:
+    ledger.was_read(0, B)
+
+
+def another_place(ledger: CompactedLedger) -> None:
+    ledger.was_read(1, A)
+
+
+def refused(ledger: CompactedLedger) -> None:
+    (put,) = ledger.putting([Keyed(b"c", b"9")])
+    put.refused = True
+    ledger.was_read(3, put.record)
+
+
+def lost(ledger: CompactedLedger) -> None:
+    ledger.read_whole({0: A, 1: B})
+
+
+def newest_gone(ledger: CompactedLedger) -> None:
+    ledger.read_whole({2: NEWER})
+
+
+@pytest.mark.parametrize(
+    ("code", "do"),
+    [
+        ("H1", another_record),
+        ("H2", another_place),
+        ("H2", refused),
+        ("H3", lost),
+        ("H3", newest_gone),
+    ],
+)
+def test_each_rule_finds_its_own(code: str, do: Callable[[CompactedLedger], None]) -> None:
+    ledger = acked(CompactedLedger("k", 0, True), A, B, NEWER)
+    ledger.was_read(0, A)
+    ledger.read_whole({1: B, 2: NEWER})
+    with pytest.raises(Violation, match=f"^{code}:"):
+        do(ledger)
+
+
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "2048",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "100",
+    "min.insync.replicas": "2",
+}
+
+
+def compacted(*events: Event) -> Schedule:
+    drawn = schedule(*events, quiet_from_ms=5000, **{"log.cleaner.backoff.ms": "100"})
+    clients = (ClientShape("key writer", "k", 10.0), ClientShape("key reader", "r", 20.0))
+    topics = (TopicShape("k0", 1, 3, CONFIGS), *drawn.shape.topics)
+    return replace(
+        drawn, shape=replace(drawn.shape, topics=topics, clients=(*drawn.shape.clients, *clients))
+    )
+
+
+def test_the_cleaner_runs_and_takes_nothing_that_is_needed() -> None:
+    cleaned: list[float] = []
+    finished = LogCleaner._finished
+
+    def note(self: LogCleaner, key: Any, log: Any, done: Any, *more: Any) -> Any:
+        cleaned.append(log.log_end_offset)
+        return finished(self, key, log, done, *more)
+
+    kill = Event("e", 2000, "kill", "leader of k0-0", {"for_ms": 1000})
+    with mock.patch.object(LogCleaner, "_finished", note):
+        outcome = run(compacted(kill))
+    assert outcome.broken is None, outcome.broken
+    assert len(cleaned) > 10, "hardly anything was cleaned"
+
+
+UPDATE = KeyOffsets.update
+
+
+def _next_one_is_newest(self: KeyOffsets, pairs: Any) -> None:
+    UPDATE(self, [(key, offset + 1) for key, offset in pairs])
+
+
+def test_a_cleaner_that_takes_the_newest_record_is_found() -> None:
+    with mock.patch.object(KeyOffsets, "update", _next_one_is_newest):
+        broken = run(compacted()).broken
+    assert broken is not None and broken.code in ("P4", "P6", "H3"), broken
+
+
+def test_seeds_draw_compacted_topics() -> None:
+    drawn = [draw_schedule(seed).shape for seed in range(30)]
+    assert 5 < sum(bool(one.compacted) for one in drawn) < 25
+    assert all(any(c.kind == "key writer" for c in one.clients) for one in drawn if one.compacted)
