@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from testkit.audits import elections_of
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.waiting import until
 
@@ -56,4 +57,6 @@ def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(
     until("somebody is fenced", lambda: bool(fenced()))
     cluster.command("node", "resume", "2")
     until("the dead one's leadership has moved", lambda: leaders() == {1, 2})
+    told = elections_of(cluster.directory)
+    assert [(e.kind, e.from_leader, e.to_leader in (1, 2)) for e in told] == [("isr", 3, True)]
     assert len(fenced()) == 1 and "broker=3" in fenced()[0], fenced()

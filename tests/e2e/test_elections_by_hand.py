@@ -18,6 +18,7 @@ from kraftbox.cli.explanation import document
 from protocol.api_keys import ApiKey
 from protocol.schema import VersionRange
 from protocol.transport.client import Connection
+from testkit.audits import elections_of
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.waiting import until
 
@@ -141,6 +142,8 @@ def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxClus
     told = explained(cluster)
     assert (told["leader"], told["isr"]) == (2, [2])
     assert consume(cluster, 100) == ([str(number).encode() for number in range(100)], 100)
+    lossy = [(e.kind, e.to_leader) for e in elections_of(cluster.directory) if e.is_lossy]
+    assert lossy == [("unclean", 2), ("unclean-recovery", 1), ("designated", 2)]
 
 
 def test_balanced_and_by_kafkas_tool(cluster: KraftboxCluster, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from client.admin import Admin
 from client.cluster_client import ClusterClient
 from client.elections import ElectionType
 from protocol.errors import ErrorCode
+from testkit.audits import elections_of
 from testkit.processes.quorum_cluster import ProcessCluster
 from testkit.processes.waiting import until
 
@@ -114,3 +115,7 @@ def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Pat
         until("the whole ISR", lambda: state("none")[1] == ids)
         assert state("none")[0] in ids[1:]
         assert end_of(cluster.bootstrap, "none") == 2 * RECORDS
+        told = elections_of(cluster.controllers[0].metadata_dir)
+        for topic in topics:
+            lossy = [e.kind for e in told if e.topic == topic and e.is_lossy]
+            assert lossy == ["unclean-recovery"], topic

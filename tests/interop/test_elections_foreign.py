@@ -12,6 +12,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
 from protocol.transport.own_names import BROKER_SOFTWARE_NAME, CONTROLLER_SOFTWARE_NAME
+from testkit.audits import elections_of, kinds_of
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.quorum_cluster import HOST, ProcessCluster
 from testkit.processes.waiting import until
@@ -92,7 +93,8 @@ def leaders(cluster: ProcessCluster) -> list[int]:
 def test_kafkas_tool_elects_in_3000_partitions_at_once(
     cluster: ProcessCluster, tools: KafkaTools
 ) -> None:
-    """More than a request of ours may name: Kafka's versions have no such limit, and no code."""
+    """More than a request of ours may name: Kafka's versions have no such limit, and no code. The
+    audit tells of each election, and of nothing that may have been lost."""
     servers = ("--bootstrap-server", cluster.bootstrap)
     first, second, _ = cluster.brokers
     assignment = ",".join([f"{first.id}:{second.id}"] * PARTITIONS)
@@ -112,3 +114,5 @@ def test_kafkas_tool_elects_in_3000_partitions_at_once(
         return leaders(cluster) == [first.id] * PARTITIONS
 
     until("the preferred leaders", elected, WAIT_S, every_s=1.0)
+    told = kinds_of(elections_of(cluster.controllers[0].metadata_dir), TOPIC)
+    assert told == {"isr": PARTITIONS, "preferred": PARTITIONS}

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from metalog.image.features import FEATURES
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.batch.header import iter_batches
+from testkit.audits import elections_of
 from testkit.kafka.in_place import KafkaInPlace
 from testkit.kafka.jars import kafka_libs
 from testkit.processes.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster
@@ -124,6 +125,7 @@ def test_mixed_quorum(tmp_path: Path, kafka_ids: tuple[int, ...], dynamic: bool)
 
         until("everybody to have everything", level, 60)
         logs = [batches(node) for node in cluster.controllers]
+        elections_of(*(node.metadata_dir for node in cluster.controllers))
     for offset in [base for base in logs[0] if base < mark]:
         assert len({log[offset] for log in logs}) == 1, f"the logs differ at {offset}"
     assert leaders

@@ -29,8 +29,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from audit.job import run_here
-from audit.reading.inputs import read_inputs
+from testkit.audits import elections_of, kinds_of
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
@@ -255,9 +254,7 @@ def test_kafka_starts_on_what_we_wrote_and_we_go_on_after_it(place: Place, end: 
 
 def elected_as(place: Place) -> set[str]:
     """The kinds of elections that the directory's metadata log tells of."""
-    found = run_here(read_inputs([place.data / "__cluster_metadata-0"]))
-    assert [f for f in found.findings if f["severity"] == "error"] == []
-    return {election["kind"] for election in found.elections}
+    return set(kinds_of(elections_of(place.data / "__cluster_metadata-0")))
 
 
 def test_we_start_on_what_kafka_wrote_and_it_goes_on_after_us(
