@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -22,10 +23,10 @@ from protocol.batch.header import iter_batches
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.transport.client import Connection
+from testkit.audits import Elected, elections_of
 from testkit.kafka.in_place import KafkaInPlace
 from testkit.kafka.jars import kafka_libs
-from testkit.processes.ports import free_port
-from testkit.processes.quorum_cluster import HOST, NodeProcess, ProcessCluster
+from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
 pytestmark = [
@@ -330,8 +331,36 @@ def eligible_replicas(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
         assert mixed.read() == before
 
 
-def come_back_empty(mixed: Mixed, broker_id: int, others: tuple[int, int]) -> None:
-    """F22: all disks of a broker of Kafka's are replaced; one partition has nobody else in sync.
+def eligible_after_a_standstill(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
+    """Our broker is in the ELR because it stood still, not because it stopped: it registers no
+    more, and leads as soon as it is heard of again. Kafka's leader was killed meanwhile."""
+    mixed.wait_until_whole()
+    before = mixed.read()
+    mixed.order(*[[theirs, ours, third]] * PARTITIONS)
+    mixed.node(third).stop()
+    ourselves = mixed.cluster.nodes[ours]
+    ourselves.pause()
+    alone = [(theirs, [theirs])] * PARTITIONS
+    until("the last in-sync replica", lambda: mixed.described() == alone, WAIT_S)
+    mixed.node(theirs).kill()
+    ourselves.resume()
+    mixed.wait_for_leaders(*[ours] * PARTITIONS)
+    assert mixed.described() == [(ours, [ours])] * PARTITIONS
+    mixed.node(theirs).start()
+    mixed.node(third).start()
+    mixed.wait_until_whole()
+    assert mixed.read() == before
+
+
+def audited(mixed: Mixed) -> list[Elected]:
+    """The topic's elections, by the logs of the controllers: no promise is broken."""
+    places = [node.metadata_dir for node in mixed.cluster.controllers]
+    return [e for e in elections_of(*places) if e.topic == TOPIC]
+
+
+def come_back_empty(mixed: Mixed, broker_id: int, others: tuple[int, int]) -> int:
+    """F22: all disks of a broker of Kafka's are replaced; one partition, which is returned, has
+    nobody else in sync. The others were killed, too: in the other partition the last leader leads.
 
     Kafka's broker says where its new replicas are, and is not believed where that would make an
     empty one the complete one.
@@ -354,6 +383,7 @@ def come_back_empty(mixed: Mixed, broker_id: int, others: tuple[int, int]) -> No
     mixed.wait_until_whole()
     assert mixed.leaders()[alone] in others
     assert mixed.read() == before
+    return alone
 
 
 def _is_whole(mixed: Mixed, partition: int) -> bool:
@@ -405,23 +435,30 @@ def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
         with running(cluster, theirs, (4, 5, 6)) as mixed:
             story(mixed, 4, 6, 5)
             lose_a_directory(mixed, 6, 4)
-            come_back_empty(mixed, 6, (5, 4))
+            alone = come_back_empty(mixed, 6, (5, 4))
             eligible_replicas(mixed, 4, 6, 5)
             shut_down_in_good_order(mixed, 6, 4)
+            told = audited(mixed)
+    lossy = [(e.partition, e.kind) for e in told if e.is_lossy]
+    assert sorted(lossy) == sorted([(alone, "unclean"), (1 - alone, "last-known-leader")])
+    assert {e.to_leader for e in told if e.kind == "elr"} >= {4, 6}
 
 
-@pytest.mark.soak
-def test_our_broker_under_kafkas_controllers(tmp_path: Path) -> None:
-    """Node 1 is Kafka's controller and a broker, 2 is Kafka's broker, 3 is ours."""
-    with ProcessCluster(tmp_path, controllers=1, brokers=2, settings=SETTINGS) as cluster:
-        first = cluster.nodes[1]
-        listeners = f"CONTROLLER://{HOST}:{first.port},PLAINTEXT://{HOST}:{free_port()}"
-        both = {
-            "process.roles": "broker,controller",
-            "listeners": listeners,
-            "advertised.listeners": listeners,
-        }
-        theirs = {1: KafkaInPlace(first, both), 2: KafkaInPlace(cluster.nodes[2])}
-        with running(cluster, theirs, (1, 2, 3)) as mixed:
-            story(mixed, 3, 2, 1)
+@pytest.mark.rest
+def test_our_brokers_under_kafkas_controller(tmp_path: Path) -> None:
+    """The controller and broker 2 are Kafka's, 3 and 4 are ours.
+
+    Kafka's controller elects ours from the ELR, and takes it out of it after a crash: what ours
+    says of its last shutdown is true.
+    """
+    with ProcessCluster(tmp_path, controllers=1, brokers=3, settings=SETTINGS) as cluster:
+        theirs = {n: KafkaInPlace(cluster.nodes[n]) for n in (1, 2)}
+        with running(cluster, theirs, (2, 3, 4)) as mixed:
+            story(mixed, 3, 2, 4)
+            eligible_replicas(mixed, 3, 2, 4)
+            eligible_after_a_standstill(mixed, 3, 2, 4)
             shut_down_in_good_order(mixed, 2, 3)
+            told = audited(mixed)
+    assert [e for e in told if e.is_lossy] == []
+    eligible_ones = Counter(e.to_leader for e in told if e.kind == "elr")
+    assert eligible_ones == {2: PARTITIONS, 3: 2 * PARTITIONS}
