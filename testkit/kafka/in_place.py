@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from protocol.ids import random_uuid, uuid_to_text
+from testkit.kafka.class_archive import quick_to_start
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.processes.quorum_cluster import NodeProcess
 
 META = "meta.properties"
 HEAP = "192m"
-QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 def _format_like(directory: Path, meta: str, seed: str) -> None:
@@ -36,7 +36,7 @@ class KafkaInPlace:
         ours = [key for key in given if key.startswith("kraftbox.")]
         for key in ours:
             del given[key]
-        self.node = ApacheKafkaNode(place.directory, given, HEAP, QUICK_TO_START)
+        self.node = ApacheKafkaNode(place.directory, given, HEAP, quick_to_start())
 
     def complete_format(self) -> None:
         """Further log directories, after the first one was formatted for `place`."""

@@ -25,11 +25,16 @@ def kafka_libs() -> Path | None:
     given = os.environ.get("KRAFTBOX_KAFKA_LIBS")
     if given:
         return Path(given)
-    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache_home / "kraftbox" / f"kafka-{KAFKA_VERSION}"
+    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
     if _complete(folder).exists():
         return folder
     return folder if _download(folder) else None
+
+
+def cache_folder() -> Path:
+    """Where what took long to get or to make is kept for the next run."""
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache_home / "kraftbox"
 
 
 def java_program(source: Path, out: Path) -> list[str]:

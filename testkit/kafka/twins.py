@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from testkit.kafka.class_archive import quick_to_start
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.nodes import NodeDidNotStart
@@ -131,6 +132,6 @@ class KraftboxServer:
 
 def kafka_at(place: Place) -> ApacheKafkaNode:
     """Apache Kafka for a place that is formatted."""
-    node = ApacheKafkaNode(place.directory, place.settings)
+    node = ApacheKafkaNode(place.directory, place.settings, jvm=quick_to_start())
     node.write_config()
     return node
