@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
+from testkit.processes.wire_record import Watcher
+
 ANYBODY = -1
 _NODE = re.compile(rb"(?:raft-client|broker|controller)-(\d+)")
 
@@ -38,12 +40,19 @@ class LinkProxies:
         self._thread.join()
         self._loop.close()
 
-    def add(self, node_id: int, target: tuple[str, int]) -> int:
-        """Forward a new port on 127.0.0.1 to a node; returns the port."""
+    def add(
+        self, node_id: int, target: tuple[str, int], watch: Callable[[], Watcher] | None = None
+    ) -> int:
+        """Forward a new port on 127.0.0.1 to a node; returns the port.
+
+        `watch` is called for each connection: what it returns sees what goes over it.
+        """
 
         async def start() -> int:
             server = await asyncio.start_server(
-                lambda reader, writer: self._serve(node_id, target, reader, writer), "127.0.0.1", 0
+                lambda reader, writer: self._serve(node_id, target, watch, reader, writer),
+                "127.0.0.1",
+                0,
             )
             self._servers.append(server)
             return int(server.sockets[0].getsockname()[1])
@@ -74,11 +83,15 @@ class LinkProxies:
         to: int,
         asked: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         told: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        watcher: Watcher,
     ) -> None:
         """One connection to node `to`, whose first request has been read, until it ends."""
         (reader, writer), (back, upstream) = asked, told
         upstream.write(first)
-        await asyncio.gather(_pump(reader, upstream), _pump(back, writer))
+        watcher.asked(first)
+        await asyncio.gather(
+            _pump(reader, upstream, watcher.asked), _pump(back, writer, watcher.answered)
+        )
 
     def call(self, work: Callable[[], object]) -> None:
         """Do it in the proxies' thread; returns when it is done."""
@@ -110,6 +123,7 @@ class LinkProxies:
         self,
         to: int,
         target: tuple[str, int],
+        watch: Callable[[], Watcher] | None,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -123,7 +137,8 @@ class LinkProxies:
             if link in self._cut:
                 await self._healed.wait()
             back, upstream = await asyncio.open_connection(*target)
-            await self.pass_on(first, to, (reader, writer), (back, upstream))
+            watcher = Watcher() if watch is None else watch()
+            await self.pass_on(first, to, (reader, writer), (back, upstream), watcher)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
@@ -140,8 +155,11 @@ def who(frame: bytes) -> int:
     return ANYBODY if found is None else int(found[1])
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Callable[[bytes], None]
+) -> None:
     while data := await reader.read(65536):
+        seen(data)
         writer.write(data)
         await writer.drain()
     raise ConnectionResetError("the other side has closed")

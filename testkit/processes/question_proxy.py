@@ -14,6 +14,7 @@ from typing import NamedTuple
 from protocol.api_keys import ApiKey
 from protocol.transport.own_names import CONTROLLER_SOFTWARE_NAME
 from testkit.processes.link_proxy import LinkProxies, who
+from testkit.processes.wire_record import Watcher
 
 _STRANGER = b"some-other-software"
 assert len(_STRANGER) == len(CONTROLLER_SOFTWARE_NAME)
@@ -92,10 +93,11 @@ class QuestionProxies(LinkProxies):
         to: int,
         asked: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         told: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        watcher: Watcher,
     ) -> None:
         """One connection, whose first request has been read."""
         if b"-recovery" not in first[14:64]:
-            return await super().pass_on(first, to, asked, told)
+            return await super().pass_on(first, to, asked, told, watcher)
         if to in self._hidden:
             first = first.replace(CONTROLLER_SOFTWARE_NAME.encode(), _STRANGER)
         (reader, writer), (back, upstream) = asked, told

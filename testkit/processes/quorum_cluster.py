@@ -9,7 +9,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from protocol.transport.client import Connection
 from testkit.processes.link_proxy import LinkProxies
 from testkit.processes.ports import free_port
 from testkit.processes.waiting import until
+from testkit.processes.wire_record import Watcher
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 HOST = "127.0.0.1"
@@ -28,7 +29,8 @@ FETCH_MS = 1000
 
 
 class NodeProcess:
-    """One node from a properties file. `port` is where it listens, `proxy` where others go."""
+    """One node from a properties file. `port` is where it listens, `proxy` where others go;
+    `settings` are its own."""
 
     def __init__(self, cluster: ProcessCluster, node_id: int, *, is_controller: bool) -> None:
         self.cluster = cluster
@@ -36,7 +38,10 @@ class NodeProcess:
         self.is_controller = is_controller
         self.directory = cluster.directory / f"node-{node_id}"
         self.port = free_port()
-        self.proxy = cluster.links.add(node_id, (HOST, self.port)) if is_controller else 0
+        self.settings: dict[str, str] = {}
+        self.proxy = 0
+        if is_controller:
+            self.proxy = cluster.links.add(node_id, (HOST, self.port), cluster.watch)
         self.directory_id = random_uuid(random.Random(node_id))
         self.process: subprocess.Popen[bytes] | None = None
         self.settings: dict[str, str] = {}
@@ -141,8 +146,11 @@ class ProcessCluster:
         dynamic: bool = False,
         settings: Mapping[str, str] | None = None,
         features: Sequence[str] = (),
+        watch: Callable[[], Watcher] | None = None,
     ) -> None:
-        """`features` are formatted at levels of their own: NAME=LEVEL."""
+        """`features` are formatted at levels of their own: NAME=LEVEL. `watch` is asked for each
+        connection to a controller (LinkProxies)."""
+        self.watch = watch
         self.directory = directory
         self.features = tuple(features)
         self.dynamic = dynamic

@@ -1,0 +1,122 @@
+"""What went over the wire between nodes and whoever spoke to them: requests with their answers.
+
+A `WireRecord` is given to proxies in front of nodes (`LinkProxies.add`). Each connection belongs to
+one listener; who speaks on it is what its ApiVersions requests say.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from protocol.api_keys import ApiKey
+from protocol.codec import decode
+from protocol.headers import decode_request_header, decode_response_header
+from protocol.messages import request_class, response_class
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.schema import Request, Response
+from protocol.transport.error_codes import count_errors
+
+_SIZE = struct.Struct(">i")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+class Watcher:
+    """Sees the bytes of one connection; this one forgets them."""
+
+    def asked(self, data: bytes) -> None:
+        """Bytes from who connected."""
+
+    def answered(self, data: bytes) -> None:
+        """Bytes from the node."""
+
+
+class Exchange(NamedTuple):
+    """A request and its answer; those within an Envelope are exchanges of their own."""
+
+    api_key: ApiKey
+    version: int
+    client_id: str | None
+    request: Request[Any]
+    response: Response
+
+    def error_codes(self) -> list[int]:
+        """Every code of the answer but NONE."""
+        found: list[int] = []
+        count_errors(type(self.response))(self.response, found.append)
+        return found
+
+    def offered(self) -> dict[int, int]:
+        """API keys and their highest versions; of an answer to ApiVersions."""
+        assert isinstance(self.response, ApiVersionsResponse)
+        return {one.api_key: one.max_version for one in self.response.api_keys}
+
+
+class Conversation(Watcher):
+    """All that was said on one connection to `listener`."""
+
+    def __init__(self, listener: str) -> None:
+        self.listener = listener
+        self._asked, self._answered = bytearray(), bytearray()
+
+    def asked(self, data: bytes) -> None:
+        self._asked += data
+
+    def answered(self, data: bytes) -> None:
+        self._answered += data
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """In the order of the answers; a request without one is left out."""
+        waiting = {_CORRELATION_ID.unpack_from(f, 4)[0]: f for f in _frames(self._asked)}
+        for answer in _frames(self._answered):
+            yield from _exchanges(waiting.pop(_CORRELATION_ID.unpack_from(answer)[0]), answer)
+
+    def software(self) -> str:
+        """The name of the client's software; empty where it gave none."""
+        for exchange in self.exchanges():
+            request = exchange.request
+            if isinstance(request, ApiVersionsRequest) and request.client_software_name:
+                return request.client_software_name
+        return ""
+
+
+class WireRecord:
+    """The conversations of a test, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self.conversations: list[Conversation] = []
+
+    def begin(self, listener: str) -> Conversation:
+        """Another connection to this listener."""
+        made = Conversation(listener)
+        self.conversations.append(made)
+        return made
+
+
+def _frames(data: bytearray) -> Iterator[bytes]:
+    """Whole frames without their lengths."""
+    at = 0
+    while at + _SIZE.size <= len(data):
+        (size,) = _SIZE.unpack_from(data, at)
+        at += _SIZE.size
+        if at + size > len(data):
+            return
+        yield bytes(data[at : at + size])
+        at += size
+
+
+def _exchanges(asked: bytes, answer: bytes) -> Iterator[Exchange]:
+    header, at = decode_request_header(asked)
+    key, version = header.api_key, header.api_version
+    _, body = decode_response_header(answer, key, version)
+    if key == ApiKey.API_VERSIONS and version > ApiVersionsRequest.VERSIONS.last:
+        return  # refused: the client asks again, in a version that is there
+    request, _ = decode(request_class(key), asked, version, at)
+    response, _ = decode(response_class(key), answer, version, body)
+    yield Exchange(key, version, header.client_id, request, response)
+    if isinstance(request, EnvelopeRequest):
+        assert isinstance(response, EnvelopeResponse)
+        if response.response_data is not None:
+            yield from _exchanges(bytes(request.request_data), bytes(response.response_data))
