@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +22,7 @@ from client.elections import ElectionType
 from metalog.image.replay import Replayer
 from metalog.image.values import MetadataImage
 from metalog.quorum.batches import read_batches
-from protocol.errors import ErrorCode, ProtocolError
+from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
@@ -38,7 +38,7 @@ BROKERS = (2, 3, 4, 5)
 NO_CHANGE = -2
 FEATURE = "eligible.leader.replicas.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-QUIET_S = 0.7
+QUIET_S = 0.4
 """So long nothing is written before a step counts as over."""
 SETTINGS = {
     "broker.session.timeout.ms": "2000",
@@ -47,6 +47,14 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "replica.fetch.backoff.ms": "200",
 }
+
+
+class Topic(NamedTuple):
+    """A topic of one partition, to be created."""
+
+    name: str
+    replicas: tuple[int, ...]
+    configs: Mapping[str, str]
 
 
 class State(NamedTuple):
@@ -133,23 +141,10 @@ class Side:
 
         return asyncio.run(main())
 
-    def create(self, name: str, replicas: tuple[int, ...], configs: Mapping[str, str]) -> None:
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=name,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[
-                CreateTopicsRequest.CreatableReplicaAssignment(
-                    partition_index=0, broker_ids=list(replicas)
-                )
-            ],
-            configs=[
-                CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
-                for key, value in configs.items()
-            ],
-        )
-        answer = self.ask(lambda c: c.request_any(CreateTopicsRequest(topics=[topic])))
-        assert [one.error_code for one in answer.topics] == [0], answer
+    def create(self, topics: Sequence[Topic]) -> None:
+        request = CreateTopicsRequest(topics=[_creatable(topic) for topic in topics])
+        answer = self.ask(lambda c: c.request_any(request))
+        assert {one.error_code for one in answer.topics} == {0}, answer
 
     def feature(self, level: int) -> None:
         update = UpdateFeaturesRequest.FeatureUpdateKey(
@@ -165,8 +160,16 @@ class Side:
         kind, name = (ResourceType.BROKER, "") if topic == "-" else (ResourceType.TOPIC, topic)
         self.ask(lambda c: Admin(c).alter_configs(kind, name, [change]))
 
-    def move(self, topic: str, replicas: tuple[int, ...] | None) -> None:
+    def move(self, topic: str, replicas: tuple[int, ...]) -> None:
         self.ask(lambda c: Admin(c).reassign((topic, 0), replicas))
+
+    def cancel(self, topic: str) -> None:
+        """Take a reassignment back; a refusal, too, shows in the states."""
+        try:
+            self.ask(lambda c: Admin(c).reassign((topic, 0), None))
+        except ApiError as error:
+            if error.code != ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+                raise
 
     def elect(self, kind: ElectionType, topic: str) -> None:
         found = self.ask(lambda c: Admin(c).elect_leaders(kind, [(topic, 0)]))
@@ -251,6 +254,22 @@ class Side:
             for topic in answer.topics
             for p in topic.partitions
         }
+
+
+def _creatable(topic: Topic) -> CreateTopicsRequest.CreatableTopic:
+    assignment = CreateTopicsRequest.CreatableReplicaAssignment(
+        partition_index=0, broker_ids=list(topic.replicas)
+    )
+    return CreateTopicsRequest.CreatableTopic(
+        name=topic.name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[assignment],
+        configs=[
+            CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+            for key, value in topic.configs.items()
+        ],
+    )
 
 
 def as_told(state: State) -> tuple[int, ...]:
