@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from controller.configs.topic_settings import RecoveryStrategy
 from controller.elections.cause import Cause
 from controller.elections.eligibility import is_eligible
+from controller.elections.log_facts import LogFact
+from controller.elections.recovery_rules import Standing, judge
 from metalog.image.values import NO_LEADER, ElectedAs, PartitionImage
 from tests.scenarios.election_cases import (
     BACK,
@@ -137,6 +141,34 @@ def check(rules: Rules, start: Before, event: Event, played: Played) -> None:
     check_end(rules, event, played)
     if rules.manager and rules.feature:
         check_whole(rules, played)
+    if rules.manager and played.end.leader == NO_LEADER:
+        check_recovery(rules, played)
+
+
+def check_recovery(rules: Rules, played: Played) -> None:
+    """P21 for a partition that waits."""
+    end = played.end
+    alive = tuple(b for b, told in fitness(played.image).items() if is_eligible(told))
+    elr = end.elr if rules.feature else ()
+    sets = (end.replicas, alive, end.isr, elr, end.last_known_elr)
+    check_comparisons(RecoveryStrategy[rules.strategy.upper()], Standing(*sets, effective(rules)))
+
+
+@cache
+def check_comparisons(strategy: RecoveryStrategy, standing: Standing) -> None:
+    """P21: whoever of the living answers, and whether in time or not, what the recovery makes of
+    it. The logs grow with the brokers' ids."""
+    alive, clean = standing.alive, {*standing.isr, *standing.elr}
+    known = clean | set(standing.last_known)
+    required = set(standing.last_known if len(known) >= standing.min_isr else standing.replicas)
+    for answered, overdue in itertools.product(subsets(alive), (False, True)):
+        enough = bool(answered) and (answered == alive or overdue)
+        if strategy is RecoveryStrategy.BALANCED:
+            enough &= not clean and required <= set(answered)
+        may = enough and strategy is not RecoveryStrategy.NONE
+        facts = {broker: LogFact(1, broker, 1, 0.0) for broker in answered}
+        winner = judge(strategy, standing, facts, overdue=overdue).winner
+        assert winner == (max(answered) if may else None), "P21"
 
 
 def check_whole(rules: Rules, played: Played) -> None:
@@ -249,18 +281,29 @@ PLACES = ("isr", "elr", "none")
 MANAGED_PLACES = (*PLACES, "known")
 
 
-def all_rules() -> Iterator[Rules]:
-    # min ISR says nothing without the feature.
-    for feature, min_isr in ((0, 1), (1, 1), (1, 2), (1, 3)):
-        for strategy in ("Balanced", "Aggressive"):
-            yield Rules(feature, min_isr, strategy)
-    for min_isr in (2, 3):
-        yield Rules(1, min_isr, manager=True)
+STRATEGIES = ("Balanced", "Aggressive", "None")
+# min ISR says nothing without the feature.
+ALL_RULES = [
+    Rules(feature, min_isr, strategy, manager)
+    for feature, min_isr in ((0, 1), (1, 1), (1, 2), (1, 3))
+    for strategy in STRATEGIES
+    for manager in (False, True)
+]
+USUAL_RULES = [
+    rules
+    for rules in ALL_RULES
+    if (not rules.manager and rules.strategy != "None") or rules == Rules(1, 2, manager=True)
+]
+
+
+def subsets(brokers: tuple[int, ...]) -> list[tuple[int, ...]]:
+    sizes = range(len(brokers) + 1)
+    return [found for size in sizes for found in itertools.combinations(brokers, size)]
 
 
 def partitions(rules: Rules) -> Iterator[Before]:
     """Every partition that a controller could have left, with every set of fenced brokers."""
-    places_of = MANAGED_PLACES if rules.manager else PLACES
+    places_of = MANAGED_PLACES if rules.manager and rules.feature else PLACES
     for places in itertools.product(places_of, repeat=len(BROKERS)):
         isr, elr, known = (
             tuple(b for b, place in zip(BROKERS, places, strict=True) if place == wanted)
@@ -270,10 +313,9 @@ def partitions(rules: Rules) -> Iterator[Before]:
             continue
         if not isr and not rules.feature:
             continue
-        for size in range(len(BROKERS) + 1):
-            for fenced in itertools.combinations(BROKERS, size):
-                for before in _led(rules, isr, elr, fenced):
-                    yield before._replace(last_known=known) if rules.manager else before
+        for fenced in subsets(BROKERS):
+            for before in _led(rules, isr, elr, fenced):
+                yield before._replace(last_known=known) if rules.manager else before
 
 
 def _led(
@@ -307,18 +349,17 @@ def events(before: Before) -> Iterator[Event]:
             yield Event(what, broker)
 
 
-def every_case() -> Iterator[tuple[Rules, Before, Event]]:
-    for rules in all_rules():
+def every_case(which: list[Rules]) -> Iterator[tuple[Rules, Before, Event]]:
+    for rules in which:
         for before in partitions(rules):
             for event in events(before):
                 yield rules, before, event
 
 
-@pytest.mark.slow
-def test_the_promises_hold_in_every_case() -> None:
-    """P8, P9, P10, P11, P15, P21, P22, and no clean candidate passed over."""
+def check_all(cases: Iterable[tuple[Rules, Before, Event]]) -> tuple[int, set[ElectedAs]]:
+    """How many cases, and the kinds of elections that were seen."""
     count, kinds = 0, set()
-    for rules, before, event in every_case():
+    for rules, before, event in cases:
         played = play(rules, before, event)
         try:
             check(rules, before, event, played)
@@ -326,6 +367,13 @@ def test_the_promises_hold_in_every_case() -> None:
             raise AssertionError(f"{rules} {before} {event}: {outcome(played)}") from wrong
         kinds |= {ElectedAs(s.record.election_kind) for s in played.steps}
         count += 1
+    return count, kinds
+
+
+@pytest.mark.slow
+def test_the_promises_hold_in_every_case() -> None:
+    """P8, P9, P10, P11, P15, P21, P22, and no clean candidate passed over."""
+    count, kinds = check_all(every_case(USUAL_RULES))
     assert count > 3_000
     assert kinds >= {
         ElectedAs.ISR,
@@ -334,3 +382,32 @@ def test_the_promises_hold_in_every_case() -> None:
         ElectedAs.UNCLEAN,
         ElectedAs.NONE,
     }
+
+
+@pytest.mark.rest
+def test_the_promises_hold_by_every_other_rule() -> None:
+    """The same for what is configured less often: strategy None, and the manager with anything."""
+    count, kinds = check_all(every_case([r for r in ALL_RULES if r not in USUAL_RULES]))
+    assert count > 3_000
+    assert kinds == {ElectedAs.ISR, ElectedAs.ELR, ElectedAs.NONE}
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("manager", [False, True])
+def test_the_promises_hold_where_disks_are_gone(manager: bool) -> None:
+    """Of one broker or two the directory with the replica is gone, of none that is in the ISR."""
+    rules = Rules(1, 2, manager=manager)
+    count, kinds = check_all(
+        (rules, before._replace(gone=gone), event)
+        for _, before, event in every_case([rules])
+        for gone in subsets(tuple(b for b in BROKERS if b not in before.isr))
+        if 0 < len(gone) < len(BROKERS) and not stands_open(before, gone)
+        if event.what != "directory" or event.broker not in gone
+    )
+    assert count > 1_000
+    assert kinds >= {ElectedAs.ISR, ElectedAs.ELR, ElectedAs.NONE}
+
+
+def stands_open(before: Before, gone: tuple[int, ...]) -> bool:
+    """Whether somebody could lead that does not: no controller leaves that."""
+    return before.leader == NO_LEADER and bool({*before.elr} - {*before.fenced, *gone})
