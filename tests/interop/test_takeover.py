@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
+    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
@@ -43,6 +44,7 @@ from testkit.kafka.twins import (
     kafka_at,
 )
 from testkit.processes.nodes import NodeDidNotStart
+from testkit.processes.waiting import until
 
 pytestmark = pytest.mark.interop
 
@@ -187,11 +189,20 @@ class World:
         return {key: entry.value for key, entry in future.result(TIMEOUT_S).items()}
 
     def _committed(self, admin: AdminClient, group: str) -> Offsets:
-        (future,) = admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)]
-        ).values()
-        found = future.result(TIMEOUT_S).topic_partitions
-        return {(each.topic, each.partition): each.offset for each in found}
+        """Once the coordinator has loaded them: the admin client does not ask again."""
+
+        def ask() -> Offsets | None:
+            wanted = [ConsumerGroupTopicPartitions(group)]
+            (future,) = admin.list_consumer_group_offsets(wanted).values()
+            try:
+                found = future.result(TIMEOUT_S).topic_partitions
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+                return None
+            return {(each.topic, each.partition): each.offset for each in found}
+
+        return until("committed offsets", ask)
 
     def _read(self, key: tuple[str, int], count: int) -> list[bytes]:
         consumer = self._consumer("reader")
