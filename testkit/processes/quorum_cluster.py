@@ -29,8 +29,7 @@ FETCH_MS = 1000
 
 
 class NodeProcess:
-    """One node from a properties file. `port` is where it listens, `proxy` where others go;
-    `settings` are its own."""
+    """One node from a properties file. `port` is where it listens, `proxy` where others go."""
 
     def __init__(self, cluster: ProcessCluster, node_id: int, *, is_controller: bool) -> None:
         self.cluster = cluster
@@ -38,7 +37,6 @@ class NodeProcess:
         self.is_controller = is_controller
         self.directory = cluster.directory / f"node-{node_id}"
         self.port = free_port()
-        self.settings: dict[str, str] = {}
         self.proxy = 0
         if is_controller:
             self.proxy = cluster.links.add(node_id, (HOST, self.port), cluster.watch)
