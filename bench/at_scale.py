@@ -149,7 +149,7 @@ async def until_each(
             found = await described(connection, topic)
             return len(found) == partitions and all(map(holds, found))
 
-        await until(whole, 0.02, f"{topic}: {what}")
+        await until(whole, 0.05, f"{topic}: {what}")
 
 
 def by_topic(piece: Sequence[tuple[str, int]]) -> dict[str, list[int]]:

@@ -72,7 +72,7 @@ from runtime.marks import mark
 LOOKS_PER_TURN: Final = 150
 """Partitions that are looked at before others have their turn: 5 ms where each elects and that is
 written down."""
-SCANNED_PER_TURN: Final = 20_000
+SCANNED_PER_TURN: Final = 2_000
 """Partitions that are searched for such without leader in one turn."""
 BEHIND_PAUSE_MS: Final = 1_000.0
 NOTHING: Final[Mapping[RecoveryStrategy, Verdict]] = {}
