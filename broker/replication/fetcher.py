@@ -43,6 +43,9 @@ IN_FLIGHT_MAX: Final = 2
 NAMED_MAX: Final = 500
 """Partitions that one request names: both sides are busy with one for milliseconds, no more."""
 BACK_OFF_FIRST_MS: Final = 10.0
+BACK_OFF_EACH_MS: Final = 0.1
+"""For each partition that pauses: a leader that refuses thousands is about to learn that it leads
+them, and whoever asks again meanwhile takes the time it needs for that."""
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
 EPOCH_MAX: Final = 2**31 - 1
@@ -247,7 +250,10 @@ class Fetcher:
 
     def _pause(self, key: PartitionId, followed: Followed, now_ms: float) -> None:
         followed.failures = min(followed.failures + 1, 16)
-        pause_ms = min(BACK_OFF_FIRST_MS * 2.0 ** (followed.failures - 1), self.settings.backoff_ms)
+        pause_ms = max(
+            BACK_OFF_FIRST_MS * 2.0 ** (followed.failures - 1), BACK_OFF_EACH_MS * len(self._pauses)
+        )
+        pause_ms = min(pause_ms, self.settings.backoff_ms)
         self._hold(key, followed)
         heapq.heappush(self._pauses, (now_ms + pause_ms, key, followed))
 

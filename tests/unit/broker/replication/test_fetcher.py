@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from broker.replication import fetcher
-from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Reset, Unforeseen
+from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Followed, Reset, Unforeseen
 from broker.replication.follower import reset_to
 from broker.replication.replica_role import ReplicaRole
 from protocol.errors import ErrorCode
@@ -101,6 +101,24 @@ async def test_pauses_grow_up_to_the_back_off() -> None:
     assert waits[0] == 10
     assert waits == sorted(waits)
     assert waits[-1] == 1000
+
+
+@pytest.mark.parametrize(("others", "pause_ms"), [(0, 10), (400, 40), (20_000, 1000)])
+async def test_a_leader_that_refuses_many_has_a_moment_for_each(
+    others: int, pause_ms: float
+) -> None:
+    """Ten thousand partitions that are asked for every ten milliseconds keep a broker from reading
+    that it leads them."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.change(2, leader=1, isr=[1, 2])
+    fetcher = c[2].fetchers[1]
+    followed = Followed(c[2].partition())
+    fetcher._pauses.extend((1e12, (b"another", n), followed) for n in range(others))
+    c.fetch(2)
+    wake_ms = fetcher.wake_ms()
+    assert wake_ms is not None
+    assert wake_ms - c.clock.monotonic_ms() == pause_ms
 
 
 async def test_a_lost_connection_begins_a_new_session_and_ends_the_old_one() -> None:
