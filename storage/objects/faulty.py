@@ -97,11 +97,6 @@ class FaultyObjects:
     async def close(self) -> None:
         await self.backing.close()
 
-    async def lose(self, key: str) -> None:
-        """The store loses an object. Raises ObjectNotFound when there is none."""
-        await self.backing.head(key)
-        await self.backing.delete([key])
-
     def _drawn(self, fraction: float) -> bool:
         return fraction > 0.0 and self._rng.random() < fraction
 

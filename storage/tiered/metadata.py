@@ -18,7 +18,13 @@ from protocol.ids import TopicId
 from protocol.schema import Buffer
 from storage.tiered.cache import Outcome, SegmentCache
 from storage.tiered.records import decode_record, metadata_partition
-from storage.tiered.values import RemotePartition, SegmentSnapshot, TierRecord
+from storage.tiered.values import (
+    PartitionDeletion,
+    RemotePartition,
+    RemoteSegment,
+    SegmentUpdate,
+    TierRecord,
+)
 
 _NOT_OURS = Outcome(changed=False)
 
@@ -133,7 +139,7 @@ class RemoteMetadata:
             record = decode_record(value if value is not None else b"")
         except ProtocolError as error:
             return Replayed(None, Outcome(changed=False, refusal=str(error)))
-        if isinstance(record, SegmentSnapshot):
+        if not isinstance(record, RemoteSegment | SegmentUpdate | PartitionDeletion):
             return Replayed(record, Outcome(changed=False, refusal="no snapshots here"))
         taken = stream.taken.get(record.partition.identity)
         outcome = taken.cache.apply(offset, record) if taken is not None else _NOT_OURS

@@ -8,8 +8,7 @@ are read in the order in which they were written.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from protocol.errors import ProtocolError
 from protocol.ids import TopicId
@@ -85,80 +84,63 @@ def decode_record(value: Buffer) -> TierRecord:
 
 
 def _message_of(record: TierRecord) -> MetadataRecord:
-    if isinstance(record, RemoteSegment):
-        segment = RemoteLogSegmentMetadataRecord
-        return segment(
-            remote_log_segment_id=segment.RemoteLogSegmentIdEntry(
-                topic_id_partition=segment.TopicIdPartitionEntry(
-                    name=record.partition.topic,
-                    id=record.partition.topic_id,
-                    partition=record.partition.partition,
-                ),
-                id=record.segment_id,
-            ),
-            start_offset=record.start_offset,
-            end_offset=record.end_offset,
-            broker_id=record.broker_id,
-            max_timestamp_ms=record.max_timestamp_ms,
-            event_timestamp_ms=record.event_timestamp_ms,
-            segment_leader_epochs=[
-                segment.SegmentLeaderEpochEntry(leader_epoch=entry.epoch, offset=entry.start_offset)
-                for entry in record.epochs
-            ],
-            segment_size_in_bytes=record.size_bytes,
-            custom_metadata=record.custom_metadata,
-            remote_log_segment_state=record.state,
-            txn_index_empty=record.txn_index_empty,
-        )
-    if isinstance(record, SegmentUpdate):
-        update = RemoteLogSegmentMetadataUpdateRecord
-        return update(
-            remote_log_segment_id=update.RemoteLogSegmentIdEntry(
-                topic_id_partition=update.TopicIdPartitionEntry(
-                    name=record.partition.topic,
-                    id=record.partition.topic_id,
-                    partition=record.partition.partition,
-                ),
-                id=record.segment_id,
-            ),
-            broker_id=record.broker_id,
-            event_timestamp_ms=record.event_timestamp_ms,
-            custom_metadata=record.custom_metadata,
-            remote_log_segment_state=record.state,
-        )
+    if isinstance(record, SegmentSnapshot):
+        return _segment_message(record)
+    named = _named(record.partition)
+    said: dict[str, Any] = {
+        "broker_id": record.broker_id,
+        "event_timestamp_ms": record.event_timestamp_ms,
+    }
     if isinstance(record, PartitionDeletion):
         deletion = RemotePartitionDeleteMetadataRecord
         return deletion(
-            topic_id_partition=deletion.TopicIdPartitionEntry(
-                name=record.partition.topic,
-                id=record.partition.topic_id,
-                partition=record.partition.partition,
-            ),
-            broker_id=record.broker_id,
-            event_timestamp_ms=record.event_timestamp_ms,
+            topic_id_partition=deletion.TopicIdPartitionEntry(**named),
             remote_partition_delete_state=record.state,
+            **said,
         )
-    return _snapshot_message(record)
-
-
-def _snapshot_message(record: SegmentSnapshot) -> RemoteLogSegmentMetadataSnapshotRecord:
-    snapshot = RemoteLogSegmentMetadataSnapshotRecord
-    return snapshot(
-        segment_id=record.segment_id,
-        start_offset=record.start_offset,
-        end_offset=record.end_offset,
-        broker_id=record.broker_id,
-        max_timestamp_ms=record.max_timestamp_ms,
-        event_timestamp_ms=record.event_timestamp_ms,
-        segment_leader_epochs=[
-            snapshot.SegmentLeaderEpochEntry(leader_epoch=entry.epoch, offset=entry.start_offset)
-            for entry in record.epochs
-        ],
-        segment_size_in_bytes=record.size_bytes,
+    update = RemoteLogSegmentMetadataUpdateRecord
+    return update(
+        remote_log_segment_id=update.RemoteLogSegmentIdEntry(
+            topic_id_partition=update.TopicIdPartitionEntry(**named),
+            id=record.segment_id,
+        ),
         custom_metadata=record.custom_metadata,
         remote_log_segment_state=record.state,
-        txn_index_empty=record.txn_index_empty,
+        **said,
     )
+
+
+def _segment_message(record: SegmentSnapshot) -> MetadataRecord:
+    segment, snapshot = RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataSnapshotRecord
+    kind: Any = segment if isinstance(record, RemoteSegment) else snapshot
+    entry = kind.SegmentLeaderEpochEntry
+    said: dict[str, Any] = {
+        "start_offset": record.start_offset,
+        "end_offset": record.end_offset,
+        "broker_id": record.broker_id,
+        "max_timestamp_ms": record.max_timestamp_ms,
+        "event_timestamp_ms": record.event_timestamp_ms,
+        "segment_leader_epochs": [
+            entry(leader_epoch=one.epoch, offset=one.start_offset) for one in record.epochs
+        ],
+        "segment_size_in_bytes": record.size_bytes,
+        "custom_metadata": record.custom_metadata,
+        "remote_log_segment_state": record.state,
+        "txn_index_empty": record.txn_index_empty,
+    }
+    if not isinstance(record, RemoteSegment):
+        return snapshot(segment_id=record.segment_id, **said)
+    partition = segment.TopicIdPartitionEntry(**_named(record.partition))
+    named = segment.RemoteLogSegmentIdEntry(topic_id_partition=partition, id=record.segment_id)
+    return segment(remote_log_segment_id=named, **said)
+
+
+def _named(partition: RemotePartition) -> dict[str, Any]:
+    return {
+        "name": partition.topic,
+        "id": partition.topic_id,
+        "partition": partition.partition,
+    }
 
 
 # Messages to values ---------------------------------------------------------------------------
@@ -168,10 +150,6 @@ _PartitionEntry = (
     | RemoteLogSegmentMetadataUpdateRecord.TopicIdPartitionEntry
     | RemotePartitionDeleteMetadataRecord.TopicIdPartitionEntry
 )
-_EpochEntries = (
-    Sequence[RemoteLogSegmentMetadataRecord.SegmentLeaderEpochEntry]
-    | Sequence[RemoteLogSegmentMetadataSnapshotRecord.SegmentLeaderEpochEntry]
-)
 
 
 def _value_of(message: MetadataRecord) -> TierRecord:
@@ -179,17 +157,10 @@ def _value_of(message: MetadataRecord) -> TierRecord:
         return RemoteSegment(
             partition=_partition_of(message.remote_log_segment_id.topic_id_partition),
             segment_id=message.remote_log_segment_id.id,
-            start_offset=message.start_offset,
-            end_offset=message.end_offset,
-            broker_id=message.broker_id,
-            max_timestamp_ms=message.max_timestamp_ms,
-            event_timestamp_ms=message.event_timestamp_ms,
-            epochs=_epochs_of(message.segment_leader_epochs),
-            size_bytes=message.segment_size_in_bytes,
-            custom_metadata=message.custom_metadata,
-            state=SegmentState(message.remote_log_segment_state),
-            txn_index_empty=message.txn_index_empty,
+            **_description_of(message),
         )
+    if isinstance(message, RemoteLogSegmentMetadataSnapshotRecord):
+        return SegmentSnapshot(segment_id=message.segment_id, **_description_of(message))
     if isinstance(message, RemoteLogSegmentMetadataUpdateRecord):
         return SegmentUpdate(
             partition=_partition_of(message.remote_log_segment_id.topic_id_partition),
@@ -199,33 +170,33 @@ def _value_of(message: MetadataRecord) -> TierRecord:
             custom_metadata=message.custom_metadata,
             state=SegmentState(message.remote_log_segment_state),
         )
-    if isinstance(message, RemotePartitionDeleteMetadataRecord):
-        return PartitionDeletion(
-            partition=_partition_of(message.topic_id_partition),
-            broker_id=message.broker_id,
-            event_timestamp_ms=message.event_timestamp_ms,
-            state=PartitionDeleteState(message.remote_partition_delete_state),
-        )
-    assert isinstance(message, RemoteLogSegmentMetadataSnapshotRecord)
-    return SegmentSnapshot(
-        segment_id=message.segment_id,
-        start_offset=message.start_offset,
-        end_offset=message.end_offset,
+    assert isinstance(message, RemotePartitionDeleteMetadataRecord)
+    return PartitionDeletion(
+        partition=_partition_of(message.topic_id_partition),
         broker_id=message.broker_id,
-        max_timestamp_ms=message.max_timestamp_ms,
         event_timestamp_ms=message.event_timestamp_ms,
-        epochs=_epochs_of(message.segment_leader_epochs),
-        size_bytes=message.segment_size_in_bytes,
-        custom_metadata=message.custom_metadata,
-        state=SegmentState(message.remote_log_segment_state),
-        txn_index_empty=message.txn_index_empty,
+        state=PartitionDeleteState(message.remote_partition_delete_state),
     )
+
+
+def _description_of(
+    message: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSnapshotRecord,
+) -> dict[str, Any]:
+    entries = message.segment_leader_epochs
+    return {
+        "start_offset": message.start_offset,
+        "end_offset": message.end_offset,
+        "broker_id": message.broker_id,
+        "max_timestamp_ms": message.max_timestamp_ms,
+        "event_timestamp_ms": message.event_timestamp_ms,
+        # Kafka keeps them by epoch, whatever their order in the record.
+        "epochs": tuple(sorted(EpochEntry(one.leader_epoch, one.offset) for one in entries)),
+        "size_bytes": message.segment_size_in_bytes,
+        "custom_metadata": message.custom_metadata,
+        "state": SegmentState(message.remote_log_segment_state),
+        "txn_index_empty": message.txn_index_empty,
+    }
 
 
 def _partition_of(entry: _PartitionEntry) -> RemotePartition:
     return RemotePartition(TopicId(entry.id), entry.partition, entry.name)
-
-
-def _epochs_of(entries: _EpochEntries) -> tuple[EpochEntry, ...]:
-    # Kafka keeps them by epoch, whatever their order in the record.
-    return tuple(sorted(EpochEntry(entry.leader_epoch, entry.offset) for entry in entries))

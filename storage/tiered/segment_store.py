@@ -11,7 +11,6 @@ read whole with their checksums in the manifest, parts of the log with the batch
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +18,7 @@ from crc32c import crc32c
 
 from storage.log.checkpoints import encode_epochs
 from storage.log.epochs import EpochEntry
-from storage.objects import FileRange, ObjectNotFound, Objects, Source
+from storage.objects import FileRange, Objects, Source
 from storage.objects.port import size_of
 from storage.tiered.batches import CheckedBatches, CorruptSegment, check_batches
 from storage.tiered.layout import Kind, keys_to_delete, object_key
@@ -138,15 +137,6 @@ class SegmentStore:
         keys = keys_to_delete(segment)
         await self.objects.delete(keys[:1])
         await self.objects.delete(keys[1:])
-
-    async def left_of(self, segment: RemoteSegment) -> AsyncIterator[str]:
-        """The keys of a segment that are there. Raises ObjectError."""
-        for key in keys_to_delete(segment):
-            try:
-                await self.objects.head(key)
-            except ObjectNotFound:
-                continue
-            yield key
 
 
 async def _sum_of(source: Source) -> ObjectSum:

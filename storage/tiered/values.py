@@ -35,13 +35,13 @@ class RemotePartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteSegment:
-    """A segment in the tier, as its metadata records tell of it.
+class SegmentSnapshot:
+    """A segment as Kafka's snapshots of the cache have it: without its partition, which the
+    snapshot's file names. Kafka's serde knows it; nobody writes it to the topic.
 
     Raises ValueError for offsets and epochs that no segment has.
     """
 
-    partition: RemotePartition
     segment_id: SegmentId
     start_offset: int
     end_offset: int
@@ -70,6 +70,13 @@ class RemoteSegment:
         for earlier, later in zip(self.epochs, self.epochs[1:], strict=False):
             if earlier.epoch >= later.epoch or earlier.start_offset > later.start_offset:
                 raise ValueError(f"epoch {later} after {earlier}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegment(SegmentSnapshot):
+    """A segment in the tier, as its metadata records tell of it."""
+
+    partition: RemotePartition
 
     def __str__(self) -> str:
         offsets = f"{self.start_offset}..{self.end_offset}"
@@ -124,24 +131,6 @@ class PartitionDeletion:
     broker_id: int
     event_timestamp_ms: int
     state: PartitionDeleteState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSnapshot:
-    """A segment as Kafka's snapshots of the cache have it: without its partition, which the
-    snapshot's file names. Kafka's serde knows it; nobody writes it to the topic."""
-
-    segment_id: SegmentId
-    start_offset: int
-    end_offset: int
-    broker_id: int
-    max_timestamp_ms: int
-    event_timestamp_ms: int
-    epochs: tuple[EpochEntry, ...]
-    size_bytes: int
-    state: SegmentState
-    custom_metadata: bytes | None = None
-    txn_index_empty: bool = False
 
 
 TierRecord: TypeAlias = RemoteSegment | SegmentUpdate | PartitionDeletion | SegmentSnapshot

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from email.utils import formatdate
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
 from testkit.processes.ports import free_port
@@ -25,6 +26,8 @@ KEY, SECRET = "access", "secret-of-tests"
 VERSITYGW_VERSION = "1.8.0"
 AZURITE_VERSION = "3.35.0"
 INSTALL_S = 600
+PART_BYTES = 5 << 20
+"""What goes up in one part: the smallest that S3 takes."""
 _CONTENT_TYPE = "application/octet-stream"
 _AZURE_ACCOUNT = "kraftbox"
 _AZURE_KEY = base64.b64encode(b"the key of an account of tests..").decode()
@@ -156,3 +159,29 @@ def _installed_by_npm() -> str:
         command = ["npm", "install", "--silent", "--prefix", str(folder)]
         subprocess.run([*command, f"azurite@{AZURITE_VERSION}"], check=True, timeout=INSTALL_S)
     return str(program)
+
+
+SERVERS = {"moto": moto, "versitygw": versitygw, "azurite": azurite}
+
+
+class Servers:
+    """The servers that the tests of a session have asked for, each started once."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._options: dict[str, dict[str, str]] = {}
+        self._tests = count()
+
+    def options(self, name: str) -> dict[str, str]:
+        """The settings of a part of the store that nobody else uses. Raises ServerMissing."""
+        if name not in self._options:
+            folder = self._folder / name
+            folder.mkdir()
+            if name == "file":
+                self._options[name] = {"url": f"file://{folder}"}
+            else:
+                serve = SERVERS[name]
+                self._options[name] = self._stack.enter_context(serve(folder))
+        options = self._options[name]
+        return {**options, "url": f"{options['url']}/{next(self._tests)}"}

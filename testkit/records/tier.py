@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 
 from protocol.ids import TopicId, random_uuid
 from storage.log.epochs import EpochEntry
@@ -96,35 +97,23 @@ def random_record(rng: random.Random) -> TierRecord:
     end = start + rng.randrange(1 << 31)
     numbers = sorted(rng.sample(range(1 << 20), rng.choice((1, 2, 5))))
     starts = sorted(rng.randint(start, end) for _ in numbers)
-    epochs = tuple(map(EpochEntry, numbers, starts))
-    if kind == 0:
-        return RemoteSegment(
-            partition=partition,
-            segment_id=random_uuid(rng),
-            start_offset=start,
-            end_offset=end,
-            broker_id=_int32(rng),
-            max_timestamp_ms=_int64(rng),
-            event_timestamp_ms=_int64(rng),
-            epochs=epochs,
-            size_bytes=rng.randrange(1 << 31),
-            state=state,
-            custom_metadata=custom,
-            txn_index_empty=rng.random() < 0.5,
-        )
-    return SegmentSnapshot(
+    snapshot = SegmentSnapshot(
         segment_id=random_uuid(rng),
         start_offset=start,
         end_offset=end,
         broker_id=_int32(rng),
         max_timestamp_ms=_int64(rng),
         event_timestamp_ms=_int64(rng),
-        epochs=epochs,
+        epochs=tuple(map(EpochEntry, numbers, starts)),
         size_bytes=rng.randrange(1 << 31),
         state=state,
         custom_metadata=custom,
         txn_index_empty=rng.random() < 0.5,
     )
+    if kind == 3:
+        return snapshot
+    said = {one.name: getattr(snapshot, one.name) for one in fields(snapshot)}
+    return RemoteSegment(partition=partition, **said)
 
 
 def _int32(rng: random.Random) -> int:

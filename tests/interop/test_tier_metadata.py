@@ -8,28 +8,36 @@ from pathlib import Path
 
 import pytest
 
+from protocol.batch import Record, build_batch
 from protocol.ids import uuid_to_text
+from runtime.clock import SystemClock
+from storage.files import RealFiles
+from storage.log.config import LogConfig
+from storage.log.log import Log
 from storage.tiered.records import decode_record, encode_record, metadata_partition
 from storage.tiered.values import (
     PartitionDeletion,
     RemotePartition,
     RemoteSegment,
-    SegmentSnapshot,
     SegmentUpdate,
     TierRecord,
 )
 from testkit.kafka.jars import java_program, kafka_libs
+from testkit.kafka.tools import KafkaTools
 from testkit.records.tier import PARTITION, random_record
 
 pytestmark = pytest.mark.interop
 
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 SOURCE = Path(__file__).parent / "java/kafka-tools/TierOracle.java"
 VALUES = 10_000
 RUN_TIMEOUT_S = 300
 
 
 def partition_of(record: TierRecord) -> RemotePartition:
-    return PARTITION if isinstance(record, SegmentSnapshot) else record.partition
+    if isinstance(record, RemoteSegment | SegmentUpdate | PartitionDeletion):
+        return record.partition
+    return PARTITION
 
 
 def question(record: TierRecord, partitions: int) -> str:
@@ -83,3 +91,31 @@ def test_kafka_writes_the_same_bytes_to_the_same_partitions(tmp_path: Path) -> N
         expected = metadata_partition(partition_of(record), partitions)
         assert answer == f"{encode_record(record).hex()} {expected}", record
         assert decode_record(bytes.fromhex(answer.split()[0])) == record
+
+
+def test_kafkas_dump_tool_reads_our_log(tmp_path: Path, tools: KafkaTools) -> None:
+    """A partition of the topic as ours writes it, with every kind of record that belongs there."""
+    rng = random.Random(1)
+    found = [random_record(rng) for _ in range(200)]
+    written = [
+        record
+        for record in found
+        if isinstance(record, RemoteSegment | SegmentUpdate | PartitionDeletion)
+    ]
+    folder = tmp_path / "__remote_log_metadata-0"
+    log = Log.open(RealFiles(), str(folder), LogConfig(), SystemClock())
+    for record in written:
+        batch = build_batch([Record(timestamp=1, value=encode_record(record))])
+        log.append_as_leader(bytearray(batch), 0, 1)
+    log.close()
+    file = str(folder / f"{0:020d}.log")
+    done = tools.run(DUMP, "--remote-log-metadata-decoder", "--files", file)
+    assert done.code == 0, done.text
+    lines = [line for line in done.out.splitlines() if " payload: " in line]
+    assert len(lines) == len(written), done.out[-2000:]
+    for record, line in zip(written, lines, strict=True):
+        assert f"{record.partition.topic}-{record.partition.partition}" in line
+        assert uuid_to_text(record.partition.topic_id) in line
+        assert f"eventTimestampMs={record.event_timestamp_ms}" in line
+        if isinstance(record, RemoteSegment):
+            assert f"startOffset={record.start_offset}, endOffset={record.end_offset}" in line

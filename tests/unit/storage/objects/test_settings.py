@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from runtime.config.errors import ConfigError
 from storage.objects import StoreSettings
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.mark.parametrize(
@@ -87,3 +93,10 @@ def test_secrets_are_not_printed() -> None:
     found = StoreSettings.of({"url": "s3://bucket/a", "secret.access.key": "hunter2"})
     assert "hunter2" not in repr(found)
     assert found.url == "s3://bucket/a"
+
+
+def test_obstore_is_not_imported_before_a_store_is_opened() -> None:
+    """Its threads must not be there when nodes are forked."""
+    modules = "storage.objects, storage.tiered.survey, storage.tiered.metadata, sys"
+    program = f"import {modules}; sys.exit('obstore' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
-from itertools import count
-from pathlib import Path
 
 import pytest
 
 from storage.files import MemoryFiles
 from storage.objects import (
     FileRange,
-    MemoryObjects,
     ObjectCorrupt,
     ObjectNotFound,
     ObjectRefused,
@@ -24,69 +19,7 @@ from storage.objects import (
 )
 from storage.objects.port import listed
 from testkit.processes import object_servers
-
-PART = 5 << 20
-
-
-class Servers:
-    """The servers that the tests of a session have asked for, each started once."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder = folder
-        self._stack = stack
-        self._options: dict[str, dict[str, str]] = {}
-        self._tests = count()
-
-    def options(self, name: str) -> dict[str, str]:
-        """The settings of a part of the store that nobody else uses. Raises ServerMissing."""
-        if name not in self._options:
-            folder = self._folder / name
-            folder.mkdir()
-            if name == "file":
-                self._options[name] = {"url": f"file://{folder}"}
-            else:
-                serve = getattr(object_servers, name)
-                self._options[name] = self._stack.enter_context(serve(folder))
-        options = self._options[name]
-        return {**options, "url": f"{options['url']}/{next(self._tests)}"}
-
-
-@pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with ExitStack() as stack:
-        yield Servers(tmp_path_factory.mktemp("stores"), stack)
-
-
-@pytest.fixture(
-    params=[
-        "memory",
-        "file",
-        "moto",
-        pytest.param("versitygw", marks=pytest.mark.rest),
-        pytest.param("azurite", marks=pytest.mark.rest),
-    ]
-)
-def options(request: pytest.FixtureRequest, servers: Servers) -> dict[str, str] | None:
-    """The settings of a store; None: the one in memory."""
-    if request.param == "memory":
-        return None
-    pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
-    try:
-        return servers.options(request.param)
-    except object_servers.ServerMissing as missing:
-        pytest.skip(f"{missing} (docs/gaps.md)")
-
-
-@pytest.fixture
-async def objects(options: dict[str, str] | None) -> AsyncIterator[Objects]:
-    store: Objects
-    if options is None:
-        store = MemoryObjects()
-    else:
-        given = {"part.bytes": str(PART), "retries": "0", "timeout.ms": "20000"}
-        store = open_objects(StoreSettings.of({**options, **given}))
-    yield store
-    await store.close()
+from testkit.processes.object_servers import PART_BYTES as PART
 
 
 def file_of(content: bytes) -> FileRange:

@@ -18,7 +18,7 @@ from storage.tiered.states import (
     partition_may_become,
     segment_may_become,
 )
-from storage.tiered.values import RemotePartition, SegmentSnapshot
+from storage.tiered.values import RemotePartition
 from testkit.records.tier import PARTITION, random_record, segment, update
 
 
@@ -103,9 +103,3 @@ def test_namesakes_are_told_apart_by_id() -> None:
     other = PARTITION._replace(topic_id=TopicId(bytes(16)))
     renamed = PARTITION._replace(topic="x")
     assert other.identity != PARTITION.identity == renamed.identity
-
-
-def test_a_snapshot_has_no_partition() -> None:
-    rng = random.Random(2)
-    found = [random_record(rng) for _ in range(50)]
-    assert any(isinstance(record, SegmentSnapshot) for record in found)

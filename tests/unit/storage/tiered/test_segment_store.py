@@ -12,7 +12,16 @@ from protocol.batch import build_batch
 from storage.files import MemoryFiles
 from storage.log.checkpoints import decode_epochs
 from storage.log.epochs import EpochEntry
-from storage.objects import FaultyObjects, FileRange, MemoryObjects, ObjectError, Weather
+from storage.objects import (
+    FaultyObjects,
+    FileRange,
+    MemoryObjects,
+    ObjectError,
+    ObjectNotFound,
+    Objects,
+    Weather,
+)
+from storage.objects.port import listed
 from storage.tiered.batches import CorruptSegment
 from storage.tiered.layout import Kind, keys_to_delete, object_key, parse_key
 from storage.tiered.manifest import (
@@ -61,9 +70,9 @@ def as_finished(one: RemoteSegment) -> RemoteSegment:
 
 
 @pytest.mark.parametrize("txn", [True, False])
-async def test_a_segment_comes_back_as_it_was(txn: bool) -> None:
-    bucket = MemoryObjects()
-    store = SegmentStore(bucket)
+async def test_a_segment_comes_back_as_it_was(objects: Objects, txn: bool) -> None:
+    """On every store that there is."""
+    store = SegmentStore(objects)
     one = described(txn=txn)
     copied = await store.copy(one, sources(txn=txn))
     manifest = await store.manifest(as_finished(one))
@@ -75,8 +84,13 @@ async def test_a_segment_comes_back_as_it_was(txn: bool) -> None:
     assert await store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT) == b"producers"
     assert decode_epochs(await store.read_whole(manifest, Kind.LEADER_EPOCHS)) == list(EPOCHS)
     assert (Kind.TXN_INDEX in manifest.objects) == txn
+    assert await verify(objects, [as_finished(one)], contents=True) == []
     await store.delete(one)
-    assert bucket.keys == []
+    assert await listed(objects, "") == []
+    with pytest.raises(ObjectNotFound):
+        await store.manifest(one)
+    with pytest.raises(ObjectNotFound):
+        await store.read_log(one, 0, 100)
 
 
 async def test_a_range_says_where_it_was_cut_and_ends_with_the_lineage() -> None:
