@@ -61,7 +61,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "P21|P9|P10",
         "the longest log is elected though its broker is fenced by now",
         (
-            "controller.elections.recovery:_standing",
+            "controller.elections.recovery:_resolve",
             "alive=tuple(r for r in partition.replicas if is_eligible(eligibility_of(r))),",
             "alive=partition.replicas,",
         ),

@@ -72,8 +72,12 @@ def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Pat
             created.result(WAIT_S)
 
         def state(topic: str) -> tuple[int, list[int]]:
-            found = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions[0]
-            return found.leader, sorted(found.isrs)
+            # A broker that has just started may not know the topic yet.
+            found = until(
+                "a broker that knows the topic",
+                lambda: admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions,
+            )
+            return found[0].leader, sorted(found[0].isrs)
 
         def produce(first: int) -> None:
             servers = ",".join(f"127.0.0.1:{broker.port}" for broker in cluster.brokers)
