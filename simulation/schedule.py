@@ -13,7 +13,7 @@ from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.election_shape import draw_elections
 from simulation.event import Event
-from simulation.faults import ELECTIONS
+from simulation.faults import ELECTIONS, LATER
 from simulation.faults import KINDS as FAULTS
 from simulation.shape import WEIGHT_MAX, Shape, demand, draw_apart, draw_faults, draw_shape
 
@@ -27,9 +27,11 @@ FOR_MS_MAX = 9_000
 EVENTS_MAX = 60
 ELECTIONS_MS = 6_000.0
 """Between two events about elections, on average."""
+LATER_MS = 6_000.0
+"""Between two events of kinds that came later."""
 LEADING = ("all down", "recovery struck")
 """Without these the others find nothing to be done."""
-PREFIXES = {"event": "e", "elections": "x"}
+PREFIXES = {"event": "e", "elections": "x", "later": "l"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
     """What the seed says; `faults` leaves only these kinds to choose from. What is about elections
     is drawn apart, so that all the rest is as it would be without."""
     kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
-    common = {name: kind for name, kind in kinds.items() if name not in ELECTIONS}
+    common = {name: kind for name, kind in kinds.items() if name not in ELECTIONS | LATER}
     shape = draw_shape(seed, common, CLIENTS)
     rng = stream(seed, "schedule")
     quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
@@ -94,11 +96,15 @@ def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
     shape = draw_apart(seed, draw_elections(own, shape), CLIENTS)
     apart = draw_faults(own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS})
     apart |= {name: WEIGHT_MAX for name in LEADING if shape.elr and name in kinds}
+    late = stream(seed, "later")
+    later = draw_faults(late, shape, {name: kinds[name] for name in kinds if name in LATER})
+    later = later if late.random() < 0.3 else {}
     events = [
         *_draw_events(seed, "event", rng, shape, shape.faults, pause_ms, quiet_from_ms),
         *_draw_events(seed, "elections", own, shape, apart, ELECTIONS_MS, quiet_from_ms),
+        *_draw_events(seed, "later", late, shape, later, LATER_MS, quiet_from_ms),
     ]
-    shape = replace(shape, faults={**shape.faults, **apart})
+    shape = replace(shape, faults={**shape.faults, **apart, **later})
     return Schedule(seed, shape, tuple(events), quiet_from_ms)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.clients import groups, keyed, pipelines, producers, readers, session_readers
+from simulation.clients import askers, groups, keyed, pipelines, producers, readers, session_readers
 from simulation.clients.kind import ClientKind
 
 KINDS: dict[str, ClientKind] = {
@@ -12,5 +12,6 @@ KINDS: dict[str, ClientKind] = {
     **pipelines.KINDS,
     **session_readers.KINDS,
     **keyed.KINDS,
+    **askers.KINDS,
 }
 """By the name that schedules and tables use."""

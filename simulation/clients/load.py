@@ -111,6 +111,8 @@ class Load:
         self.partitions: list[PartitionLedger] = []
         self.keyed: list[CompactedLedger] = []
         """Those of compacted topics."""
+        self.producer_ids: set[int] = set()
+        """All that brokers have given out."""
         self.operations = 0
         self.errors: dict[str, int] = {}
         self.acked = 0

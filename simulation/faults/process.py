@@ -36,6 +36,8 @@ AT_ONCE_MS = 1
 LATE_MS_MIN, LATE_MS_MAX = 9_000, 25_000
 """Above every session time-out."""
 COSTS_MS = (0.1, 0.5, 2.0)
+DRIFTS = (-0.9, -0.05, 0.05, 0.5, 3.0)
+"""Seconds that a wall clock gains in each."""
 JUMPS_MS = (500, 60_000, 3_000_000)
 """Below an hour: records from further in the future are refused."""
 SESSION_MS = 9000
@@ -204,6 +206,19 @@ async def _jump(_world: RunWorld, machine: Machine, event: Event, _rng: Random) 
     return machine.clock.reads > reads
 
 
+def _draw_drift(rng: Random, shape: Shape) -> tuple[str, Args]:
+    return draw_node(rng, shape), {"rate": rng.choice(DRIFTS)}
+
+
+async def _drift(_world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    """As above; what the clock has gained it keeps."""
+    reads = machine.clock.reads
+    machine.clock.drift(event.args["rate"])
+    await asyncio.sleep(event.for_ms / 1000)
+    machine.clock.drift(0.0)
+    return machine.clock.reads > reads
+
+
 async def _pause(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     life = machine.life
     if life is None or not may_go_silent(world, machine, event.for_ms):
@@ -228,6 +243,9 @@ KINDS = {
     ),
     "clock jump": FaultKind(
         "process", "the wall clock is wrong for a while, by up to an hour", _draw_jump, _jump
+    ),
+    "clock drift": FaultKind(
+        "process", "the wall clock runs too fast or too slow", _draw_drift, _drift
     ),
     "pause": FaultKind("process", "the process stands still; its connections stay", _draw, _pause),
 }

@@ -25,8 +25,10 @@ from protocol.batch.header import iter_batches
 from protocol.metadata import (
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    TopicRecord,
 )
 from simulation.judges.election_laws import Election, ElectionLaws
 from simulation.judges.election_truth import ElectionTruth, least_isr
@@ -60,6 +62,10 @@ class MetadataTruth:
         self.moves: dict[tuple[str, int], set[frozenset[int]]] = {}
         """Where operators have asked partitions to move, by topic and index."""
         self.records = 0
+        self.topic_names: dict[bytes, str] = {}
+        """All that there ever were, by id."""
+        self.addresses: dict[int, set[tuple[str, int]]] = {}
+        """Where each broker ever said that it is."""
         self.last_change: dict[Key, PartitionRecord | PartitionChangeRecord] = {}
         """Of each partition; it tells the kind and the cause of an election."""
         self._batches: dict[int, tuple[int, int]] = {}
@@ -105,6 +111,12 @@ class MetadataTruth:
         self.image = replay(before, record)
         if isinstance(record, RegisterBrokerRecord):
             self._judge_registration(offset, before, record.broker_id)
+            self._note_addresses(record.broker_id)
+        elif isinstance(record, TopicRecord):
+            self.topic_names[record.topic_id] = record.name
+        elif isinstance(record, ProducerIdsRecord):
+            first, end = max(before.next_producer_id, 0), record.next_producer_id
+            require(end > first, f"T3: record {offset}: producer ids up to {end}, after {first}")
         elif isinstance(record, RemoveTopicRecord):
             self._removed(before.topics.by_id[record.topic_id])
         elif isinstance(record, PartitionRecord | PartitionChangeRecord):
@@ -123,6 +135,10 @@ class MetadataTruth:
                 self._judge_join(where, broker_id)
                 self._joined(key, broker_id)
             self._changed(key, old, new)
+
+    def _note_addresses(self, broker_id: int) -> None:
+        found = {(one.host, one.port) for one in self.image.cluster.brokers[broker_id].endpoints}
+        self.addresses.setdefault(broker_id, set()).update(found)
 
     def _judge_registration(self, offset: int, before: MetadataImage, broker_id: int) -> None:
         old, new = before.cluster.brokers.get(broker_id), self.image.cluster.brokers[broker_id]

@@ -103,18 +103,26 @@ class NodeLife(Life):
 
 
 class MachineClock(LoopClock):
-    """The clocks of one machine; counts who asks for the wall clock."""
+    """The clocks of one machine; counts who asks for the wall clock, which may run at another
+    speed."""
 
-    __slots__ = ("_virtual", "reads")
+    __slots__ = ("_speed", "_virtual", "reads")
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__(loop, EPOCH_MS)
         self._virtual = loop
         self.reads = 0
+        self._speed = 1000.0
 
     def now_ms(self) -> int:
         self.reads += 1
-        return self._epoch_ms + int(self._virtual.now_s * 1000.0)
+        return self._epoch_ms + int(self._virtual.now_s * self._speed)
+
+    def drift(self, rate: float) -> None:
+        """From now on it gains so many seconds in each; what it has gained so far stays."""
+        before = int(self._virtual.now_s * self._speed)
+        self._speed = 1000.0 * (1 + rate)
+        self._epoch_ms += before - int(self._virtual.now_s * self._speed)
 
     def monotonic_ms(self) -> float:
         return self._virtual.now_s * 1000.0

@@ -12,6 +12,7 @@ import pytest
 from simulation.event import Event
 from simulation.faults import KINDS
 from simulation.swarm import run
+from simulation.world.cluster import MachineClock
 from simulation.world.life import CURRENT_LIFE, Life
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import Network
@@ -23,6 +24,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "pause": {},
     "slow process": {"cost_ms": 2.0},
     "clock jump": {"by_ms": -3_000_000},
+    "clock drift": {"rate": -0.9},
     "power cut": {"torn": True, "dark": True},
     "crash": {"after": 7, "cut": False},
     "kill": {"for_ms": 1},
@@ -36,7 +38,7 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
         Event(kind, 100 + 4_000 * number, kind, "node 2", {"for_ms": 500, **args})
         for number, (kind, args) in enumerate(ARGS.items())
     )
-    outcome = run(schedule(*events, quiet_from_ms=22_000))
+    outcome = run(schedule(*events, quiet_from_ms=26_000))
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == dict.fromkeys(ARGS, 1)
     assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(ENDING)
@@ -66,3 +68,20 @@ def test_a_slow_process_takes_its_time_for_each_callback_and_keeps_their_order()
     assert [number for number, _ in seen] == [0, 1, 2, 3, 4]
     assert [at_s for _, at_s in seen] == pytest.approx([0, 0.1, 0.2, 0.3, 0.3])
     assert life.waited > 3
+
+
+def test_a_clock_that_drifts_keeps_what_it_has_gained() -> None:
+    loop = VirtualLoop(Network(random.Random(1)))
+    clock = MachineClock(loop)
+    seen: list[int] = []
+
+    async def story() -> None:
+        begin_ms = clock.now_ms()
+        for rate in (0.5, 0.0, -0.5):
+            clock.drift(rate)
+            await asyncio.sleep(2)
+            seen.append(clock.now_ms() - begin_ms)
+
+    loop.run_until_complete(story())
+    loop.close()
+    assert seen == [3000, 5000, 6000]
