@@ -80,14 +80,17 @@ async def _all(world: RunWorld, event: Event, _rng: Random) -> bool:
     boots = []
     for node_id, pause_ms in zip(args["up"], args["up_ms"], strict=True):
         if node_id in down:
-            boots.append(asyncio.ensure_future(_up(world, world.cluster.machines[node_id - 1])))
+            boots.append(
+                asyncio.ensure_future(up_again(world, world.cluster.machines[node_id - 1]))
+            )
             await asyncio.sleep(min(pause_ms / 1000, max(0.0, ends_s - world.loop.time())))
     # A node may wait for others before it is ready.
     await asyncio.gather(*boots)
     return bool(down)
 
 
-async def _up(world: RunWorld, machine: Machine) -> None:
+async def up_again(world: RunWorld, machine: Machine) -> None:
+    """Boot it, and let events hit it from then on."""
     await world.boot_again(machine)
     world.busy.discard(machine.node_id)
 

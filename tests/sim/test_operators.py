@@ -150,6 +150,13 @@ def test_an_unclean_election_takes_whom_it_gets() -> None:
     assert outcome.took_effect["unclean election"] == 1
 
 
+def test_an_unclean_election_brings_its_moment_about() -> None:
+    force = event("unclean election", "topic t1", 200, for_ms=12_000)
+    outcome = held(force, quiet_from_ms=13_000)
+    assert outcome.took_effect == {"unclean election": 1}
+    assert outcome.marks["controller.unclean-election"] == 1
+
+
 def test_unclean_elections_are_allowed() -> None:
     apart = event("kill", "follower of t1-0", 100, "apart", for_ms=2500)
     off = event("kill", "leader of t1-0", 2000, "off", for_ms=4000)

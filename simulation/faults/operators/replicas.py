@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 
 from client.elections import ElectionType
 from protocol.errors import ErrorCode
+from simulation.faults.elections import up_again
 from simulation.faults.kind import Args, OperatorKind
-from simulation.faults.process import lowering
+from simulation.faults.process import lowering, may_be_hit
 from simulation.shape import FACTOR_MAX, may_give_up
+from simulation.targets import partition_image
+from simulation.world.cluster import End
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
+    from simulation.world.cluster import Machine
 
 
 def has_brokers(shape: Shape) -> bool:
@@ -43,8 +48,9 @@ def _draw_take_back(rng: Random, shape: Shape) -> tuple[str, Args]:
     return target, {**args, "for_ms": rng.choice([1, 3, 20, 100])}
 
 
-def _draw_nothing(_rng: Random, shape: Shape) -> tuple[str, Args]:
-    return f"topic {shape.topics[-1].name}", {}
+def _draw_unclean(rng: Random, shape: Shape) -> tuple[str, Args]:
+    """Long enough for sessions to end."""
+    return f"topic {shape.topics[-1].name}", {"for_ms": rng.randint(8_000, 20_000)}
 
 
 async def _move(world: RunWorld, event: Event) -> tuple[str, int] | None:
@@ -102,14 +108,71 @@ async def _preferred(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 
 async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
+    """Of the partitions, and of the one where only a replica that was left behind is up."""
     operator = world.operator
     name = event.target.removeprefix("topic ")
     topic = next((one for one in operator.topics() if one.name == name), None)
     if topic is None or not operator.may_give_up(name):
         return False
     operator.giving_up(name)
+    ends_s = world.loop.time() + event.for_ms / 1000
+    index = min(topic.partitions, key=lambda one: topic.partitions[one].leader)
+    down, boots = await _strand(world, name, index, ends_s)
     kind = ElectionType.UNCLEAN
-    return any([await elect(world, kind, (name, index)) for index in topic.partitions])
+    elected = [await elect(world, kind, (name, index)) for index in sorted(topic.partitions)]
+    # A node may wait for others before it is ready.
+    await asyncio.gather(*boots, *(up_again(world, machine) for machine in down))
+    return any(elected)
+
+
+async def _strand(
+    world: RunWorld, topic: str, index: int, ends_s: float
+) -> tuple[list[Machine], list[asyncio.Future[None]]]:
+    """Kill a follower until the ISR goes on without it, then the others, and bring it back: nobody
+    may lead. As far as it comes until the end. Returns who is down, and who comes up."""
+    image = partition_image(world, f"{topic}-{index}")
+    ids = [] if image is None else image.replicas
+    replicas = [one for one in world.brokers if one.node_id in ids]
+    # Without controllers nobody would answer the operator; without a leader there is the moment.
+    if image is None or len(replicas) < 2 or any(one in world.controllers for one in replicas):
+        return [], []
+    if image.leader < 0:
+        return [], []
+    behind = next(one for one in replicas if one.node_id != image.leader)
+    if not _kill(world, behind):
+        return [], []
+    await _before(world, ends_s, lambda: not _has(world, topic, index, behind.node_id))
+    if _has(world, topic, index, behind.node_id):
+        return [behind], []
+    down = [one for one in replicas if one is not behind and _kill(world, one)]
+    boot = asyncio.ensure_future(up_again(world, behind))
+    await _before(world, ends_s, lambda: boot.done() and _nobody_leads(world, topic, index))
+    return down, [boot]
+
+
+def _has(world: RunWorld, topic: str, index: int, node_id: int) -> bool:
+    image = partition_image(world, f"{topic}-{index}")
+    return image is not None and node_id in image.isr
+
+
+def _nobody_leads(world: RunWorld, topic: str, index: int) -> bool:
+    image = partition_image(world, f"{topic}-{index}")
+    return image is None or image.leader < 0
+
+
+def _kill(world: RunWorld, machine: Machine) -> bool:
+    life = machine.life
+    if life is None or not life.alive or machine.node_id in world.busy:
+        return False
+    if not may_be_hit(world, machine):
+        return False
+    world.busy.add(machine.node_id)
+    world.crash(machine, End.KILL)
+    return True
+
+
+async def _before(world: RunWorld, ends_s: float, holds: Callable[[], bool]) -> None:
+    await world.until(lambda: holds() or world.loop.time() >= ends_s)
 
 
 KINDS = {
@@ -127,6 +190,6 @@ KINDS = {
         "operators", "the first replica is to lead", _draw_partition, _preferred, has_brokers
     ),
     "unclean election": OperatorKind(
-        "operators", "anybody is to lead", _draw_nothing, _unclean, may_give_up
+        "operators", "anybody is to lead", _draw_unclean, _unclean, may_give_up
     ),
 }
