@@ -2,7 +2,9 @@
 
 Leaders are kept with their epoch. A newer answer is one with a higher epoch, not one that arrived
 later: brokers learn of elections at different times, and following an older answer would send the
-client back to a deposed leader (KIP-320). Only another topic id starts the count again.
+client back to a deposed leader (KIP-320). Only another topic id starts the count again. A broker
+that is behind may name the id before, or no such topic, for a while: what was known of the last id
+is kept.
 
 Where a hint said a leader can be reached (KIP-951) is kept when metadata that does not know that
 node yet comes in.
@@ -35,6 +37,8 @@ class LeaderCache:
         self.leaders: dict[TopicPartition, Leader] = {}
         self.topic_ids: dict[str, bytes] = {}
         self.cluster_id: str | None = None
+        self._before: dict[str, tuple[bytes, dict[TopicPartition, Leader]]] = {}
+        """The id that a topic had last, and who led its partitions."""
 
     def learn(self, answer: MetadataResponse) -> None:
         """Take over an answer to Metadata."""
@@ -44,10 +48,8 @@ class LeaderCache:
         for topic in answer.topics:
             if topic.error_code or topic.name is None:
                 continue
-            if self.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
-                self.forget(topic.name)
-            if topic.topic_id != ZERO_UUID:
-                self.topic_ids[topic.name] = topic.topic_id
+            if topic.topic_id != self.topic_ids.get(topic.name, ZERO_UUID):
+                self._turn_to(topic.name, topic.topic_id)
             for one in topic.partitions:
                 self.advance(
                     (topic.name, one.partition_index), Leader(one.leader_id, one.leader_epoch)
@@ -77,6 +79,18 @@ class LeaderCache:
 
     def forget(self, topic: str) -> None:
         """The topic was deleted or made anew."""
-        self.topic_ids.pop(topic, None)
-        for partition in [one for one in self.leaders if one[0] == topic]:
+        topic_id = self.topic_ids.pop(topic, ZERO_UUID)
+        leaders = {one: leader for one, leader in self.leaders.items() if one[0] == topic}
+        for partition in leaders:
             del self.leaders[partition]
+        if topic_id != ZERO_UUID:
+            self._before[topic] = topic_id, leaders
+
+    def _turn_to(self, topic: str, topic_id: bytes) -> None:
+        before_id, leaders = self._before.pop(topic, (ZERO_UUID, {}))
+        if topic in self.topic_ids:
+            self.forget(topic)
+        if topic_id != ZERO_UUID:
+            self.topic_ids[topic] = topic_id
+            if topic_id == before_id:
+                self.leaders.update(leaders)

@@ -220,6 +220,24 @@ def test_cache_rules() -> None:
     assert cache.topic_ids["t"] == other
 
 
+def test_a_broker_that_is_behind_does_not_bring_a_deposed_leader_back() -> None:
+    """It names the topic's id before, or knows no such topic, and then an older epoch (P24)."""
+    cache, key, other = LeaderCache(), ("t", 0), bytes(15) + b"\x09"
+    cache.learn(metadata_answer(other, 7, 8))
+    cache.learn(metadata_answer(TOPIC_ID, 1, 5))
+    cache.learn(metadata_answer(other, 6, 2))
+    assert cache.leaders[key] == Leader(7, 8)
+    cache.learn(metadata_answer(TOPIC_ID, 2, 4))
+    assert (cache.topic_ids["t"], cache.leaders[key]) == (TOPIC_ID, Leader(1, 5))
+    cache.forget("t")
+    assert key not in cache.leaders and "t" not in cache.topic_ids
+    cache.learn(metadata_answer(TOPIC_ID, 2, 4))
+    assert cache.leaders[key] == Leader(1, 5)
+    cache.forget("t")
+    cache.learn(metadata_answer(bytes(15) + b"\x0a", 3, 0))
+    assert cache.leaders[key] == Leader(3, 0)
+
+
 def test_cache_without_epochs_or_ids() -> None:
     cache = LeaderCache()
     cache.learn(metadata_answer(ZERO_UUID, 1, -1))
