@@ -303,6 +303,8 @@ class SwarmWorld:
             self.boot(machine)
         lives = [machine.life for machine in self.cluster.machines]
         await asyncio.wait_for(asyncio.gather(*(one.ready for one in lives if one)), BOOT_S)
+        for judge in self.judges.values():
+            judge.began()
         bootstrap = [(machine.host, CLIENT_PORT) for machine in self.brokers]
         client = SimClient(bootstrap)
         clock = LoopClock(self.loop, EPOCH_MS)

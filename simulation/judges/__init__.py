@@ -6,6 +6,7 @@ from simulation.judges.check_quorum import CheckQuorumJudge
 from simulation.judges.group_judge import GroupJudge
 from simulation.judges.histories import HistoryJudge
 from simulation.judges.judge import JudgeKind
+from simulation.judges.leftovers import LeftoverJudge
 from simulation.judges.nodes import NodeJudge
 from simulation.judges.partition_judge import PartitionJudge
 from simulation.judges.quorum import QuorumJudge
@@ -23,6 +24,9 @@ KINDS: dict[str, JudgeKind] = {
     ),
     "recoveries": JudgeKind("P21, P22: what brokers say of their logs, and counts", RecoveryJudge),
     "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),
+    "leftovers": JudgeKind(
+        "P26: in the end no request, task, timer, connection or file is left over", LeftoverJudge
+    ),
     "groups": JudgeKind("G7; members find G1, G2, G6, G8 and G9", GroupJudge),
     "histories": JudgeKind("H1-H9, P6, P14, P24: what clients were told", HistoryJudge),
 }

@@ -27,6 +27,9 @@ class Judge:
         """Entered for the run: hooks into what the nodes do."""
         return nullcontext()
 
+    def began(self) -> None:
+        """Every node is up for the first time, and nothing has been asked of them yet."""
+
     def after(self, life: NodeLife) -> None:
         """Something ran in this life; called thousands of times a second, so look for what has
         changed first."""

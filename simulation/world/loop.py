@@ -284,6 +284,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """As asyncio's, for the living."""
         return self.call_at(self.now_s + delay, callback, *args, context=context)
 
+    def held_by(self, life: Life) -> tuple[int, int]:
+        """How many tasks and timers of this life have not ended."""
+        tasks = sum(getattr(one, "life", None) is life and not one.done() for one in self._tasks)
+        timers = sum(one._life is life and not one._cancelled for _, _, one in self._scheduled)
+        return tasks, timers
+
     def end_life(self, life: Life) -> None:
         """Nothing that was started in this life runs any more. The caller's own stack goes on."""
         life.alive = False

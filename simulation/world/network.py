@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -302,6 +302,12 @@ class Network:
                     self.loop.call_soon(self._lose, gone, error, context=gone.context)
                     found += 1
         return found
+
+    def between(self, hosts: Iterable[str]) -> Counter[tuple[str, str]]:
+        """How many connections there are from one of these hosts to another of them."""
+        inside = set(hosts)
+        ends = ((near.host, far.host) for near, far in self._living())
+        return Counter(one for one in ends if inside.issuperset(one))
 
     def _living(self) -> list[tuple[_End, _End]]:
         """Connections that a side knows of yet; the others are forgotten."""

@@ -149,7 +149,7 @@ class LossyFile:
         return self.inode.size
 
     def close(self) -> None:
-        return
+        self._files.opened.pop(self, None)
 
 
 class LossyFiles:
@@ -186,6 +186,8 @@ class LossyFiles:
         self._entries: dict[str, dict[str, _Inode | None]] = {}
         self._owner: dict[str, _Inode] = {}
         self._locks: list[Callable[[], None]] = []
+        self.opened: dict[LossyFile, None] = {}
+        """Files that the process has open, in the order in which it opened them."""
         self._off = False
         self._working: dict[asyncio.Future[Any], None] = {}
 
@@ -262,7 +264,9 @@ class LossyFiles:
             entries = self._directory(directory)
             self.op("create", path)
             inode = entries[name] = _Inode(path, None, 0, self.now_ms())
-        return LossyFile(self, path, inode)
+        file = LossyFile(self, path, inode)
+        self.opened[file] = None
+        return file
 
     def exists(self, path: str) -> bool:
         self.alive()
@@ -379,12 +383,15 @@ class LossyFiles:
 
     def write_new(self, path: str, data: bytes) -> None:
         file = self.open(path, create=True)
-        file.truncate(0)
-        file.append(data)
-        self.fsync(file)
+        try:
+            file.truncate(0)
+            file.append(data)
+            self.fsync(file)
+        finally:
+            file.close()
 
     def touch(self, path: str) -> None:
-        self.open(path, create=True)
+        self.open(path, create=True).close()
 
     # What survives ---------------------------------------------------------------------------
 
@@ -561,6 +568,7 @@ class LossyFiles:
 
     def release_locks(self) -> None:
         """The process died, the machine lives on: nobody holds its locks any more."""
+        self.opened.clear()
         while self._locks:
             self._locks.pop()()
 
