@@ -1,4 +1,4 @@
-"""What nodes hold when all is over and nobody asks anything: as much as when they began (P26).
+"""Leftovers (P26): nodes hold as much when all is over and nobody asks anything as when they began.
 
 A request that waits has a connection and a deadline; a file that is open is there; tasks, timers
 and connections are about as many as there were before the trouble. They are asked for until they
