@@ -248,13 +248,13 @@ def story(seed: int, steps: int) -> World:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_laws_hold_after_every_step(seed: int) -> None:
     story(seed, steps=100)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.data())
 def test_a_replay_from_any_point_changes_nothing(seed: int, data: st.DataObject) -> None:
     """S6: what was read before is passed over, wherever the reader goes back to."""
@@ -275,7 +275,7 @@ def test_a_replay_from_any_point_changes_nothing(seed: int, data: st.DataObject)
 states = st.sampled_from(list(SegmentState))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), states, st.integers(0, 1)), max_size=30))
 def test_refused_records_change_nothing_and_the_index_is_of_finished_copies(
     written: list[tuple[int, SegmentState, int]],

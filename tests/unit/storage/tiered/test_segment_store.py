@@ -207,7 +207,7 @@ async def test_a_copy_that_came_back_is_whole_and_a_read_is_right_or_an_error(
 ) -> None:
     """F33: whatever the store does, no wrong byte is taken for data, and after as many tries as it
     takes the store holds finished segments and nothing else."""
-    for seed in range(30):
+    for seed in range(12):
         bucket = MemoryObjects()
         objects = FaultyObjects(bucket, random.Random(seed), weather)
         store = SegmentStore(objects)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.tiered.steady_time import SteadyTime
@@ -36,6 +36,7 @@ def test_a_clock_that_is_slewed_is_followed() -> None:
         assert time.now_ms(second * 1010, second * 1000.0) == second * 1010
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(-HOUR_MS, HOUR_MS)), max_size=60))
 def test_a_clock_that_is_strobed_gains_less_than_a_jump(steps: list[tuple[int, int]]) -> None:
     """However it jumps to and fro about the right time, within an hour it is not believed."""
