@@ -107,8 +107,8 @@ async def test_pauses_grow_up_to_the_back_off() -> None:
 async def test_a_leader_that_refuses_many_has_a_moment_for_each(
     others: int, pause_ms: float
 ) -> None:
-    """Ten thousand partitions that are asked for every ten milliseconds keep a broker from reading
-    that it leads them."""
+    """Ten thousand partitions that are asked for every ten milliseconds take the time of a broker
+    that has yet to read that it leads them."""
     c = Cluster(2)
     c.create(1, 2)
     c.change(2, leader=1, isr=[1, 2])
