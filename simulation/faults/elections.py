@@ -177,15 +177,15 @@ async def _cut_off(
     left_s = max(0.0, ends_s - world.loop.time())
     if not others or slow is controller or not may_go_silent(world, controller, int(left_s * 1000)):
         return False
-    links = _between(world, controller, others)
-    answers = _between(world, controller, [slow])
-    _cut(links, 1)
-    _cut(answers, 1)
+    links = between(world, controller, others)
+    answers = between(world, controller, [slow])
+    cut(links, 1)
+    cut(answers, 1)
     while world.loop.time() < ends_s and not _knows_more(slow, controller):  # noqa: ASYNC110 - virtual time
         await asyncio.sleep(LOOK_S)
-    _cut(answers, -1)
+    cut(answers, -1)
     await asyncio.sleep(min(event.args["back_ms"] / 1000, max(0.0, ends_s - world.loop.time())))
-    _cut(links, -1)
+    cut(links, -1)
     return True
 
 
@@ -210,13 +210,13 @@ def _knows_more(one: Machine, other: Machine) -> bool:
     )
 
 
-def _between(world: RunWorld, one: Machine, others: Sequence[Machine]) -> list[Link]:
+def between(world: RunWorld, one: Machine, others: Sequence[Machine]) -> list[Link]:
     network = world.loop.network
     out = [network.link(one.host, other.host) for other in others]
     return [*out, *(network.link(other.host, one.host) for other in others)]
 
 
-def _cut(links: Sequence[Link], by: int) -> None:
+def cut(links: Sequence[Link], by: int) -> None:
     for link in links:
         link.cuts += by
 

@@ -75,7 +75,11 @@ class ElectionTruth:
     def changed(
         self, key: Key, old: PartitionImage | None, new: PartitionImage, now_s: float
     ) -> None:
-        """A record has changed a partition."""
+        """A record has changed a partition. Raises Violation (P21) for one that says nothing of one
+        without leader: who waits for answers writes nothing."""
+        if old is not None and old.leader < 0 and new.leader < 0:
+            same = new._replace(partition_epoch=old.partition_epoch, leader_epoch=old.leader_epoch)
+            require(same != old, f"P21: a record without an election says nothing new of {old}")
         mine = self.of.setdefault(key, PartitionElections())
         before = () if old is None else (*old.isr, *old.elr)
         mine.known = (mine.known | {*before, *new.isr, *new.elr}) & set(new.replicas)

@@ -14,6 +14,7 @@ import pytest
 
 from simulation.event import Event
 from simulation.faults import ELECTIONS
+from simulation.planted.bugs import BUGS
 from simulation.shape import MANAGER, STRATEGY, TIMEOUT, NodeShape
 from simulation.swarm import Outcome, run
 from tests.sim.small_cluster import schedule
@@ -27,7 +28,13 @@ def event(kind: str, target: str = "", at_ms: int = 500, name: str = "e", **args
     return Event(name, at_ms, kind, target, {"for_ms": 4000, **args})
 
 
-def held(
+def held(*events: Event, **settings: Any) -> Outcome:
+    outcome = played(*events, **settings)
+    assert outcome.broken is None, outcome.broken
+    return outcome
+
+
+def played(
     *events: Event, controllers: int = 1, quiet_from_ms: int = 6000, **settings: Any
 ) -> Outcome:
     drawn = schedule(*events, quiet_from_ms=quiet_from_ms, **settings)
@@ -38,9 +45,7 @@ def held(
     shape = replace(
         drawn.shape, elr=True, topics=topics, clients=clients, nodes=(*drawn.shape.nodes, *more)
     )
-    outcome = run(replace(drawn, shape=shape))
-    assert outcome.broken is None, outcome.broken
-    return outcome
+    return run(replace(drawn, shape=shape))
 
 
 def all_down(at_ms: int = 500, name: str = "all", **args: Any) -> Event:
@@ -100,6 +105,23 @@ def test_the_feature_is_off_for_a_while() -> None:
     kill = event("kill", "leader of t0-0", 500, "kill", for_ms=1500)
     outcome = held(off, kill, all_down(3500), quiet_from_ms=9000, **MANAGED)
     assert outcome.took_effect["elr level"] == 1
+
+
+def test_the_minimum_is_raised_while_followers_leave() -> None:
+    """The leader may not move the high watermark by the minimum that it still knows."""
+    low = event("min isr", "topic 0", 50, "low", which=0, value="1", back=False, cluster=False)
+    up = event("raised minimum", "partition 0", 300, "up", which=0, late_ms=200.0)
+    outcome = held(low, up, quiet_from_ms=7000)
+    assert outcome.took_effect == {"min isr": 1, "raised minimum": 1}
+
+
+def test_a_leader_that_goes_by_the_minimum_it_knew_is_found() -> None:
+    """P2: what it commits alone the eligible replicas lack."""
+    low = event("min isr", "topic 0", 50, "low", which=0, value="1", back=False, cluster=False)
+    up = event("raised minimum", "partition 0", 300, "up2", which=0, late_ms=200.0)
+    with BUGS["raised minimum unread"].planted():
+        broken = played(low, up, quiet_from_ms=7000).broken
+    assert broken is not None and broken.code == "P2"
 
 
 @pytest.mark.rest

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.sim
 
 QUICK = 7
 """A seed whose run is short."""
+WITH_ELR = [seed for seed in range(11, 80) if draw_schedule(seed).shape.elr][:50]
 
 
 def calm(seed: int) -> Schedule:
@@ -47,6 +48,14 @@ def test_promises_are_kept(seed: int) -> None:
     held(seed)
 
 
+@pytest.mark.rest
+@pytest.mark.parametrize("seed", WITH_ELR)
+def test_promises_are_kept_in_elections(seed: int) -> None:
+    """P7, P8, P21, P22: fifty seeds with eligible leader replicas."""
+    assert draw_schedule(seed).shape.elr
+    held(seed)
+
+
 @pytest.mark.parametrize(("seed", "fault"), [(QUICK, "kill"), (16, "power cut")])
 def test_promises_are_kept_with_eligible_leader_replicas(seed: int, fault: str) -> None:
     """P7: brokers lose what was not flushed, up to min ISR - 1 at once, without other mercy."""
@@ -60,6 +69,7 @@ def test_promises_are_kept_with_eligible_leader_replicas(seed: int, fault: str) 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20, 2000))
 def test_promises_are_kept_for_long(seed: int) -> None:
+    """Three of four have eligible leader replicas."""
     held(seed)
 
 

@@ -54,7 +54,7 @@ def _draw_unclean(_rng: Random, shape: Shape) -> tuple[str, Args]:
     return f"topic {shape.topics[-1].name}", {}
 
 
-async def _set(world: RunWorld, resource: Resource, key: str, value: str | None) -> bool:
+async def set_config(world: RunWorld, resource: Resource, key: str, value: str | None) -> bool:
     operator = world.operator
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     change = ConfigChange(key, operation, value)
@@ -67,12 +67,12 @@ async def _set(world: RunWorld, resource: Resource, key: str, value: str | None)
 
 async def set_for_a_while(world: RunWorld, event: Event, resource: Resource, key: str) -> bool:
     """What `event.args` say: a value, and whether it goes after a while."""
-    done = await _set(world, resource, key, event.args["value"])
+    done = await set_config(world, resource, key, event.args["value"])
     if done and event.args["back"]:
         await asyncio.sleep(event.for_ms / 1000)
         # With eligible leader replicas the cluster's min ISR may change, not go; 1 is the default.
         last = (resource, key) == (CLUSTER, MIN_ISR)
-        await _set(world, resource, key, "1" if last else None)
+        await set_config(world, resource, key, "1" if last else None)
     return done
 
 
@@ -109,7 +109,7 @@ async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
         return False
     world.operator.giving_up(name)
     resource, key = (ResourceType.TOPIC, name), UNCLEAN
-    return await _set(world, resource, key, "true")
+    return await set_config(world, resource, key, "true")
 
 
 KINDS = {

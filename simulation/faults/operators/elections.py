@@ -15,12 +15,14 @@ from client.elections import ElectionType
 from client.errors import check
 from metalog.image.features import ELR_VERSION
 from protocol.messages.update_features import UpdateFeaturesRequest
-from simulation.faults.elections import has_elr, leaderless
+from simulation.faults.elections import between, cut, has_elr, leaderless
 from simulation.faults.kind import Args, OperatorKind
-from simulation.faults.operators.configs import CLUSTER, set_for_a_while
+from simulation.faults.operators.configs import CLUSTER, MIN_ISR, set_config, set_for_a_while
 from simulation.faults.operators.replicas import elect
 from simulation.faults.process import lowering
+from simulation.judges.election_truth import min_isr
 from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY
+from simulation.world.links import Trouble
 
 if TYPE_CHECKING:
     from random import Random
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
 
+LAG, LAG_MS = "replica.lag.time.max.ms", 30_000
+LATE_MS = (50.0, 200.0, 500.0)
+BEFORE = 0.7
+"""Of the lag time, when the minimum is raised at the earliest."""
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 LOOK_S = 0.05
 FOR_MS_MIN, FOR_MS_MAX = 1_000, 20_000
@@ -145,6 +151,48 @@ async def _election(world: RunWorld, event: Event, _rng: Random) -> bool:
     return await elect(world, kind, (name, index), named)
 
 
+# --- a minimum that is raised -------------------------------------------------------------------
+
+
+def _draw_raise(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    which = rng.randrange(100)
+    return f"partition {which}", {
+        "which": which,
+        "late_ms": rng.choice(LATE_MS),
+        "for_ms": rng.randint(2 * FOR_MS_MIN, FOR_MS_MAX),
+    }
+
+
+async def _raise(world: RunWorld, event: Event, rng: Random) -> bool:
+    """Followers are cut off from their leader; just before it leaves them out of the ISR the
+    minimum rises to what the ISR was, and the leader hears late of it."""
+    found = world.operator.partition(event.args["which"])
+    if found is None:
+        return False
+    name, index, one = found
+    lag_ms = world.shape.setting_ms(LAG, LAG_MS)
+    leader = next((m for m in world.brokers if m.node_id == one.leader), None)
+    others = [m for m in world.brokers if m.node_id in one.isr and m is not leader]
+    low = min_isr(world.promises.metadata.image, name) < len(one.isr)
+    if leader is None or leader in world.controllers or not others or not low:
+        return False
+    if 2 * lag_ms > event.for_ms:
+        return False
+    network, trouble = world.loop.network, Trouble(rng, late_ms=event.args["late_ms"])
+    links = [network.link(m.host, leader.host) for m in world.controllers]
+    apart = between(world, leader, others)
+    network.lay(trouble, links)
+    cut(apart, 1)
+    await asyncio.sleep(lag_ms * rng.uniform(BEFORE, 1.0) / 1000)
+    resource = (ResourceType.TOPIC, name)
+    done = await set_config(world, resource, MIN_ISR, str(len(one.isr)))
+    await asyncio.sleep(lag_ms / 1000)
+    cut(apart, -1)
+    network.lift(trouble, links)
+    await set_config(world, resource, MIN_ISR, None)
+    return done and trouble.hits["late"] > 0
+
+
 async def rescue(world: RunWorld) -> None:
     """Ask for what the cluster may not elect by itself: by the longest log of all that may have
     everything, or, where the disk of one of these is gone for good, of those that are alive."""
@@ -185,6 +233,13 @@ KINDS = {
         "the feature of eligible replicas is off for a while",
         _draw_level,
         _level,
+        has_elr,
+    ),
+    "raised minimum": OperatorKind(
+        "elections",
+        "min.insync.replicas rises while followers leave the ISR, and the leader hears late of it",
+        _draw_raise,
+        _raise,
         has_elr,
     ),
     "longest log": OperatorKind(
