@@ -36,7 +36,15 @@ UP_MS = (0, 20, 500, 2_500, 6_000)
 STRUCK_MS_MIN, STRUCK_MS_MAX = 3_000, 20_000
 LOOK_S = 0.005
 AT_ONCE_S = 0.001
-BLOWS = ("restart", "kill", "power cut", "pause", "controller", "cut off controller")
+BLOWS = (
+    "restart",
+    "restart other",
+    "kill",
+    "power cut",
+    "pause",
+    "controller",
+    "cut off controller",
+)
 BACK_MS = (1, 300, 2_000, 5_000)
 LATE_MS = (30.0, 100.0, 300.0)
 
@@ -105,6 +113,7 @@ def _draw_strike(rng: Random, _shape: Shape) -> tuple[str, Args]:
         "back_ms": rng.choice(BACK_MS),
         "late_ms": rng.choice(LATE_MS),
         "for_ms": rng.randint(STRUCK_MS_MIN, STRUCK_MS_MAX),
+        "other": rng.random() < 0.5,
     }
     return "a recovery", args
 
@@ -133,7 +142,7 @@ def _recovering(world: RunWorld) -> Machine | None:
 
 async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
     """One of those whose answers are needed answers late, so that there is a recovery to strike;
-    that one is struck, too."""
+    that one is struck, or another one that has answered."""
     ends_s = world.loop.time() + event.for_ms / 1000
     while not (needed := _needed(world)):
         if world.loop.time() >= ends_s:
@@ -151,7 +160,12 @@ async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
             if event.args["blow"] == "cut off controller":
                 world.loop.network.lift(trouble, links)
                 return await _cut_off(world, controller, slow, event, ends_s)
-            done = await _hit(world, controller, slow, event, ends_s)
+            blow = event.args["blow"]
+            others = [one for one in needed if one is not slow]
+            struck = controller if blow == "controller" else slow
+            if blow == "restart" and others and event.args["other"]:
+                struck = others[0]
+            done = await _hit(world, struck, event, ends_s)
         await asyncio.sleep(LOOK_S)
     world.loop.network.lift(trouble, links)
     return done
@@ -221,12 +235,9 @@ def cut(links: Sequence[Link], by: int) -> None:
         link.cuts += by
 
 
-async def _hit(
-    world: RunWorld, controller: Machine, slow: Machine, event: Event, ends_s: float
-) -> bool:
+async def _hit(world: RunWorld, machine: Machine, event: Event, ends_s: float) -> bool:
     blow = event.args["blow"]
     back_s = min(event.args["back_ms"] / 1000, max(0.0, ends_s - world.loop.time()))
-    machine = controller if blow == "controller" else slow
     life = machine.life
     if life is None or not life.alive or machine.node_id in world.busy:
         return False

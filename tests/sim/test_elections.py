@@ -35,12 +35,20 @@ def held(*events: Event, **settings: Any) -> Outcome:
 
 
 def played(
-    *events: Event, controllers: int = 1, quiet_from_ms: int = 6000, **settings: Any
+    *events: Event,
+    controllers: int = 1,
+    quiet_from_ms: int = 6000,
+    write_ms: float = 20.0,
+    **settings: Any,
 ) -> Outcome:
     drawn = schedule(*events, quiet_from_ms=quiet_from_ms, **settings)
     # t1 has min ISR 1: it survives no loss.
     topics = drawn.shape.topics[:1]
-    clients = tuple(one for one in drawn.shape.clients if one.args.get("topic") != "t1")
+    clients = tuple(
+        replace(one, pause_ms=write_ms) if one.name == "w" else one
+        for one in drawn.shape.clients
+        if one.args.get("topic") != "t1"
+    )
     more = tuple(NodeShape(5 + n, ("controller",)) for n in range(controllers - 1))
     shape = replace(
         drawn.shape, elr=True, topics=topics, clients=clients, nodes=(*drawn.shape.nodes, *more)
@@ -55,8 +63,10 @@ def all_down(at_ms: int = 500, name: str = "all", **args: Any) -> Event:
 
 
 def strike(blow: str, **args: Any) -> Event:
-    drawn = {"blow": blow, "which": 0, "back_ms": 2000, "late_ms": 300.0, "for_ms": 9000}
-    return event("recovery struck", "a recovery", 300, "strike", **{**drawn, **args})
+    drawn = {"blow": blow, "which": 0, "back_ms": 2000, "late_ms": 300.0, "other": False}
+    return event(
+        "recovery struck", "a recovery", 300, "strike", **{**drawn, "for_ms": 9000, **args}
+    )
 
 
 @pytest.mark.parametrize("up", [[2, 3, 4], [4, 3, 2]])
@@ -122,6 +132,21 @@ def test_a_leader_that_goes_by_the_minimum_it_knew_is_found() -> None:
     with BUGS["raised minimum unread"].planted():
         broken = played(low, up, quiet_from_ms=7000).broken
     assert broken is not None and broken.code == "P2"
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    ("name", "code", "struck"),
+    [
+        ("answer of an older life", "P21", [strike("restart", other=True)]),
+        ("Balanced without one member", "P21", []),
+        ("one last known with the manager", "P8", []),
+    ],
+)
+def test_a_planted_bug_is_found(name: str, code: str, struck: list[Event]) -> None:
+    with BUGS[name].planted():
+        broken = played(all_down(kept=[2, 3, 4]), *struck, quiet_from_ms=12000, **MANAGED).broken
+    assert broken is not None and broken.code == code, broken
 
 
 @pytest.mark.rest
