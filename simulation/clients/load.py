@@ -48,6 +48,8 @@ REFUSED = frozenset(
 )
 """Errors that promise that nothing was appended."""
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+NOT_SEEN = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
+"""A client asked for a partition last when nobody led it, and has not asked again."""
 COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
 
@@ -235,7 +237,7 @@ class Load:
         """Raises Violation if that must not happen."""
         name = error.code.name if isinstance(error, ApiError) else "no answer"
         self.errors[name] = self.errors.get(name, 0) + 1
-        if isinstance(error, ApiError) and error.code in MOVED | COORDINATOR_MOVED:
+        if isinstance(error, ApiError) and error.code in MOVED | COORDINATOR_MOVED | NOT_SEEN:
             return
         grave = self.strict or (isinstance(error, ApiError) and not _is_life(error.code))
         if grave and self.judging:
