@@ -57,13 +57,13 @@ def run(seed: int) -> None:
 
 
 # 78: the active controller was cut off, one broker lost what was not flushed and stayed in the ISR.
-@pytest.mark.parametrize("seed", [*range(10), 78])
+@pytest.mark.parametrize("seed", [*range(20), 78])
 def test_promises_are_kept(seed: int) -> None:
     run(seed)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(10, 450))
+@pytest.mark.parametrize("seed", range(20, 450))
 def test_promises_are_kept_for_long(seed: int) -> None:
     run(seed)
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.sim
 
 QUICK = 7
 """A seed whose run is short."""
-WITH_ELR = [seed for seed in range(11, 80) if draw_schedule(seed).shape.elr][:50]
+WITH_ELR = [*range(12, 18), *range(19, 29), 30, 32, 33, 34, 36, 37, 38, 40, 41, *range(43, 49)]
 
 
 def calm(seed: int) -> Schedule:
@@ -51,7 +51,7 @@ def test_promises_are_kept(seed: int) -> None:
 @pytest.mark.rest
 @pytest.mark.parametrize("seed", WITH_ELR)
 def test_promises_are_kept_in_elections(seed: int) -> None:
-    """P7, P8, P21, P22: fifty seeds with eligible leader replicas."""
+    """P7, P8, P21, P22: seeds with eligible leader replicas."""
     assert draw_schedule(seed).shape.elr
     held(seed)
 
