@@ -404,6 +404,7 @@ class SwarmWorld:
         await self._until_whole(lambda: self._first(lambda judge: judge.missing()))
         await load.read_all()
         await load.read_compacted()
+        await load.read_offsets()
         for name in self.judges:
             self._ask(name, self.judges[name].at_end)
 

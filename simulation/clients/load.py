@@ -20,16 +20,17 @@ from protocol.batch.header import iter_batches
 from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.schema import Request, Response
 from runtime.clock import Clock
 from simulation.clients.client import SimClient, Unknown, fail_on
 from simulation.judges.client_history import LAST_READER, Saw
 from simulation.judges.compacted import CompactedLedger, Keyed
-from simulation.judges.groups import GroupTruth
+from simulation.judges.groups import GroupTruth, committed_offsets
 from simulation.judges.leader_hints import Named, judge_hint
 from simulation.judges.ledger import Batch, PartitionLedger
-from simulation.judges.partitions import Promises
+from simulation.judges.partitions import OFFSETS_TOPIC, Promises
 from simulation.world.invariants import Key, Violation, require
 from simulation.world.trace import Trace
 
@@ -520,6 +521,30 @@ class Load:
                 require(next_at > at, f"H12: {one}: nothing at {at}, the end is {end}")
                 at = next_at
             one.read_whole(whole)
+
+    async def read_offsets(self) -> None:
+        """G10: what coordinators tell of their groups is what replaying their log gives."""
+        promises = self.promises
+        logs = [one for one in promises.partitions.values() if one.name == f"{OFFSETS_TOPIC}-0"]
+        for name in self.groups if logs else ():
+            asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None)
+            self.client.forget_coordinator(name)
+            answer = await self.client.of_group(name, OffsetFetchRequest(groups=[asked]))
+            told = answer.groups[0]
+            fail_on(told.error_code)
+            names = promises.metadata.topic_names
+            found = {
+                (names.get(topic.topic_id, topic.name), one.partition_index): one.committed_offset
+                for topic in told.topics
+                for one in topic.partitions
+            }
+            replayed = committed_offsets(logs[0].keys, name)
+            for where in {*found, *replayed}:
+                require(
+                    where[0] in promises.may_vanish or found.get(where) == replayed.get(where),
+                    f"G10: {name}: {where} is at {found.get(where)}, its log says "
+                    f"{replayed.get(where)}",
+                )
 
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
         """P6: whatever a consumer reads is committed, and is what was committed."""

@@ -12,9 +12,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from protocol.codec import decode
+from protocol.internal import decode_versioned
+from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
+from simulation.judges.compacted import KeyTable
 from simulation.world.invariants import Key, require
 
+OFFSET_COMMIT = 1
+"""The type of record, the first two bytes of a key."""
 Share = frozenset[tuple[str, int]]
+
+
+def committed_offsets(table: KeyTable, group: str) -> dict[tuple[str, int], int]:
+    """G10: a group's offsets by topic and partition, as replaying `__consumer_offsets` gives
+    them."""
+    found: dict[tuple[str, int], int] = {}
+    for key, at in table.newest.items():
+        record = table.records[at]
+        if int.from_bytes(key[:2], "big") != OFFSET_COMMIT or record.value is None:
+            continue
+        where, _ = decode(OffsetCommitKey, key, 0, 2)
+        if where.group == group:
+            value, _ = decode_versioned(OffsetCommitValue, record.value)
+            found[where.topic, where.partition] = value.offset
+    return found
 
 
 @dataclass(eq=False)

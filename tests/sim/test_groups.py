@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
+from protocol.codec import encode
+from protocol.internal import encode_versioned
+from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
+from simulation.clients import load
 from simulation.event import Event
-from simulation.judges.groups import GroupTruth
+from simulation.judges.compacted import Keyed, KeyTable
+from simulation.judges.groups import GroupTruth, committed_offsets
 from simulation.schedule import Schedule
 from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
-from simulation.swarm import run
+from simulation.swarm import Outcome, run
 from simulation.world.invariants import Violation
 
 pytestmark = pytest.mark.sim
@@ -114,7 +120,23 @@ def test_members_are_asked_to_meet_in_one_generation() -> None:
     assert truth.unsettled() is not None
 
 
-def test_a_group_lives_through_the_loss_of_its_coordinator() -> None:
+def offsets_record(group: str, partition: int, offset: int | None) -> Keyed:
+    key = b"\x00\x01" + encode(OffsetCommitKey(group=group, topic="t", partition=partition), 0)
+    if offset is None:
+        return Keyed(key, None)
+    return Keyed(key, encode_versioned(OffsetCommitValue(offset=offset), 3))
+
+
+def test_offsets_are_replayed_from_the_newest_record_of_each_key() -> None:
+    table = KeyTable()
+    written = (("g", 0, 5), ("g", 1, 6), ("h", 0, 7), ("g", 0, 8), ("g", 1, None))
+    for at, record in enumerate(written):
+        table.add(at, offsets_record(*record))
+    table.add(9, Keyed(b"\x00\x02a group", b""))
+    assert committed_offsets(table, "g") == {("t", 0): 8}
+
+
+def lives_on() -> Outcome:
     """Members join, commit and ask; their coordinator dies, and they meet again."""
     members = [
         ClientShape("member", f"m{n}", 50.0, {"group": "g", "static": n == 2}) for n in range(3)
@@ -129,7 +151,17 @@ def test_a_group_lives_through_the_loss_of_its_coordinator() -> None:
         faults={},
     )
     lost = Event("e", 4000, "kill", "leader of __consumer_offsets-0", {"for_ms": 3000})
-    outcome = run(Schedule(1, shape, (lost,), 9000))
+    return run(Schedule(1, shape, (lost,), 9000))
+
+
+def test_a_coordinator_that_tells_what_its_log_does_not_say_is_found() -> None:
+    with mock.patch.object(load, "committed_offsets", lambda *_: {("t0", 0): -5}):
+        broken = lives_on().broken
+    assert broken is not None and broken.code == "G10", broken
+
+
+def test_a_group_lives_through_the_loss_of_its_coordinator() -> None:
+    outcome = lives_on()
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {"kill": 1}
     assert outcome.counts["generations"] >= 3
