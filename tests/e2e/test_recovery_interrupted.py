@@ -98,16 +98,17 @@ class Story:
 
         until(f"waiting: {what} {brokers}", there, WAIT_S, every_s=0.1)
 
-    def fenced(self, broker: NodeProcess) -> None:
-        """Until the controller knows that it is dead."""
+    def fenced(self, broker: NodeProcess, wanted: bool = True) -> None:
+        """Until the controller knows that it is dead, or that it is not."""
 
         def there() -> bool:
             found = self.explained()
             return found is not None and any(
-                (one.broker, one.reason) == (broker.id, "is fenced") for one in found.candidates
+                one.broker == broker.id and (one.reason == "is fenced") is wanted
+                for one in found.candidates
             )
 
-        until(f"broker {broker.id} is fenced", there, WAIT_S, every_s=0.1)
+        until(f"broker {broker.id} is fenced: {wanted}", there, WAIT_S, every_s=0.1)
 
     def came(self, stage: Stage, *brokers: NodeProcess, by: NodeProcess | None = None) -> None:
         """Until a question or answer of each of these brokers has come to the proxy."""
@@ -202,6 +203,9 @@ class Story:
             self.questions.hide(without.id)
         self.power_cut()
         self.came(Stage.QUESTION, *(b for b in self.cluster.brokers if b is not without))
+        if without is not None:
+            # Nothing is seen of it; Aggressive would not wait for one that is not back yet.
+            self.fenced(without, False)
         return self.cluster.wait_for_leader()
 
     def configure(self, strategy: str) -> None:
