@@ -204,7 +204,8 @@ class ChannelPool:
 
     def __init__(self, make: Callable[[], ControllerChannel]) -> None:
         self._make = make
-        self._used: set[ControllerChannel] = set()
+        # A dictionary as an ordered set: the order must not depend on addresses.
+        self._used: dict[ControllerChannel, None] = {}
         self._idle: ControllerChannel | None = None
         self._closed = False
 
@@ -212,14 +213,14 @@ class ChannelPool:
     async def lend(self) -> AsyncIterator[ControllerChannel]:
         """A channel that nobody else uses."""
         channel, self._idle = self._idle or self._make(), None
-        self._used.add(channel)
+        self._used[channel] = None
         try:
             yield channel
         except BaseException:
-            self._used.discard(channel)
+            self._used.pop(channel, None)
             await channel.close()
             raise
-        self._used.discard(channel)
+        self._used.pop(channel, None)
         if self._idle is None and not self._closed:
             self._idle = channel
         else:
