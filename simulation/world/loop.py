@@ -128,7 +128,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.now_s = 0.0
-        """Virtual seconds since the world began; only the loop moves it."""
+        """Virtual seconds since the world began."""
         self._clock_resolution = 1e-9
         self.network = network
         network.attach(self)
