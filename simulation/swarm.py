@@ -12,7 +12,7 @@ import gc
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from runtime.marks import counted
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.clients.client import SimClient, Unknown
-from simulation.clients.load import REQUEST_MS, Load
+from simulation.clients.load import REQUEST_MS, Load, is_of_groups
 from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.kind import OperatorKind
@@ -92,11 +92,13 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Broken:
-    """The first broken promise: its code, what was seen, when."""
+    """The first broken promise: its code, what was seen, when, by which judge ("": the run itself,
+    or what went wrong in the nodes)."""
 
     code: str
     words: str
     at_s: float
+    judge: str = ""
 
     @property
     def plain(self) -> str:
@@ -174,10 +176,18 @@ def run(
     return outcome
 
 
-def _broken(error: BaseException, at_s: float) -> Broken:
+def _broken(error: BaseException, at_s: float, judge: str = "") -> Broken:
     words = str(error) if isinstance(error, Violation) else repr(error)
     code = words.split(":")[0] if isinstance(error, Violation) else type(error).__name__
-    return Broken(code if len(code) < 24 else "F", words, at_s)
+    return Broken(code if len(code) < 24 else "F", words, at_s, judge)
+
+
+def _by_client(error: BaseException, at_s: float) -> Broken:
+    """What a client has found, for the judge that it tells."""
+    found = _broken(error, at_s)
+    if not isinstance(error, Violation):
+        return found
+    return replace(found, judge="groups" if is_of_groups(error) else "histories")
 
 
 def _is_refused(life: NodeLife) -> bool:
@@ -237,6 +247,8 @@ class SwarmWorld:
         self.swapped: set[int] = set()
         """Brokers that run on another disk than their own."""
         self.broken: Broken | None = None
+        self._waits = ""
+        """The judge that is not content in the quiet phase."""
         self.asked = frozenset(judges)
         self.judges = {name: kind.make(self) for name, kind in JUDGES.items()}
         watching = [(name, one) for name, one in self.judges.items() if _watches(one)]
@@ -311,6 +323,7 @@ class SwarmWorld:
         seed = self.schedule.seed
         load = self.load = Load(client, self.promises, self.trace, seed=seed, clock=clock)
         load.judging = "histories" in self.asked
+        load.judging_groups = "groups" in self.asked
         for topic in self.shape.topics:
             await self._create(client, topic)
         self.operator = Operator(bootstrap, self.promises, load)
@@ -344,6 +357,9 @@ class SwarmWorld:
         task = asyncio.ensure_future(what)
         done, _ = await asyncio.wait([task, load.trouble], return_when=asyncio.FIRST_COMPLETED)
         for one in done:
+            error = one.exception()
+            if one is load.trouble and error is not None:
+                self.broken = self.broken or _by_client(error, self.loop.time())
             one.result()
 
     async def _play(self) -> None:
@@ -409,8 +425,12 @@ class SwarmWorld:
             self._ask(name, self.judges[name].at_end)
 
     def _first(self, ask: Callable[[Judge], str | None]) -> str | None:
-        asked = (ask(judge) for name, judge in self.judges.items() if name in self.asked)
-        return next((what for what in asked if what is not None), None)
+        for name, judge in self.judges.items():
+            what = ask(judge) if name in self.asked else None
+            if what is not None:
+                self._waits = name
+                return what
+        return None
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Look ten times a second."""
@@ -421,7 +441,8 @@ class SwarmWorld:
         deadline_s = self.loop.time() + WHOLE_S
         rescue_s = self.loop.time() + RESCUE_S
         while (what := missing()) is not None:
-            require(self.loop.time() < deadline_s, f"{what}, {WHOLE_S:g} s after all trouble")
+            if self.loop.time() >= deadline_s:
+                self._found(self._waits, Violation(f"{what}, {WHOLE_S:g} s after all trouble"))
             await self._start_forgotten()
             if self.loop.time() >= rescue_s:
                 await rescue(self)
@@ -504,7 +525,7 @@ class SwarmWorld:
 
     def _found(self, name: str, error: Exception) -> None:
         if name in self.asked:
-            self.broken = self.broken or _broken(error, self.loop.time())
+            self.broken = self.broken or _broken(error, self.loop.time(), name)
             self.finish(self.broken)
             raise error
 

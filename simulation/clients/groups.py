@@ -9,6 +9,7 @@ from.
 from __future__ import annotations
 
 import random
+import struct
 from typing import TYPE_CHECKING
 
 from protocol.errors import ApiError, ErrorCode
@@ -38,6 +39,7 @@ PROTOCOL = "range"
 OVER = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 EXPELLED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 OFFSETS_TOPIC = "__consumer_offsets"
+_offset_format = struct.Struct(">q")
 
 
 class Member:
@@ -216,6 +218,10 @@ class Member:
         )
         answer = await self._client.of_group(self._group, request)
         fail_on(answer.topics[0].partitions[0].error_code)
+        require(
+            self._load.promises.shows(f"{OFFSETS_TOPIC}-0", _offset_format.pack(offset)),
+            f"G9: {self._group}: a commit of {offset} is acknowledged, no replica shows it",
+        )
         self._truth.committed(commit, self._load.now_s())
 
     async def _ask(self, rng: random.Random) -> None:

@@ -101,7 +101,8 @@ class Load:
     """The clients of one world; they run on the client's host.
 
     `strict` says that nothing is wrong with the world any more: then errors are faults, but for a
-    leader that has just moved. `judging` False lets a broken promise pass.
+    leader that has just moved. `judging` False lets a broken promise pass, `judging_groups` one of
+    consumer groups.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Load:
         self._tasks: list[asyncio.Task[None]] = []
         self._access = Access(client)
         self.judging = True
+        self.judging_groups = True
         self.history: list[Saw] = []
         self.groups: dict[str, GroupTruth] = {}
         self.calm = False
@@ -225,8 +227,8 @@ class Load:
                     await step(rng)
                 except (Unknown, ApiError) as error:
                     self.failed(name, error)
-                except Violation:
-                    if self.judging:
+                except Violation as error:
+                    if self.judging_groups if is_of_groups(error) else self.judging:
                         raise
         except Exception as error:
             if not self.trouble.done():
@@ -337,6 +339,12 @@ class Load:
         else:
             self.acked += 1
             one.acked(batch, got.base_offset, 0)
+            if one.topic not in self.promises.given_up:
+                committed = self.promises.partitions[asked.key].end
+                require(
+                    batch.end <= committed,
+                    f"H3: {name} is acknowledged at {batch.offset}, committed is {committed}",
+                )
         return got.base_offset
 
     def _sent(
@@ -566,6 +574,11 @@ class Load:
             topic_id = one.topic_id or self.client.cluster.cache.topic_ids[one.topic]
             truth = self.promises.partitions[topic_id, one.index]
             one.check(0, truth.end, sorted(truth.values.items()), 0)
+
+
+def is_of_groups(error: BaseException) -> bool:
+    """Whether the promise that broke is one of consumer groups (G1 to G10)."""
+    return str(error).startswith("G")
 
 
 def _is_life(code: ErrorCode) -> bool:

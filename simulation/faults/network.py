@@ -45,7 +45,9 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 def _hosts(world: RunWorld, machine: Machine, group: str) -> list[str]:
-    """The other side."""
+    """The other side: of a group, or, where a schedule says so, one node."""
+    if group.startswith("node "):
+        return [group.replace(" ", "-")]
     nodes = {
         "controllers": world.controllers,
         "brokers": world.brokers,

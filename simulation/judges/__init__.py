@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from simulation.judges.answers import AnswerJudge
 from simulation.judges.check_quorum import CheckQuorumJudge
+from simulation.judges.durable import DurableJudge
 from simulation.judges.group_judge import GroupJudge
 from simulation.judges.histories import HistoryJudge
 from simulation.judges.judge import JudgeKind
@@ -14,13 +16,15 @@ from simulation.judges.recoveries import RecoveryJudge
 from simulation.judges.votes import VoteJudge
 
 KINDS: dict[str, JudgeKind] = {
+    "answers": JudgeKind("B5: in the order of requests", lambda _: AnswerJudge()),
     "quorum": JudgeKind("M1, M2, M7", lambda _world: QuorumJudge()),
     "votes": JudgeKind(
         "M3: one vote in an epoch, on disk before it is told", lambda _: VoteJudge()
     ),
     "check quorum": JudgeKind("M17: a leader hears of a majority", CheckQuorumJudge),
+    "durable": JudgeKind("M8, M14, P4, P18: what is relied on survives a power cut", DurableJudge),
     "partitions": JudgeKind(
-        "P1-P18, P21-P23, M14: replicas, and the laws of metadata records", PartitionJudge
+        "P1-P18, P21-P23, M14, T1-T3: replicas, and the laws of metadata records", PartitionJudge
     ),
     "recoveries": JudgeKind("P21, P22: what brokers say of their logs, and counts", RecoveryJudge),
     "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),

@@ -18,8 +18,8 @@ from storage.log.log import Log
 
 WATCHED: dict[type, frozenset[str]] = {
     Partition: frozenset({"role", "leader_epoch", "partition_epoch", "isr", "maximal_isr", "log"}),
-    Log: frozenset({"high_watermark", "log_end_offset"}),
-    Replica: frozenset({"epoch", "state", "leader_id", "high_watermark"}),
+    Log: frozenset({"high_watermark", "log_end_offset", "recovery_point"}),
+    Replica: frozenset({"epoch", "state", "leader_id", "high_watermark", "flushed_end"}),
     Node: frozenset({"loader", "broker", "quorum"}),
 }
 

@@ -6,10 +6,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from protocol.batch.header import iter_batches
+from protocol.batch.header import CorruptBatch, iter_batches
 from protocol.batch.records import read_records
 from simulation.judges.compacted import Keyed, KeyTable
+from simulation.judges.producers import Sequences
 from simulation.world.invariants import Violation, require
+from storage.log.errors import LogFailed, OffsetOutOfRange
 from storage.log.log import Log
 
 READ_BYTES = 1 << 20
@@ -37,6 +39,7 @@ class PartitionTruth:
     starts: dict[int, int] = field(default_factory=dict)
     """Where each broker's log begins."""
     had_before: dict[int, int] = field(default_factory=dict)
+    sequences: Sequences = field(default_factory=Sequences)
 
     @property
     def newest_epoch(self) -> int:
@@ -50,9 +53,13 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
     at, epoch = begin, -1
     where = f"{log.topic}-{log.partition}"
     while at < end:
-        data = bytes(log.read(at, READ_BYTES, max_offset=end))
+        try:
+            data = bytes(log.read(at, READ_BYTES, max_offset=end))
+            batches = list(iter_batches(data))
+        except (CorruptBatch, LogFailed, OffsetOutOfRange) as error:
+            raise Violation(f"P18: {where} cannot be read at {at}: {error}") from error
         before = at
-        for header, position in iter_batches(data):
+        for header, position in batches:
             whole = data[position : position + header.size_bytes]
             if header.base_offset != at and not (gaps and header.next_offset > at):
                 raise Violation(f"P18: {where}: {header.base_offset} follows {at}")

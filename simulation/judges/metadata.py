@@ -35,6 +35,8 @@ from simulation.judges.election_truth import ElectionTruth, least_isr
 from simulation.world.invariants import Key, require
 
 READ_BYTES = 1 << 20
+PRODUCER_IDS = 1000
+"""In each block (KIP-730)."""
 
 
 class MetadataTruth:
@@ -115,8 +117,12 @@ class MetadataTruth:
         elif isinstance(record, TopicRecord):
             self.topic_names[record.topic_id] = record.name
         elif isinstance(record, ProducerIdsRecord):
-            first, end = max(before.next_producer_id, 0), record.next_producer_id
-            require(end > first, f"T3: record {offset}: producer ids up to {end}, after {first}")
+            first, following = max(before.next_producer_id, 0), record.next_producer_id
+            require(
+                following - first >= PRODUCER_IDS,
+                f"T3: record {offset}: {PRODUCER_IDS} producer ids from {first} on are one "
+                f"broker's, the next one's begin at {following}",
+            )
         elif isinstance(record, RemoveTopicRecord):
             self._removed(before.topics.by_id[record.topic_id])
         elif isinstance(record, PartitionRecord | PartitionChangeRecord):

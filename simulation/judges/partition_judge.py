@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+from broker.replication.fetcher import Fetcher, Followed
 from simulation.judges.judge import Judge
+from simulation.world.invariants import require
 
 if TYPE_CHECKING:
+    from broker.replication.partition import Partition
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
@@ -18,9 +24,38 @@ class PartitionJudge(Judge):
 
     def __init__(self, world: JudgedWorld) -> None:
         self._promises = world.promises
+        self._broken: list[str] = []
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Every answer to a follower passes here."""
+        take_over = Fetcher._take_over
+
+        def taken(fetcher: Fetcher, key: Any, followed: Followed, data: Any, *more: Any) -> Any:
+            appended = take_over(fetcher, key, followed, data, *more)
+            told, one = data.diverging_epoch, followed.partition
+            if told.epoch >= 0 and one.log.failure is None:
+                self._look_at_cut(one, told.epoch, told.end_offset)
+            return appended
+
+        with mock.patch.object(Fetcher, "_take_over", taken):
+            yield
+
+    def _look_at_cut(self, one: Partition, epoch: int, end_offset: int) -> None:
+        """P17: the leader's log has nothing later of that epoch, or any before, than `end_offset`.
+        Nothing of what comes after stays, here or there."""
+        log = one.log
+        known = any(entry.epoch <= epoch for entry in log.epochs.entries)
+        later = [entry for entry in log.epochs.entries if entry.epoch > epoch] if known else []
+        if later or log.log_end_offset > max(end_offset, log.log_start_offset):
+            self._broken.append(
+                f"P17: {one.topic}-{one.index} on {one.node_id} parts from its leader's log at "
+                f"{end_offset} in epoch {epoch}; cut to {log.log_end_offset} it has {later}"
+            )
 
     def after(self, life: NodeLife) -> None:
         """All laws of `judges.partitions`."""
+        require(not self._broken, self._broken[0] if self._broken else "")
         self._promises.after(life)
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:

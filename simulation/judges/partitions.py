@@ -24,6 +24,7 @@ from __future__ import annotations
 import posixpath
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.replication.partition import Partition
@@ -34,6 +35,7 @@ from metalog.image.values import (
     PartitionImage,
     TopicImage,
 )
+from protocol.batch.header import crc_ok, parse_header
 from protocol.batch.records import read_records
 from simulation.judges.changes import Changes
 from simulation.judges.committed import PartitionTruth, batches_of, keyed_records
@@ -41,6 +43,7 @@ from simulation.judges.compacted import Keyed
 from simulation.judges.election_truth import min_isr
 from simulation.judges.leader_hints import Views
 from simulation.judges.metadata import MetadataTruth
+from simulation.judges.producers import LastBatches
 from simulation.shape import AGGRESSIVE
 from simulation.world.invariants import Key, Violation, require
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 HISTORY = 150
+LATELY = 1000
+"""Records that may have been committed while an answer was on its way."""
 TAKEOVER_S = 0.05
 """How long a broker may be in the middle of taking over a change of metadata."""
 State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int]
@@ -252,6 +257,15 @@ class Promises:
         configs: Mapping[str, str] = self.metadata.image.configs.get(key, {})
         return configs.get("flush.messages") == "1"
 
+    def shows(self, partition: str, part: bytes) -> bool:
+        """Whether one of the last records of a partition that were committed has these bytes."""
+        truth = next((one for one in self.partitions.values() if one.name == partition), None)
+        if truth is None:
+            return False
+        last = [*islice(reversed(truth.values.values()), LATELY)]
+        last += [one.value or b"" for one in islice(reversed(truth.keys.records.values()), LATELY)]
+        return any(part in value for value in last)
+
     def leader_epoch_at(self, broker_id: int, key: Key) -> int:
         """The newest leader epoch that a broker's own replica has taken over; -1 without one."""
         one = self._open.get(broker_id, {}).get(key)
@@ -288,6 +302,10 @@ class Promises:
             # What was seen here before, not what the replica says of itself.
             require(end >= old[2], f"P17: {where} was cut to {end}, it had shown {old[2]}")
             self._scan(where, one.log)
+            later = [entry for entry in one.log.epochs.entries if entry.start_offset >= end]
+            require(
+                one.is_leader or not later, f"P18: {where} was cut to {end} and still has {later}"
+            )
             truth.had[node_id] = end
         else:
             truth.had[node_id] = max(truth.had.get(node_id, 0), end)
@@ -310,9 +328,15 @@ class Promises:
             require(first == one.node_id, f"P1: {where}: {first} led epoch {one.leader_epoch}, too")
 
     def _scan(self, where: str, log: Log) -> None:
+        """P18 and T2, for a log that was opened or cut."""
         first_of: dict[int, int] = {}
-        for (base, _, epoch, _), _ in batches_of(log, log.log_start_offset, log.log_end_offset):
+        last = LastBatches()
+        for (base, _, epoch, _), whole in batches_of(log, log.log_start_offset, log.log_end_offset):
             first_of.setdefault(epoch, base)
+            require(crc_ok(whole, 0, len(whole)), f"P18: {where}: the batch at {base} is damaged")
+            last.read(parse_header(whole))
+        if log.topic not in self.compacted:
+            last.judge(where, log)
         cache = {entry.epoch: entry.start_offset for entry in log.epochs.entries}
         for epoch, base in first_of.items():
             require(
@@ -399,6 +423,7 @@ class Promises:
                     truth.keys.add(record.offset, Keyed(record.key or b"", record.value))
                 continue
             truth.batches[batch[0]] = batch
+            truth.sequences.committed(where, parse_header(whole))
             for record in read_records(whole):
                 truth.values[record.offset] = record.value or b""
         return shown

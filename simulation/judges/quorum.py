@@ -23,10 +23,10 @@ class QuorumJudge(Judge):
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
         self._epochs: dict[tuple[int, bytes | None], int] = {}
-        self._seen: dict[NodeLife, tuple[int, bool, int | None, bool]] = {}
+        self._seen: dict[NodeLife, tuple[int, bool, int | None, bool, int | None]] = {}
 
     def after(self, life: NodeLife) -> None:
-        """M1, M2, M7."""
+        """M1, M2, M3, M7."""
         node = life.node
         quorum = None if node is None else node.quorum
         if quorum is None or not quorum.is_started:
@@ -34,7 +34,9 @@ class QuorumJudge(Judge):
         epoch, mark = quorum.leader()[1], quorum.high_watermark
         # While quorum-state is written nobody hears of the epoch: who ends may forget it.
         settled = not quorum.is_persisting
-        seen, old = (epoch, quorum.is_leader, mark, settled), self._seen.get(life)
+        known_leader = quorum.core.leader_id
+        seen = (epoch, quorum.is_leader, mark, settled, known_leader)
+        old = self._seen.get(life)
         if seen == old:
             return
         self._seen[life] = seen
@@ -47,6 +49,12 @@ class QuorumJudge(Judge):
         if quorum.is_leader:
             first = self._leaders.setdefault(epoch, node_id)
             require(first == node_id, f"M1: {first} and {node_id} lead epoch {epoch}")
+        elif settled and self._leaders.get(epoch) == node_id and len(quorum.voters) > 1:
+            # It voted for itself then. Who forgets that may vote for another (KAFKA-10527).
+            require(
+                known_leader == node_id,
+                f"M3: {life} has led epoch {epoch}, and knows nothing of it: {known_leader}",
+            )
         if mark is not None:
             known = (0 if old is None else old[2]) or 0
             require(mark >= known, f"M7: {life}: high watermark {mark} after {known}")

@@ -1,7 +1,8 @@
 """The table of planted bugs: `python -m simulation.planted [NAME...]`.
 
-For each bug, seeds are run until one breaks a promise that it keeps without the bug. Prints a line
-for each; exit code 1 if a bug was not found within `--limit` seeds.
+For each bug its scene is played, then runs are drawn until one breaks a promise that it keeps
+without the bug. Prints a line for each; exit code 1 if a bug was not found within `--limit` runs.
+With `--judges` a line says which judge saw the bug in its scene, and who does with that one off.
 """
 
 from __future__ import annotations
@@ -12,37 +13,47 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context
 
+from simulation.judges import ALL, KINDS
 from simulation.planted.bugs import BUGS
-from simulation.planted.finding import Found, find_named
+from simulation.planted.finding import Found, broken_by, find_named
+from simulation.planted.scenes import SCENE_OF
 
 LIMIT = 500
+Asked = tuple[str, int, int, bool]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m simulation.planted")
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
     parser.add_argument("--first", type=int, default=1, metavar="SEED")
-    parser.add_argument("--limit", type=int, default=LIMIT, metavar="SEEDS")
+    parser.add_argument("--limit", type=int, default=LIMIT, metavar="RUNS")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--general", action="store_true", help="only what kraftbox sim draws")
+    parser.add_argument("--judges", action="store_true", help="switch judges off, in scenes")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BUGS]
     if unknown:
         parser.error(f"{unknown[0]!r} is no planted bug; there are {', '.join(BUGS)}")
-    asked = [(name, options.first, options.limit) for name in options.names or BUGS]
+    names = options.names or list(BUGS)
+    if options.judges:
+        return _switch_off(names)
+    asked = [(name, options.first, options.limit, options.general) for name in names]
     missed = 0
     print(
-        "| bug | part | what is wrong | broken promise | seed | seeds |\n|---|---|---|---|---|---|"
+        "| bug | part | what is wrong | promise | found by | runs |",
+        "|---|---|---|---|---|---|",
+        sep="\n",
     )
     with _results(asked, options.jobs) as results:
         for found in results:
-            missed += found.seed is None
+            missed += not found.where
             print(_row(found), flush=True)
-    print(f"\n{len(asked) - missed} of {len(asked)} bugs were found within {options.limit} seeds")
+    print(f"\n{len(asked) - missed} of {len(asked)} bugs were found within {options.limit} runs")
     return 1 if missed else 0
 
 
 @contextmanager
-def _results(asked: list[tuple[str, int, int]], jobs: int) -> Iterator[Iterator[Found]]:
+def _results(asked: list[Asked], jobs: int) -> Iterator[Iterator[Found]]:
     if jobs == 1:
         yield map(find_named, asked)
         return
@@ -52,8 +63,27 @@ def _results(asked: list[tuple[str, int, int]], jobs: int) -> Iterator[Iterator[
 
 def _row(found: Found) -> str:
     bug = BUGS[found.name]
-    seed = "none" if found.seed is None else str(found.seed)
-    return f"| {bug.name} | {bug.family} | {bug.text} | {found.code} | {seed} | {found.runs} |"
+    where = found.where or "nothing"
+    return f"| {bug.name} | {bug.family} | {bug.text} | {found.code} | {where} | {found.runs} |"
+
+
+def _switch_off(names: Sequence[str]) -> int:
+    """Who sees each bug first, and who with that judge off."""
+    needed: dict[str, int] = dict.fromkeys(KINDS, 0)
+    print("| bug | seen by | with that one off |\n|---|---|---|")
+    for name in names:
+        if name not in SCENE_OF:
+            continue
+        bug, schedule = BUGS[name], SCENE_OF[name].schedule()
+        first = broken_by(bug, schedule)
+        if first is None:
+            continue
+        second = broken_by(bug, schedule, ALL - {first.judge})
+        needed[first.judge] = needed.get(first.judge, 0) + (second is None)
+        told = "nobody" if second is None else f"{second.judge}: {second.code}"
+        print(f"| {name} | {first.judge}: {first.code} | {told} |", flush=True)
+    print("\n" + ", ".join(f"{judge}: {count} need it" for judge, count in needed.items()))
+    return 1 if 0 in needed.values() else 0
 
 
 if __name__ == "__main__":

@@ -1,167 +1,19 @@
-"""The planted bugs, by family: quorum, replication, log, controller, coordinators, transport; those
-of elections are in `planted.elections`."""
+"""The planted bugs, by family: replication, log, controller, coordinators, transport; those of the
+quorum are in `planted.quorum`, those of elections in `planted.elections`."""
 
 from __future__ import annotations
 
 from simulation.planted.elections import ELECTIONS
 from simulation.planted.planting import Bug
 from simulation.planted.planting import bug as _bug
+from simulation.planted.quorum import QUORUM
 
-LEADING = "metalog.quorum.core.leading:Leading"
-FOLLOWING = "metalog.quorum.core.following:Following"
-ELECTING = "metalog.quorum.core.electing:Electing"
-NODE = "metalog.quorum.node:QuorumNode"
 PARTITION = "broker.replication.partition:Partition"
 LOG = "storage.log.log:Log"
 ISR = "controller.topics.isr"
 REGISTRATION = "controller.brokers.registration"
 
 
-_QUORUM = [
-    _bug(
-        "vote before disk",
-        "quorum",
-        "M3",
-        "a vote leaves before quorum-state is durable",
-        (f"{NODE}._drain", "while self._queue and not self._persisting:", "while self._queue:"),
-    ),
-    _bug(
-        "vote kept in memory",
-        "quorum",
-        "M2|M3|M1|F",
-        "quorum-state is not written",
-        (
-            f"{NODE}._on_persist",
-            "if not self._started:",
-            "if self._started:\n        return\n    if not self._started:",
-        ),
-    ),
-    _bug(
-        "second vote",
-        "quorum",
-        "M1|M3|F",
-        "a voter votes twice in one epoch",
-        (f"{ELECTING}._may_grant", "return replica.voted == event.candidate", "return up_to_date"),
-        (f"{ELECTING}.on_vote_asked", "and replica.voted is None:", ":"),
-    ),
-    _bug(
-        "vote for a shorter log",
-        "quorum",
-        "M|P5|F",
-        "logs are not compared before a vote",
-        (
-            f"{ELECTING}._may_grant",
-            "(event.last.epoch, event.last.offset) >= (log.last_epoch, log.end_offset)",
-            "True",
-        ),
-    ),
-    _bug(
-        "elected by itself",
-        "quorum",
-        "M1|F",
-        "one vote is a majority",
-        (
-            f"{ELECTING}._count_votes",
-            "if len(election.granting_ids) >= voters.majority:",
-            "if len(election.granting_ids) >= 1:",
-        ),
-    ),
-    _bug(
-        "leader without majority",
-        "quorum",
-        "M17",
-        "a leader stays though a majority is silent",
-        (
-            f"{LEADING}.tick",
-            "if state.check_deadline_ms is not None and now_ms >= state.check_deadline_ms:",
-            "if False:",
-        ),
-        (f"{LEADING}.begin", "state.check_deadline_ms = self._check_quorum_deadline()", "pass"),
-        (
-            f"{LEADING}.voters_changed",
-            "state.check_deadline_ms = self._check_quorum_deadline()",
-            "pass",
-        ),
-    ),
-    _bug(
-        "leader forgets that it led",
-        "quorum",
-        "M1|F",
-        "a leader that comes back may follow, vote and lead in the epoch it led",
-        (
-            "metalog.quorum.core.quorum:QuorumCore._on_start",
-            "elif replica.leader_id == replica.node.id:",
-            "elif False:",
-        ),
-        (
-            "metalog.quorum.core.quorum:QuorumCore._on_start",
-            "elif replica.leader_id is not None and replica.leader_endpoints():",
-            "elif replica.leader_id not in (None, replica.node.id) and replica.leader_endpoints():",
-        ),
-    ),
-    _bug(
-        "commit by the leader alone",
-        "quorum",
-        "M|P5|F",
-        "the largest log end is committed",
-        (f"{LEADING}.advance_high_watermark", "ends[replica.voters.majority - 1]", "ends[0]"),
-    ),
-    _bug(
-        "leader counts unflushed",
-        "quorum",
-        "M|P5|F",
-        "the leader counts what it has not flushed",
-        (
-            f"{LEADING}.advance_high_watermark",
-            "ends.append(replica.flushed_end)",
-            "ends.append(replica.log.end_offset)",
-        ),
-    ),
-    _bug(
-        "follower commits unflushed",
-        "quorum",
-        "M|P5|F",
-        "a follower takes unflushed records for committed",
-        (
-            f"{FOLLOWING}._follow_high_watermark",
-            "self._replica.flushed_end",
-            "self._replica.log.end_offset",
-        ),
-    ),
-    _bug(
-        "fetch before flush",
-        "quorum",
-        "M|P5|F",
-        "a fetch tells of records that are not flushed",
-        (
-            f"{FOLLOWING}._may_send",
-            "if self._replica.flushed_end < self._replica.log.end_offset:",
-            "if False:",
-        ),
-    ),
-    _bug(
-        "metadata flush lies",
-        "quorum",
-        "M|P5|P16|F",
-        "the metadata log is never flushed",
-        (
-            "metalog.quorum.log:MetadataLog.flush",
-            "return await self._log.flush()",
-            "return self.end_offset",
-        ),
-    ),
-    _bug(
-        "quorum mark falls",
-        "quorum",
-        "M7|F",
-        "the quorum's high watermark may go back",
-        (
-            "metalog.quorum.core.replica:Replica.commit_below",
-            "if offset > (self.high_watermark or 0):",
-            "if offset != (self.high_watermark or 0):",
-        ),
-    ),
-]
 _REPLICATION = [
     _bug(
         "shows all it has",
@@ -261,7 +113,7 @@ _REPLICATION = [
     _bug(
         "cut at the leader's end",
         "replication",
-        "P4|P26|P18|P12|F",
+        "P17|P4|P26|P18|P12|F",
         "the truncation goes to the leader's end, though the own one is earlier",
         (
             "broker.replication.follower:truncate_to_common",
@@ -272,7 +124,7 @@ _REPLICATION = [
     _bug(
         "never cut",
         "replication",
-        "P26|P4|P18",
+        "P17|P26|P4|P18",
         "a diverging log is not cut",
         (
             "broker.replication.follower:truncate_to_common",
@@ -319,6 +171,11 @@ _REPLICATION = [
             "return log.high_watermark",
             "return log.log_end_offset",
         ),
+        (
+            "broker.apis.running_fetch:RunningFetch._visible_end",
+            "return log.last_stable_offset",
+            "return log.log_end_offset",
+        ),
     ),
     _bug(
         "epochs forgotten on election",
@@ -354,14 +211,14 @@ _LOG = [
     _bug(
         "epochs after a cut",
         "log",
-        "P18|P4|F",
+        "P17|P18|P4|F",
         "a truncation leaves the epochs it cut",
         (f"{LOG}._truncate", "self.epochs.truncate_from_end(end)", "pass"),
     ),
     _bug(
         "appended during a flush",
         "log",
-        "P|H",
+        "M|P|H",
         "what is appended during a flush is called durable",
         (
             f"{LOG}.flush",
@@ -434,6 +291,11 @@ _LOG = [
         ("storage.log.recovery:_read_anew", "check_crc=True", "check_crc=False"),
     ),
 ]
+REGISTERS_AT_ONCE = (
+    f"{REGISTRATION}:_check_identity",
+    "if existing is None or same_process or existing.fenced:",
+    "if True:",
+)
 _CONTROLLER = [
     _bug(
         "unclean by default",
@@ -456,6 +318,7 @@ _CONTROLLER = [
             "changes = _leave_behind(view, existing, request.previous_broker_epoch)",
             "changes = []",
         ),
+        REGISTERS_AT_ONCE,
     ),
     _bug(
         "fenced broker elected",
@@ -474,6 +337,11 @@ _CONTROLLER = [
         "P13|P10",
         "a fenced broker may join an ISR",
         (f"{ISR}:isr_eligibility", "if broker.fenced:", "if False:"),
+        (
+            "broker.replication.replica_manager:ReplicaManager.may_join_isr",
+            "and not broker.fenced",
+            "",
+        ),
     ),
     _bug(
         "old partition epoch",
@@ -491,11 +359,7 @@ _CONTROLLER = [
         "controller",
         "P16|P",
         "a second process registers at once",
-        (
-            f"{REGISTRATION}:_check_identity",
-            "if existing is None or same_process or existing.fenced:",
-            "if True:",
-        ),
+        REGISTERS_AT_ONCE,
     ),
     _bug(
         "producer ids overlap",
@@ -546,12 +410,19 @@ _COORDINATORS = [
     _bug(
         "loads half",
         "coordinators",
-        "G9|G10|H",
+        "G|H",
         "a coordinator loads only the first batches",
         (
             "broker.coordinators.replicated_log:ReplicatedCoordinatorLog.read_all",
             "if following <= offset:",
             "if True:",
+        ),
+        situation=(
+            (
+                "broker.coordinators.replicated_log:ReplicatedCoordinatorLog.read_all",
+                "READ_BYTES",
+                "500",
+            ),
         ),
     ),
 ]
@@ -559,7 +430,7 @@ _TRANSPORT = [
     _bug(
         "answers overtake",
         "transport",
-        "P|H|F",
+        "B5|P|H|F",
         "an answer does not wait for those before it",
         ("protocol.transport.request_flow:RequestFlow._ready", "if exchange.waiting:", "if False:"),
     ),
@@ -582,6 +453,6 @@ _TRANSPORT = [
         (f"{PARTITION}.appended", "watch.touched(key, size_bytes)", "pass"),
     ),
 ]
-_ALL = (*_QUORUM, *_REPLICATION, *_LOG, *_CONTROLLER, *_COORDINATORS, *_TRANSPORT, *ELECTIONS)
+_ALL = (*QUORUM, *_REPLICATION, *_LOG, *_CONTROLLER, *_COORDINATORS, *_TRANSPORT, *ELECTIONS)
 BUGS: dict[str, Bug] = {one.name: one for one in _ALL}
 """By name."""

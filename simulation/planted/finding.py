@@ -1,49 +1,82 @@
-"""The search for a seed that finds a planted bug."""
+"""The search for a run that finds a planted bug: its scene, then small clusters under the faults of
+its scene, then the general swarm."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from simulation.judges import ALL
 from simulation.planted.bugs import BUGS
 from simulation.planted.planting import Bug
-from simulation.schedule import draw_schedule
+from simulation.planted.scenes import SCENE_OF
+from simulation.schedule import Schedule, draw_schedule
 from simulation.swarm import Broken, run
+
+FOCUSED = 100
+"""So many runs of a small cluster before the general swarm is asked."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The first seed that finds a bug, None if there is none; `runs` is how many were run with the
-    bug, `code` the promise that broke."""
+    """The first run that finds a bug, "" if there is none; `runs` is how many were run with the
+    bug, `code` the promise that broke, `judge` who saw it."""
 
     name: str
-    seed: int | None
+    where: str
     runs: int
-    code: str
-    words: str
+    code: str = ""
+    judge: str = ""
 
 
-def find(bug: Bug, seeds: Iterable[int]) -> Found:
-    """Run seeds with the bug until one breaks a promise of the bug's that holds without it."""
+def find(bug: Bug, first: int, limit: int, *, general: bool = False) -> Found:
+    """Run with the bug until a promise of the bug's breaks that holds without it.
+
+    Args:
+        general: only what `kraftbox sim` draws.
+    """
     runs = 0
-    for seed in seeds:
+    for where, schedule in _candidates(bug, first, limit, general=general):
         runs += 1
-        broken = broken_by(bug, seed)
-        if broken is not None and run(draw_schedule(seed)).broken is None:
-            return Found(bug.name, seed, runs, broken.code, broken.words)
-    return Found(bug.name, None, runs, "", "")
+        broken = broken_by(bug, schedule)
+        if broken is not None and holds(bug, schedule):
+            return Found(bug.name, where, runs, broken.code, broken.judge)
+    return Found(bug.name, "", runs)
 
 
-def find_named(asked: tuple[str, int, int]) -> Found:
-    """`find` for another process: the bug's name, the first seed, how many."""
-    name, first, limit = asked
-    return find(BUGS[name], range(first, first + limit))
+def find_named(asked: tuple[str, int, int, bool]) -> Found:
+    """`find` for another process: the bug's name, the first seed, how many, whether in general."""
+    name, first, limit, general = asked
+    return find(BUGS[name], first, limit, general=general)
 
 
-def broken_by(bug: Bug, seed: int) -> Broken | None:
-    """What this seed finds of the bug: nothing, if it breaks what the bug does not."""
-    broken = run(draw_schedule(seed), planted=[bug.planted]).broken
+def _candidates(
+    bug: Bug, first: int, limit: int, *, general: bool
+) -> Iterator[tuple[str, Schedule]]:
+    scene = None if general else SCENE_OF.get(bug.name)
+    focused = 0 if scene is None else min(limit, FOCUSED)
+    if scene is not None:
+        yield "its scene", scene.schedule()
+        for seed in range(first, first + focused):
+            yield f"focused seed {seed}", scene.draw(seed)
+    for seed in range(first, first + limit - focused):
+        yield f"seed {seed}", draw_schedule(seed)
+
+
+def broken_by(bug: Bug, schedule: Schedule, judges: Collection[str] = ALL) -> Broken | None:
+    """What this run finds of the bug: nothing, if it breaks what the bug does not."""
+    broken = run(schedule, judges, planted=[bug.planted], keep=0).broken
     if broken is None or not re.match(bug.promise, broken.code):
         return None
     return broken
+
+
+def holds(bug: Bug, schedule: Schedule) -> bool:
+    """Whether every promise holds in this run without the bug."""
+    return run(schedule, planted=[bug.without], keep=0).broken is None
+
+
+def needed(bug: Bug, judge: str) -> bool:
+    """Whether the bug's scene finds nothing when this judge is switched off."""
+    return broken_by(bug, SCENE_OF[bug.name].schedule(), ALL - {judge}) is None

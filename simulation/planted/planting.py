@@ -13,7 +13,8 @@ import functools
 import importlib
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -41,6 +42,8 @@ class Bug:
         text: what is wrong, for people.
         promise: the codes of promises that it breaks, as a regular expression.
         patches: the lie, and the guards behind it that would hide it.
+        situation: what no cluster of this program does to itself, and the bug needs: it is there
+            without the bug, too.
     """
 
     name: str
@@ -48,24 +51,41 @@ class Bug:
     text: str
     promise: str
     patches: tuple[Patch, ...]
+    situation: tuple[Patch, ...] = ()
 
-    @contextlib.contextmanager
-    def planted(self) -> Iterator[None]:
+    def planted(self) -> AbstractContextManager[None]:
         """The bug is in the product inside. Raises BadPatch."""
-        places: dict[str, tuple[tuple[str, str], ...]] = {}
-        for patch in self.patches:
-            places[patch.place] = (*places.get(patch.place, ()), (patch.old, patch.new))
-        with contextlib.ExitStack() as stack:
-            for place, texts in places.items():
-                function = _function(place)
-                before, function.__code__ = function.__code__, _code(place, texts)
-                stack.callback(setattr, function, "__code__", before)
-            yield
+        return _applied((*self.situation, *self.patches))
+
+    def without(self) -> AbstractContextManager[None]:
+        """Inside all is as it is with the bug, but for the bug."""
+        return _applied(self.situation)
 
 
-def bug(name: str, family: str, promise: str, text: str, *patches: tuple[str, str, str]) -> Bug:
+@contextlib.contextmanager
+def _applied(patches: Iterable[Patch]) -> Iterator[None]:
+    places: dict[str, tuple[tuple[str, str], ...]] = {}
+    for patch in patches:
+        places[patch.place] = (*places.get(patch.place, ()), (patch.old, patch.new))
+    with contextlib.ExitStack() as stack:
+        for place, texts in places.items():
+            function = _function(place)
+            before, function.__code__ = function.__code__, _code(place, texts)
+            stack.callback(setattr, function, "__code__", before)
+        yield
+
+
+def bug(
+    name: str,
+    family: str,
+    promise: str,
+    text: str,
+    *patches: tuple[str, str, str],
+    situation: Sequence[tuple[str, str, str]] = (),
+) -> Bug:
     """A bug; each patch is a place, what stands there, and what instead."""
-    return Bug(name, family, text, promise, tuple(Patch(*one) for one in patches))
+    planted, given = (tuple(Patch(*one) for one in each) for each in (patches, situation))
+    return Bug(name, family, text, promise, planted, given)
 
 
 def _function(place: str) -> FunctionType:

@@ -487,6 +487,15 @@ class LossyFiles:
         self._owner[path] = inode
         inode.durable_path = path
 
+    def after_power_cut(self, path: str) -> tuple[int, int]:
+        """What `crash` would leave of a file: so many of its first bytes are as they are now, and
+        so long it is then (more, where a truncation was not flushed)."""
+        path = posixpath.normpath(path)
+        inode = self._existing(path)
+        if inode.durable_path != path:
+            return 0, 0
+        return inode.base, self.handle(inode).size()
+
     def crash(self, rng: random.Random | None = None) -> None:
         """Cut the power. Every later operation on this overlay raises Crashed.
 

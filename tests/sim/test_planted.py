@@ -1,35 +1,38 @@
-"""Planted bugs: each patch fits the product and is gone after a run.
+"""Planted bugs: each patch fits the product and is gone after a run; each bug shows in its scene,
+and every promise holds there without it.
 
-`make soak` looks for them.
+`make soak` looks for those that have no scene yet.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from simulation.event import Event
+from simulation.judges import KINDS
 from simulation.planted.__main__ import LIMIT, main
 from simulation.planted.bugs import BUGS
-from simulation.planted.finding import broken_by, find
+from simulation.planted.finding import broken_by, find, holds, needed
 from simulation.planted.planting import BadPatch, Bug, Patch, _function
+from simulation.planted.scenes import SCENE_OF, SCENES
 from simulation.preload import import_nodes
-from simulation.schedule import draw_schedule
-from simulation.swarm import run
 
 pytestmark = pytest.mark.sim
 
-THREE_CONTROLLERS = 5
-"""A seed with so many."""
 QUICK = {
-    "vote before disk": (1, "M3"),
-    "vote kept in memory": (1, "M3"),
+    "answers": "answers overtake",
+    "votes": "second vote, other disk",
+    "check quorum": "leader without majority",
+    "quorum": "quorum mark falls",
+    "durable": "leader counts unflushed",
+    "partitions": "shows all it has",
+    "groups": "commit before replication",
+    "histories": "acknowledged at once",
 }
+"""A bug that its judge alone sees, or sees first, for each judge; the others are for the rest."""
 
 
 def code_of(bug: Bug) -> list[object]:
-    return [_function(patch.place).__code__ for patch in bug.patches]
+    return [_function(patch.place).__code__ for patch in (*bug.situation, *bug.patches)]
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -50,22 +53,34 @@ def test_a_piece_that_is_not_there_once_is_refused(old: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_planted_bug_is_found(name: str) -> None:
-    seed, code = QUICK[name]
-    broken = broken_by(BUGS[name], seed)
-    assert broken is not None and broken.code == code, broken
+@pytest.mark.parametrize("judge", QUICK)
+def test_a_judge_sees_a_planted_bug(judge: str) -> None:
+    name = QUICK[judge]
+    broken = broken_by(BUGS[name], SCENE_OF[name].schedule())
+    assert broken is not None and broken.judge == judge, broken
 
 
-def test_a_leader_that_hears_of_no_majority_is_found() -> None:
-    """M17: its network is cut for longer than it may lead then, and clients know nothing of it."""
-    cut = Event("e", 500, "cut", "active controller", {"for_ms": 9000, "from": "controllers"})
-    drawn = draw_schedule(THREE_CONTROLLERS)
-    assert len(drawn.shape.controllers) == 3
-    schedule = replace(drawn, events=(cut,), quiet_from_ms=9600)
-    assert run(schedule).broken is None
-    broken = run(schedule, planted=[BUGS["leader without majority"].planted]).broken
-    assert broken is not None and broken.code == "M17"
+SHOWN = [name for name, scene in SCENE_OF.items() if not scene.slow and name not in QUICK.values()]
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_planted_bug_shows_in_its_scene(name: str) -> None:
+    assert broken_by(BUGS[name], SCENE_OF[name].schedule()) is not None
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("name", [name for name, scene in SCENES.items() if not scene.slow])
+def test_a_scene_holds_without_a_bug(name: str) -> None:
+    for bug in (BUGS[one] for one in SCENES[name].bugs):
+        if bug.situation:
+            assert holds(bug, SCENES[name].schedule()), bug.name
+    assert holds(Bug("none", "", "", "", ()), SCENES[name].schedule())
+
+
+def test_a_bug_has_one_scene_at_most() -> None:
+    shown = [bug for scene in SCENES.values() for bug in scene.bugs]
+    assert len(shown) == len(set(shown)) and set(shown) <= set(BUGS)
 
 
 def test_a_bug_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,4 +92,10 @@ def test_a_bug_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", BUGS)
 def test_every_planted_bug_is_found(name: str) -> None:
-    assert find(BUGS[name], range(1, LIMIT + 1)).seed is not None
+    assert find(BUGS[name], 1, LIMIT).where
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("judge", KINDS)
+def test_every_judge_is_needed_by_a_bug(judge: str) -> None:
+    assert any(needed(BUGS[name], judge) for name in SCENE_OF)

@@ -465,6 +465,21 @@ def test_cuts_and_overwrites_survive_only_when_flushed(backing):
     assert survivors(files) == {"a": b"0123xy"}
 
 
+def test_what_a_power_cut_would_leave_is_known_before(backing):
+    backing.open("/d/a", create=True).append(b"0123456789")
+    files = LossyFiles(backing)
+    file = files.open("/d/a")
+    file.truncate(4)
+    file.append(b"xy")
+    files.open("/d/b", create=True).append(b"lost")
+    assert files.after_power_cut("/d/a") == (4, 10)
+    assert files.after_power_cut("/d/b") == (0, 0)
+    files.fsync(file)
+    assert files.after_power_cut("/d/a") == (6, 6)
+    files.rename("/d/a", "/d/c")
+    assert files.after_power_cut("/d/c") == (0, 0)
+
+
 def test_renames_and_unlinks_need_the_directory(backing):
     for name in "abc":
         backing.open(f"/d/{name}", create=True).append(name.encode())

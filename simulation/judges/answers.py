@@ -1,0 +1,47 @@
+"""Answers on one connection come in the order of their requests (B5): clients of the field rely on
+it, though this program's own goes by the number that an answer carries."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from protocol.transport.client import Connection
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+
+if TYPE_CHECKING:
+    from simulation.world.cluster import NodeLife
+
+CORRELATION_ID_BYTES = 4
+
+
+class AnswerJudge(Judge):
+    """Looks at each answer as it reaches whoever asked, a client or a node."""
+
+    def __init__(self) -> None:
+        self._broken: list[str] = []
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Every answer passes here."""
+        receive = Connection._receive
+
+        def received(connection: Connection, frame: memoryview) -> None:
+            number = int.from_bytes(frame[:CORRELATION_ID_BYTES])
+            asked = list(connection._pending)
+            if number in asked and number != asked[0]:
+                api = connection._pending[number].api.name
+                self._broken.append(
+                    f"B5: the answer to {api} {number} overtakes that to {asked[0]}"
+                )
+            receive(connection, frame)
+
+        with mock.patch.object(Connection, "_receive", received):
+            yield
+
+    def after(self, life: NodeLife) -> None:
+        """What was found since."""
+        require(not self._broken, self._broken[0] if self._broken else "")

@@ -1,0 +1,159 @@
+"""Durability, asked of the disk at the moment somebody relies on it.
+
+Whoever counts on a disk says so long before the power goes: a quorum commits (M8), a node calls
+metadata committed (M14), a log moves its recovery point or tells a high watermark to its checkpoint
+(P18, P4). Each time the disk itself is asked, so that no power cut has to come at the one instant
+that shows the lie.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.batch.header import iter_batches
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+from storage.log.log import Log
+
+if TYPE_CHECKING:
+    from metalog.quorum.node import QuorumNode
+    from simulation.judges.world import JudgedWorld
+    from simulation.world.cluster import NodeLife
+    from storage.files import LossyFiles
+    from storage.log.segment import Segment
+
+Bounds = tuple[int, int, int, int]
+
+
+class DurableJudge(Judge):
+    """See the module."""
+
+    changes_only = True
+
+    def __init__(self, world: JudgedWorld) -> None:
+        self._world = world
+        self._flushed: dict[NodeLife, int] = {}
+        self._marks: dict[NodeLife, int] = {}
+        self._has: dict[tuple[int, bytes | None], int] = {}
+        """How far each disk of a voter was seen to have the metadata log."""
+        self._seen: dict[Log, Bounds] = {}
+
+    def after(self, life: NodeLife) -> None:
+        """All of it."""
+        node, files = life.node, life.machine.files
+        if node is None or files is None:
+            return
+        quorum = node.quorum
+        if quorum is not None and quorum.is_started:
+            self._look_at_quorum(life, files, quorum)
+        if node.broker is None:
+            return
+        marked = self._world.changes.marked
+        for one in node.broker.replicas:
+            log = one.log
+            # What is compacted is replaced in one step, by files that were flushed before.
+            if id(log) in marked and not log.closed and not log.config.compacted:
+                self._look_at_log(f"{life}, {one.topic}-{one.index}", files, log)
+
+    # --- the metadata log -----------------------------------------------------------------------
+
+    def _look_at_quorum(self, life: NodeLife, files: LossyFiles, quorum: QuorumNode) -> None:
+        log: Log = quorum.log._log
+        flushed = quorum.core._replica.flushed_end
+        if flushed != self._flushed.get(life):
+            self._flushed[life] = flushed
+            require(
+                survives(files, log, flushed),
+                f"M14: {life} calls its metadata log durable up to {flushed}, and it is not",
+            )
+            self._has[life.machine.node_id, life.machine.directory_id] = flushed
+        mark = quorum.high_watermark or 0
+        if mark <= self._marks.get(life, 0):
+            return
+        self._marks[life] = mark
+        if not quorum.is_leader:
+            require(
+                survives(files, log, mark),
+                f"M14: {life} takes {mark} for committed, and would not have it after a power cut",
+            )
+        else:  # which may be the last of them to have it
+            voters = quorum.voters.ids
+            having = [one for one in voters if self._voter_has(one, mark)]
+            require(
+                len(having) > len(voters) // 2,
+                f"M8: {life} commits {mark}, of {sorted(voters)} only {having} have it on disk",
+            )
+
+    def _voter_has(self, node_id: int, mark: int) -> bool:
+        machine = self._world.cluster.machines[node_id - 1]
+        return self._has.get((node_id, machine.directory_id), 0) >= mark
+
+    # --- partitions -----------------------------------------------------------------------------
+
+    def _look_at_log(self, where: str, files: LossyFiles, log: Log) -> None:
+        point, told = log.recovery_point, log.checkpointed_recovery_point
+        if log._truncations:
+            back = first_coming_back(files, log)
+            require(
+                back is None or log.durable_high_watermark <= back,
+                f"P4: {where} tells the high watermark {log.durable_high_watermark} to its "
+                f"checkpoint, a power cut brings back what was cut at {back}",
+            )
+        bounds = (point, told, len(log.segments), log._truncations)
+        if bounds == self._seen.get(log):
+            return
+        self._seen[log] = bounds
+        require(
+            point <= log.log_end_offset,
+            f"P18: {where}: recovery point {point}, the log ends at {log.log_end_offset}",
+        )
+        require(
+            survives(files, log, point),
+            f"P18: {where}: recovery point {point}, a power cut takes some of it",
+        )
+        if told > point:
+            # Recovery goes by the file, and reads no closed segment below what stands there.
+            for segment, following in zip(log.segments, list(log.segments)[1:], strict=False):
+                require(
+                    following.base_offset > told or _has_all(files, segment),
+                    f"P18: {where}: the checkpoint says {told}, a power cut takes some of the "
+                    f"segment {segment.base_offset}",
+                )
+
+
+def survives(files: LossyFiles, log: Log, offset: int) -> bool:
+    """Whether all of a log below an offset is there after a power cut."""
+    if offset <= log.log_start_offset:
+        return True
+    for segment in log.segments:
+        if segment.base_offset >= offset:
+            return True
+        if not _has_all(files, segment) and not _has_below(files, segment, offset):
+            return False
+    return True
+
+
+def _has_all(files: LossyFiles, segment: Segment) -> bool:
+    return files.after_power_cut(segment.log.path)[0] >= segment.size_bytes
+
+
+def _has_below(files: LossyFiles, segment: Segment, offset: int) -> bool:
+    """Whether the segment has every batch below the offset."""
+    kept = files.after_power_cut(segment.log.path)[0]
+    return all(base >= offset or end <= kept for base, end in _batches(segment))
+
+
+def _batches(segment: Segment) -> list[tuple[int, int]]:
+    """(base offset, position of its end) of each batch."""
+    data = segment.log.pread(segment.size_bytes, 0)
+    return [(one.base_offset, at + one.size_bytes) for one, at in iter_batches(data)]
+
+
+def first_coming_back(files: LossyFiles, log: Log) -> int | None:
+    """The first offset at which a power cut would bring back what a truncation has cut off."""
+    for segment in log.segments:
+        kept, on_disk = files.after_power_cut(segment.log.path)
+        if on_disk > kept:
+            whole = [base for base, end in _batches(segment) if end > kept]
+            return min(whole, default=log.log_end_offset)
+    return None

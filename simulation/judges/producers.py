@@ -1,0 +1,55 @@
+"""Idempotent producers, as logs tell of them: sequences without gap or repetition in what is
+committed (T1), and what a replica remembers of its producers is what its log says (T2)."""
+
+from __future__ import annotations
+
+from protocol.batch.header import BatchHeader
+from simulation.world.invariants import Violation, require
+from storage.log.log import Log
+
+SEQUENCES = 1 << 31
+"""After the last number comes 0 (KAFKA-7692)."""
+
+
+class Sequences:
+    """What one partition has committed of each producer id and epoch: its next number."""
+
+    def __init__(self) -> None:
+        self._next: dict[tuple[int, int], int] = {}
+
+    def committed(self, where: str, batch: BatchHeader) -> None:
+        """T1. The first batch that is known of a producer may have any number."""
+        if batch.producer_id < 0 or batch.is_control:
+            return
+        key = (batch.producer_id, batch.producer_epoch)
+        first = batch.base_sequence
+        awaited = self._next.get(key, first)
+        if first != awaited:
+            at = batch.base_offset
+            raise Violation(f"T1: {where}: producer {key} has {first} at {at}, not {awaited}")
+        self._next[key] = (first + batch.last_offset_delta + 1) % SEQUENCES
+
+
+class LastBatches:
+    """The last batch of each producer in a log that is read from its start."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, int]] = {}
+
+    def read(self, batch: BatchHeader) -> None:
+        """The next batch of the log."""
+        if batch.producer_id >= 0 and not batch.is_control:
+            self._last[batch.producer_id] = (batch.producer_epoch, batch.last_offset)
+
+    def judge(self, where: str, log: Log) -> None:
+        """T2. Of producers whose batches are deleted anything may be remembered."""
+        for state in log.producers:
+            if state.last_offset >= log.log_start_offset:
+                known, there = (state.epoch, state.last_offset), self._last.get(state.producer_id)
+                require(
+                    known == there,
+                    f"T2: {where}: producer {state.producer_id} is remembered with {known}, the "
+                    f"log has {there}",
+                )
+        forgotten = [one for one in self._last if log.producers.get(one) is None]
+        require(not forgotten, f"T2: {where}: nothing is known of the producers {forgotten}")

@@ -1,0 +1,192 @@
+"""The planted bugs of the metadata quorum."""
+
+from __future__ import annotations
+
+from simulation.planted.planting import Bug, bug
+
+LEADING = "metalog.quorum.core.leading:Leading"
+FOLLOWING = "metalog.quorum.core.following:Following"
+ELECTING = "metalog.quorum.core.electing:Electing"
+NODE = "metalog.quorum.node:QuorumNode"
+
+FETCHES_AT_ONCE = (
+    (
+        f"{FOLLOWING}._may_send",
+        "if self._replica.flushed_end < self._replica.log.end_offset:",
+        "if False:",
+    ),
+    (
+        f"{NODE}._on_append_fetched",
+        "self._appended()",
+        """self._appended()
+    effects = self.core._replica.effects
+    known = len(effects)
+    self.core._following._fetch()
+    self._queue.extend(effects[known:])""",
+    ),
+)
+"""No fetch waits for the flush of what the one before it brought; else the flush hides it."""
+QUORUM: tuple[Bug, ...] = (
+    bug(
+        "vote before disk",
+        "quorum",
+        "M3",
+        "a vote leaves before quorum-state is durable",
+        (f"{NODE}._drain", "while self._queue and not self._persisting:", "while self._queue:"),
+    ),
+    bug(
+        "vote kept in memory",
+        "quorum",
+        "M2|M3|M1|F",
+        "quorum-state is not written",
+        (
+            f"{NODE}._on_persist",
+            "if not self._started:",
+            "if self._started:\n        return\n    if not self._started:",
+        ),
+    ),
+    bug(
+        "second vote",
+        "quorum",
+        "M1|M3|F",
+        "a voter votes twice in one epoch",
+        (f"{ELECTING}._may_grant", "return replica.voted == event.candidate", "return up_to_date"),
+        (f"{ELECTING}.on_vote_asked", "and replica.voted is None:", ":"),
+    ),
+    bug(
+        "second vote, other disk",
+        "quorum",
+        "M3",
+        "a vote is for an id, whatever directory the candidate has",
+        (
+            f"{ELECTING}._may_grant",
+            "return replica.voted == event.candidate",
+            "return replica.voted.id == event.candidate.id",
+        ),
+        situation=(
+            (
+                f"{NODE}._vote",
+                "response = await self.peers.request(self._address(effect.to), request)",
+                """response = await self.peers.request(self._address(effect.to), request)
+    if not effect.pre_vote:
+        other = self.config.node._replace(directory_id=bytes(range(16)))
+        again = wire.vote_request(effect, self.cluster_id, other, voter.key)
+        await self.peers.request(self._address(effect.to), again)""",
+            ),
+        ),
+    ),
+    bug(
+        "vote for a shorter log",
+        "quorum",
+        "M|P5|F",
+        "logs are not compared before a vote",
+        (
+            f"{ELECTING}._may_grant",
+            "(event.last.epoch, event.last.offset) >= (log.last_epoch, log.end_offset)",
+            "True",
+        ),
+    ),
+    bug(
+        "elected by itself",
+        "quorum",
+        "M1|F",
+        "one vote is a majority",
+        (
+            f"{ELECTING}._count_votes",
+            "if len(election.granting_ids) >= voters.majority:",
+            "if len(election.granting_ids) >= 1:",
+        ),
+    ),
+    bug(
+        "leader without majority",
+        "quorum",
+        "M17",
+        "a leader stays though a majority is silent",
+        (
+            f"{LEADING}.tick",
+            "if state.check_deadline_ms is not None and now_ms >= state.check_deadline_ms:",
+            "if False:",
+        ),
+        (f"{LEADING}.begin", "state.check_deadline_ms = self._check_quorum_deadline()", "pass"),
+        (
+            f"{LEADING}.voters_changed",
+            "state.check_deadline_ms = self._check_quorum_deadline()",
+            "pass",
+        ),
+    ),
+    bug(
+        "leader forgets that it led",
+        "quorum",
+        "M1|M3|F",
+        "a leader that comes back may follow, vote and lead in the epoch it led",
+        (
+            "metalog.quorum.core.quorum:QuorumCore._on_start",
+            "elif replica.leader_id == replica.node.id:",
+            "elif False:",
+        ),
+        (
+            "metalog.quorum.core.quorum:QuorumCore._on_start",
+            "elif replica.leader_id is not None and replica.leader_endpoints():",
+            "elif replica.leader_id not in (None, replica.node.id) and replica.leader_endpoints():",
+        ),
+    ),
+    bug(
+        "commit by the leader alone",
+        "quorum",
+        "M|P5|F",
+        "the largest log end is committed",
+        (f"{LEADING}.advance_high_watermark", "ends[replica.voters.majority - 1]", "ends[0]"),
+    ),
+    bug(
+        "leader counts unflushed",
+        "quorum",
+        "M|P5|F",
+        "the leader counts what it has not flushed",
+        (
+            f"{LEADING}.advance_high_watermark",
+            "ends.append(replica.flushed_end)",
+            "ends.append(replica.log.end_offset)",
+        ),
+    ),
+    bug(
+        "follower commits unflushed",
+        "quorum",
+        "M|P5|F",
+        "a follower takes unflushed records for committed, and asks for more at once",
+        (
+            f"{FOLLOWING}._follow_high_watermark",
+            "self._replica.flushed_end",
+            "self._replica.log.end_offset",
+        ),
+        *FETCHES_AT_ONCE,
+    ),
+    bug(
+        "fetch before flush",
+        "quorum",
+        "M|P5|F",
+        "a fetch tells of records that are not flushed",
+        *FETCHES_AT_ONCE,
+    ),
+    bug(
+        "metadata flush lies",
+        "quorum",
+        "M|P5|P16|F",
+        "the metadata log is never flushed",
+        (
+            "metalog.quorum.log:MetadataLog.flush",
+            "return await self._log.flush()",
+            "return self.end_offset",
+        ),
+    ),
+    bug(
+        "quorum mark falls",
+        "quorum",
+        "M7|F",
+        "the quorum's high watermark may go back",
+        (
+            "metalog.quorum.core.replica:Replica.commit_below",
+            "if offset > (self.high_watermark or 0):",
+            "if offset != (self.high_watermark or 0):",
+        ),
+    ),
+)

@@ -1,0 +1,245 @@
+"""Scenes: schedules written by hand, in which a planted bug shows. Each says who is in trouble
+when, and which bugs are seen then; without a bug every promise holds.
+
+A seed that finds a bug finds nothing any more when what is drawn from it changes. A scene draws
+nothing but delays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simulation.event import Event
+from simulation.planted.focus import TOPICS, Focus
+from simulation.schedule import Schedule
+from simulation.shape import LINKS
+
+When = tuple[int, str, str, dict[str, Any]]
+"""At which millisecond, which kind of fault, on whom, with which arguments."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One schedule, and the bugs that it shows."""
+
+    focus: Focus
+    events: tuple[When, ...]
+    quiet_ms: int
+    bugs: tuple[str, ...]
+    seed: int = 1
+    slow: bool = False
+    """Whether what breaks is a liveness: two virtual minutes must pass."""
+
+    def schedule(self) -> Schedule:
+        """To be played."""
+        events = tuple(
+            Event(f"e{number}", at_ms, kind, target, args)
+            for number, (at_ms, kind, target, args) in enumerate(self.events)
+        )
+        return Schedule(self.seed, self.focus.shape(), events, self.quiet_ms)
+
+    def draw(self, seed: int) -> Schedule:
+        """The same cluster under the same kinds of faults, at other times."""
+        kinds = sorted({kind for _, kind, _, _ in self.events} | {"kill"})
+        return self.focus.draw(seed, kinds)
+
+
+_ALONE = (replace(TOPICS[0], replication_factor=1, configs={}),)
+_THREE = Focus(controllers=3, brokers=1, topics=_ALONE, plain=0, idempotent=0)
+_NEW = {"partitions": 1, "factor": 1, "configs": {}, "for_ms": 1}
+_TORN = {"for_ms": 1, "torn": True, "dark": False}
+
+SCENES: dict[str, Scene] = {
+    "controller killed": Scene(
+        _THREE,
+        ((300, "kill", "active controller", {"for_ms": 700}),),
+        1_000,
+        (
+            "vote before disk",
+            "vote kept in memory",
+            "second vote, other disk",
+            "leader forgets that it led",
+            "commit by the leader alone",
+            "leader counts unflushed",
+            "follower commits unflushed",
+            "fetch before flush",
+            "metadata flush lies",
+            "quorum mark falls",
+        ),
+    ),
+    "controllers far apart": Scene(
+        replace(_THREE, controllers=5, link=LINKS["far"]),
+        ((300, "kill", "active controller", {"for_ms": 700}),),
+        1_000,
+        ("second vote", "elected by itself"),
+    ),
+    "a controller missed records": Scene(
+        _THREE,
+        (
+            (300, "cut", "controller 3", {"for_ms": 1_500, "from": "controllers"}),
+            (500, "create topic", "new-1", _NEW),
+            (700, "create topic", "new-2", _NEW),
+            (1_500, "kill", "active controller", {"for_ms": 2_500}),
+        ),
+        4_500,
+        ("vote for a shorter log",),
+    ),
+    "the active controller is cut off": Scene(
+        _THREE,
+        ((300, "cut", "active controller", {"for_ms": 6_000, "from": "controllers"}),),
+        6_400,
+        ("leader without majority",),
+    ),
+    "nothing happens": Scene(
+        Focus(members=1),
+        (),
+        500,
+        (
+            "shows all it has",
+            "acknowledged at once",
+            "epoch in no file",
+            "producer ids overlap",
+            "commit before replication",
+            "appended during a flush",
+            "flush lies",
+            "waiting fetch sleeps on",
+        ),
+    ),
+    "nothing happens for long": Scene(
+        Focus(idempotent=0, plain=0), (), 500, ("session forgets news",), slow=True
+    ),
+    "the second leader has less than the third": Scene(
+        Focus(idempotent=0, plain=4),
+        (
+            (300, "cut", "node 4", {"for_ms": 440, "from": "node 2"}),
+            (650, "cut", "node 3", {"for_ms": 1_500, "from": "node 4"}),
+            (720, "kill", "node 2", {"for_ms": 2_500}),
+            (1_300, "kill", "node 4", {"for_ms": 1_500}),
+        ),
+        3_300,
+        ("cut at the leader's end", "epochs after a cut"),
+    ),
+    "both followers stand still": Scene(
+        Focus(sessions=1),
+        (
+            (300, "pause", "node 3", {"for_ms": 2_000}),
+            (300, "pause", "node 4", {"for_ms": 2_200}),
+        ),
+        2_600,
+        (
+            "below min ISR",
+            "joins early",
+            "uncommitted shown",
+            "answers overtake",
+        ),
+    ),
+    "both replicas go": Scene(
+        Focus(),
+        (
+            (300, "kill", "follower of t1-0", {"for_ms": 1_300}),
+            (1_500, "kill", "leader of t1-0", {"for_ms": 1_500}),
+        ),
+        3_200,
+        (
+            "unclean by default",
+            "another one stays",
+            "fenced broker elected",
+            "nobody in the ISR",
+            "high watermark unsettled",
+        ),
+    ),
+    "no controller hears a follower": Scene(
+        Focus(),
+        ((300, "cut", "follower of t0-0", {"for_ms": 3_000, "from": "controllers"}),),
+        3_500,
+        ("fenced broker joins",),
+    ),
+    "a broker is back at once": Scene(
+        Focus(),
+        ((500, "kill", "follower of t0-0", {"for_ms": 1}),),
+        800,
+        ("stays in its ISRs",),
+    ),
+    "a leader is cut off": Scene(
+        Focus(idempotent=2, plain=2, members=1),
+        ((300, "cut", "leader of t0-0", {"for_ms": 2_500, "from": "all"}),),
+        3_500,
+        (
+            "recovery point above the end",
+            "producers after a cut",
+            "cut at the high watermark",
+            "never cut",
+            "epochs forgotten on election",
+        ),
+    ),
+    "a leader is cut off for long": Scene(
+        Focus(plain=3),
+        ((300, "cut", "leader of t0-0", {"for_ms": 4_500, "from": "all"}),),
+        5_500,
+        ("mark above an unflushed cut",),
+        seed=2,
+    ),
+    "power goes under a roll": Scene(
+        Focus(idempotent=2, plain=2, members=1),
+        ((700, "power cut", "follower of t0-0", _TORN),),
+        1_200,
+        ("segments behind a hole",),
+        seed=3,
+    ),
+    "power goes under an append": Scene(
+        Focus(idempotent=2, plain=2, members=1),
+        ((700, "power cut", "follower of t0-0", _TORN),),
+        1_200,
+        ("always clean",),
+        seed=2,
+    ),
+    "a follower far away joins again": Scene(
+        Focus(sessions=1, link=LINKS["far"]),
+        ((300, "pause", "node 3", {"for_ms": 2_600}),),
+        3_200,
+        ("waits for the committed ISR",),
+    ),
+    "the coordinator is killed": Scene(
+        Focus(members=3, idempotent=0, plain=0),
+        ((1_500, "kill", "leader of __consumer_offsets-0", {"for_ms": 1_500}),),
+        3_200,
+        ("loads half",),
+    ),
+    "a leader writes much and is cut off": Scene(
+        Focus(idempotent=0, plain=5, settings={"log.flush.offset.checkpoint.interval.ms": "1000"}),
+        ((300, "cut", "leader of t0-0", {"for_ms": 3_500, "from": "all"}),),
+        4_300,
+        ("roll after a cut",),
+    ),
+    "power goes three times": Scene(
+        Focus(
+            idempotent=0,
+            plain=6,
+            topics=tuple(replace(one, partitions=2, configs={}) for one in TOPICS),
+        ),
+        (
+            (700, "power cut", "node 3", _TORN),
+            (1_700, "power cut", "node 4", _TORN),
+            (2_700, "power cut", "node 3", _TORN),
+        ),
+        2_750,
+        ("no checksum on recovery",),
+    ),
+    "answers are lost": Scene(
+        Focus(idempotent=2, plain=0),
+        (
+            (
+                300,
+                "reset",
+                "leader of t0-0",
+                {"for_ms": 1_500, "from": "clients", "reset_chance": 0.5},
+            ),
+        ),
+        2_000,
+        ("duplicates written",),
+        seed=3,
+    ),
+}
+"""By name."""
+SCENE_OF = {bug: scene for scene in SCENES.values() for bug in scene.bugs}
