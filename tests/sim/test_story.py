@@ -338,7 +338,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
         (Options(until="1s"), "--until needs --seed"),
         (Options(seed=1, runs=3, show=True), "--show takes one run"),
         (Options(seed=1, partition="t0-0"), "--partition"),
-        (Options(seed=1, until="1s", partition="t9-0"), "'t9-0' is none of t0-0"),
+        (Options(seed=1, until="1s", partition="t9-0"), "'t9-0' is none of k0-0, t0-0"),
         (Options(seed=1, show=True, out=Path("/nowhere/x")), "/nowhere/x"),
     ):
         assert command.main(wrong) == 2
