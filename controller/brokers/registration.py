@@ -79,10 +79,11 @@ def decide_register_broker(
 ) -> Decision[int]:
     """Register a broker; the reply is its epoch.
 
-    The first record is the registration, so that its offset is the epoch. A broker that comes back
-    as a new process leaves the ISRs it was in; the same process that registers again (its
-    endpoints changed) keeps epoch, fencing and ISRs (KAFKA-16952), but for replicas in a log
-    directory that it does not name any more.
+    The last record is the registration, and its offset the epoch: where there are too many changes
+    for one batch, a controller that is lost in between leaves a broker that has yet to register,
+    and the next one goes on. A broker that comes back as a new process leaves the ISRs it was in;
+    the same process that registers again (its endpoints changed) keeps epoch, fencing and ISRs
+    (KAFKA-16952), but for replicas in a log directory that it does not name any more.
 
     Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
     UNSUPPORTED_VERSION.
@@ -112,7 +113,6 @@ def decide_register_broker(
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
-        broker_epoch=view.next_offset,
         end_points=[
             RegisterBrokerRecord.BrokerEndpoint(
                 name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
@@ -132,9 +132,11 @@ def decide_register_broker(
             record.cordoned_log_dirs = list(existing.cordoned_directories)
         lost = frozenset(existing.directories) - frozenset(record.log_dirs)
         changes = _leave_directories(view, existing, lost) if record.log_dirs else []
-    elif existing is not None:
-        changes = _leave_behind(view, existing, request.previous_broker_epoch)
-    return Decision((record, *changes), record.broker_epoch)
+    else:
+        if existing is not None:
+            changes = _leave_behind(view, existing, request.previous_broker_epoch)
+        record.broker_epoch = view.next_offset + len(changes)
+    return Decision((*changes, record), record.broker_epoch)
 
 
 def _leave_behind(

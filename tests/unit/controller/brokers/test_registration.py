@@ -8,11 +8,13 @@ from controller.brokers.registration import (
     BrokerState,
     Silent,
     decide_fence_silent,
+    decide_register_broker,
     decide_register_controller,
     decide_unregister_broker,
     silent_brokers,
 )
 from metalog.image.features import CORDONED_DIRECTORIES_LEVEL
+from metalog.image.replay import replay_all
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.controller_registration import ControllerRegistrationRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
@@ -96,13 +98,38 @@ class TestRegistration:
         cluster.heartbeat(1)
         assert cluster.state("t")[:2] == (1, (1,))
 
-    def test_the_registration_comes_first_in_its_batch(self, cluster: Cluster) -> None:
+    def test_what_it_leaves_behind_is_written_before_its_registration(
+        self, cluster: Cluster
+    ) -> None:
         cluster.start(1, 2)
         cluster.create_topic("t", [1, 2])
         cluster.advance(SESSION_TIMEOUT_MS)
         cluster.touch(2)
-        offset = cluster.next_offset
-        assert cluster.register(1, life=2) == offset
+        epoch = cluster.register(1, life=2)
+        assert epoch == cluster.next_offset - 1
+        assert cluster.image.cluster.brokers[1].epoch == epoch
+        assert cluster.state("t")[1] == (2,)
+
+    def test_a_controller_lost_between_its_batches_leaves_nobody_registered(
+        self, cluster: Cluster
+    ) -> None:
+        """More changes than a batch holds are several: the log may end after any of them (P11)."""
+        cluster.start(1, 2)
+        cluster.create_topic("t", [1, 2])
+        cluster.create_topic("u", [1, 2])
+        cluster.advance(SESSION_TIMEOUT_MS)
+        cluster.touch(2)
+        request = registration(1, life=2)
+        records = decide_register_broker(cluster.view(), request).records
+        before = cluster.image.cluster.brokers[1]
+        assert len(records) == 3
+        for written in range(len(records)):
+            left = replay_all(cluster.image, records[:written])
+            assert left.cluster.brokers[1] == before, f"after {written} records"
+        cluster.apply(records[:1])
+        epoch = cluster.register(1, life=2)
+        assert epoch == cluster.next_offset - 1
+        assert cluster.state("t")[1] == cluster.state("u")[1] == (2,)
 
     def test_b48_another_cluster(self, cluster: Cluster) -> None:
         assert refused(cluster, 1, cluster_id="other") is ErrorCode.INCONSISTENT_CLUSTER_ID
