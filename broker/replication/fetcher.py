@@ -9,8 +9,9 @@ that changed since the last, so that thousands of idle ones cost nothing.
   they grow up to `replica.fetch.backoff.ms`.
 - Every request has a serial number, and a partition remembers the first that speaks for its present
   state. An older answer says nothing about it any more (KAFKA-13207).
-- One request is in flight. A second is sent when partitions were added meanwhile: the first may be
-  waiting for bytes at the leader, and a new leader must hear of its followers at once.
+- One request is in flight. A second is sent when partitions were added meanwhile, or come back from a
+  pause, a flush or a reset: the first may be waiting for bytes at the leader, and a leader must hear
+  at once of who follows it and of what is on the disk.
 - OFFSET_OUT_OF_RANGE and OFFSET_MOVED_TO_TIERED_STORAGE are handed out as `Reset`: what to do about
   them is another's step and may take requests of its own.
 - A topic that flushes (`flush.messages`) is fetched on only when what came is on the disk: the next
@@ -223,6 +224,7 @@ class Fetcher:
         if followed is not None and followed.partition is partition and followed.paused:
             followed.paused = False
             self._name(key, followed)
+            self._urgent = True
 
     def retry_later(self, partition: Partition, now_ms: float) -> None:
         """A reset of `partition` failed."""

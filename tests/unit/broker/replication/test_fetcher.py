@@ -192,6 +192,29 @@ async def test_a_topic_that_flushes_is_fetched_on_when_it_is_on_the_disk() -> No
     assert c[1].partition().remote[2].log_end == 1
 
 
+async def test_a_flush_that_ends_does_not_wait_for_an_idle_fetch() -> None:
+    """While one partition flushes, the fetch that goes out waits at the leader for the others, and
+    each batch took as long as an idle fetch: such a follower never caught up."""
+    c = Cluster(2)
+    for broker in c.brokers.values():
+        broker.create_topic(
+            partitions=2, replicas=[1, 2], leader=1, configs={"flush.messages": "1"}
+        )
+    c[1].append(b"a")
+    await settle()
+    (flush,) = c.fetch(2)
+    assert isinstance(flush, Flush)
+    idle = c.request(2, 1)
+    assert idle is not None and c.request(2, 1) is None
+    await c[2].log.flush()
+    c[2].fetchers[1].resume(flush.partition)
+    second = c.request(2, 1)
+    assert second is not None, "it waits for the idle fetch"
+    (topic,) = second.topics
+    (named,) = topic.partitions
+    assert (named.partition, named.fetch_offset) == (0, 1)
+
+
 async def test_an_offset_that_the_leader_does_not_have_asks_for_a_reset() -> None:
     c = Cluster(2)
     c.create(1, 2)
