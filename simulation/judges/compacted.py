@@ -63,6 +63,20 @@ class KeyTable:
         return None
 
 
+def problem_between(logs: Iterable[Mapping[int, Keyed]], begin: int, end: int) -> str | None:
+    """What is wrong with replicas if nobody knows what was committed, None if nothing: each is
+    asked for what any of them has. Each was cleaned at moments of its own."""
+    replicas = list(logs)
+    anywhere: dict[int, Keyed] = {}
+    for found in replicas:
+        anywhere.update(found)
+    table = KeyTable()
+    for offset, record in sorted(anywhere.items()):
+        table.add(offset, record)
+    problems = (table.problem(one, begin, end) or table.revived(one) for one in replicas)
+    return next((one for one in problems if one is not None), None)
+
+
 @dataclass(eq=False)
 class Put:
     """One record that a client has sent; `offset` once it is acknowledged."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ from protocol.batch.header import crc_ok, parse_header
 from protocol.batch.records import read_records
 from simulation.judges.changes import Changes
 from simulation.judges.committed import PartitionTruth, batches_of, keyed_records
-from simulation.judges.compacted import Keyed
+from simulation.judges.compacted import Keyed, problem_between
 from simulation.judges.election_truth import min_isr
 from simulation.judges.leader_hints import Views
 from simulation.judges.metadata import MetadataTruth
@@ -623,16 +623,28 @@ class Promises:
         for key, truth in self.partitions.items():
             image = self.metadata.image.topics.partition(*key)
             logs = [] if image is None else [self._open[one][key].log for one in image.replicas]
+            where = f"{truth.name} of {image.replicas if image else ()} in the end"
+            if truth.name.rpartition("-")[0] in self.given_up:
+                self._compare_with_each_other(where, logs)
+                continue
             for log in logs:
-                where = f"{truth.name} of {image.replicas if image else ()} in the end"
-                if log.topic not in self.given_up:
-                    self._compare(where, "P4", log, truth, log.log_start_offset, truth.end)
-                    continue
-                begin = max(log.log_start_offset, logs[0].log_start_offset)
-                mine, first = (
-                    [b for b, _ in batches_of(o, begin, o.log_end_offset)] for o in (log, logs[0])
-                )
-                require(mine == first, f"P4: {where}: {mine} and {first}")
+                self._compare(where, "P4", log, truth, log.log_start_offset, truth.end)
+
+    def _compare_with_each_other(self, where: str, logs: Sequence[Log]) -> None:
+        """P4, where nobody knows what was committed."""
+        if any(log.topic in self.compacted for log in logs):
+            begin = max(log.log_start_offset for log in logs)
+            end = max(log.log_end_offset for log in logs)
+            found = [keyed_records(log, begin, log.log_end_offset) for log in logs]
+            problem = problem_between(found, begin, end)
+            require(problem is None, f"P4: {where}: {problem}")
+            return
+        for log in logs[1:]:
+            begin = max(log.log_start_offset, logs[0].log_start_offset)
+            mine, first = (
+                [b for b, _ in batches_of(o, begin, o.log_end_offset)] for o in (log, logs[0])
+            )
+            require(mine == first, f"P4: {where}: {mine} and {first}")
 
 
 def _told(at_s: float, life: NodeLife, name: str, leader_id: int, state: State) -> str:

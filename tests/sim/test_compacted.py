@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from simulation.event import Event
-from simulation.judges.compacted import CompactedLedger, Keyed, KeyTable
+from simulation.judges.compacted import CompactedLedger, Keyed, KeyTable, problem_between
 from simulation.schedule import Schedule, draw_schedule
 from simulation.shape import ClientShape, TopicShape
 from simulation.swarm import run
@@ -50,6 +50,34 @@ def test_a_deletion_may_go_after_what_it_deletes() -> None:
     made = table(A, B, DELETED)
     assert made.problem({1: B}, 0, 3) is None and made.revived({1: B}) is None
     assert made.revived({0: A, 1: B}) is not None
+
+
+@pytest.mark.parametrize(
+    ("other", "is_fine"),
+    [
+        ({0: A, 1: B, 2: NEWER}, True),
+        ({1: B, 2: NEWER}, True),
+        ({1: B, 2: NEWER, 3: DELETED}, True),
+        ({0: A, 1: B}, False),
+        ({2: NEWER}, False),
+        ({1: B, 2: A}, False),
+        ({0: A, 1: B, 2: NEWER, 3: Keyed(b"c", b"9")}, False),
+    ],
+)
+def test_replicas_cleaned_by_themselves_agree_on_what_must_stay(
+    other: dict[int, Keyed], is_fine: bool
+) -> None:
+    """P4, where nobody knows what was committed: what was replaced may be in one and not in the
+    other."""
+    one = {1: B, 2: NEWER}
+    if DELETED in other.values():
+        one = {1: B}
+    assert (problem_between([one, other], 0, 4) is None) is is_fine
+    assert (problem_between([other, one], 0, 4) is None) is is_fine
+
+
+def test_a_replica_that_has_what_another_knows_to_be_deleted_is_found() -> None:
+    assert problem_between([{0: A, 1: B}, {1: B, 2: DELETED}], 0, 3) is not None
 
 
 def acked(ledger: CompactedLedger, *records: Keyed) -> CompactedLedger:
