@@ -9,9 +9,9 @@ that changed since the last, so that thousands of idle ones cost nothing.
   they grow up to `replica.fetch.backoff.ms`.
 - Every request has a serial number, and a partition remembers the first that speaks for its present
   state. An older answer says nothing about it any more (KAFKA-13207).
-- One request is in flight. A second is sent when partitions were added meanwhile, or come back from a
-  pause, a flush or a reset: the first may be waiting for bytes at the leader, and a leader must hear
-  at once of who follows it and of what is on the disk.
+- One request is in flight. A second is sent when partitions were added meanwhile, or come back
+  from a pause, a flush or a reset: the first may be waiting for bytes at the leader, and a leader
+  must hear at once of who follows it and of what is on the disk.
 - OFFSET_OUT_OF_RANGE and OFFSET_MOVED_TO_TIERED_STORAGE are handed out as `Reset`: what to do about
   them is another's step and may take requests of its own.
 - A topic that flushes (`flush.messages`) is fetched on only when what came is on the disk: the next
