@@ -244,7 +244,9 @@ PLANTED: dict[str, Planted] = {
     "a follower cuts too much": Planted(
         8, "P17", [(fetcher, "truncate_to_common", _cuts_too_much)]
     ),
-    "controllers elect anybody": Planted(8, "P2", [(election, "_elect_clean", _elects_anybody)]),
+    "controllers elect anybody": Planted(
+        8, "P2|P21", [(election, "_elect_clean", _elects_anybody)]
+    ),
     "controllers believe every leader": Planted(
         20,
         "P3|P10|P13|P15",
