@@ -14,7 +14,7 @@ from testkit.audits import elections_of, kinds_of
 
 pytestmark = [pytest.mark.sim, pytest.mark.rest]
 
-SEEDS = (2, 3, 6, 7)
+SEEDS = (3, 4, 7, 8)
 
 MARKS = {
     "elr": "controller.elr-election",
