@@ -74,6 +74,9 @@ LOOKS_PER_TURN: Final = 150
 written down."""
 SCANNED_PER_TURN: Final = 2_000
 """Partitions that are searched for such without leader in one turn."""
+TOGETHER_MS: Final = 500.0
+"""So long partitions that could be decided wait for answers about others, while these come. New
+leaders and followers have much to do: a broker that has begun answers many times slower."""
 BEHIND_PAUSE_MS: Final = 1_000.0
 NOTHING: Final[Mapping[RecoveryStrategy, Verdict]] = {}
 
@@ -170,6 +173,9 @@ class UncleanRecovery:
         self._questions = Questions()
         self._open: dict[PartitionKey, _Leaderless] = {}
         self._to_look: dict[PartitionKey, None] = {}
+        # Whose answers are all here, and until when they wait for others at most.
+        self._answered: dict[PartitionKey, None] = {}
+        self._together_until_ms = 0.0
         self._scan: Iterator[None] | None = None
         self._must_scan = False
         self._timeout_ms: float = 0.0
@@ -193,6 +199,7 @@ class UncleanRecovery:
         self._questions.clear()
         self._open.clear()
         self._to_look.clear()
+        self._answered.clear()
         self._timers.clear()
         self._requests.clear()
         self._decided.clear()
@@ -317,8 +324,12 @@ class UncleanRecovery:
         self._questions.drop(replica.broker_id, key)
         state.asked -= {replica.broker_id}
         # Before the timeout all answers are needed, so the last one is worth a look; later any is.
-        if not state.asked or any(self._is_overdue(state, s, now_ms) for s in state.began):
+        if any(self._is_overdue(state, s, now_ms) for s in state.began):
             self._to_look[key] = None
+        elif not state.asked:
+            if not self._answered:
+                self._together_until_ms = now_ms + TOGETHER_MS
+            self._answered[key] = None
         return True
 
     def _fall_behind(
@@ -358,6 +369,8 @@ class UncleanRecovery:
         if self._to_look or self._must_scan:
             return now_ms
         times = [self._questions.due_ms()]
+        if self._answered:
+            times.append(self._together_until_ms if self._questions.answers_come else now_ms)
         if self._timers:
             times.append(next(iter(self._timers.values())) + self._timeout_ms)
         times += [request.deadline_ms for request in self._requests]
@@ -369,6 +382,9 @@ class UncleanRecovery:
         self._take_timeout(recovery_timeout_ms(view))
         self._search(view)
         expired = self._expire(now_ms)
+        if now_ms >= self._together_until_ms or not (self._to_look or self._questions.answers_come):
+            self._to_look.update(self._answered)
+            self._answered.clear()
         records: list[PartitionChangeRecord] = []
         for key in list(islice(self._to_look, LOOKS_PER_TURN)):
             del self._to_look[key]

@@ -107,6 +107,13 @@ class Questions:
             default=None,
         )
 
+    @property
+    def answers_come(self) -> bool:
+        """Whether a broker that answers well, as far as is known, has not said everything yet."""
+        return any(
+            asked.wanted and asked.pause_ms == PAUSE_FIRST_MS for asked in self._brokers.values()
+        )
+
     def are_for(self, broker_id: int) -> bool:
         """Whether anything is wanted of that broker."""
         asked = self._brokers.get(broker_id)

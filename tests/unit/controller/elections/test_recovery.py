@@ -16,6 +16,7 @@ from controller.elections.log_facts import LogFacts
 from controller.elections.recovery import (
     BEHIND_PAUSE_MS,
     LOOKS_PER_TURN,
+    TOGETHER_MS,
     RecoveryCounts,
     UncleanRecovery,
 )
@@ -693,6 +694,45 @@ def test_thousands_are_decided_in_slices() -> None:
     assert max(len(q.partitions) for q in w.asked) <= 1000
     assert turns < 40
     assert (w.counts.finished, w.counts.running, len(w.facts)) == (2_500, 0, 0)
+
+
+def test_many_are_elected_when_all_is_answered_not_while_answers_come() -> None:
+    w = power_cut(World(2_500))
+    for broker_id in (1, 3):
+        w.unfence(broker_id)
+    w.written.clear()
+    w.silent = {2}
+    w.unfence(2)
+    first = w.pending.pop()
+    w.answer(first)
+    w.turns()
+    second = w.pending.pop()
+    assert not w.written, "a thousand could be elected, and more answers come"
+    w.advance(TOGETHER_MS - 1)
+    w.turns()
+    assert not w.written
+    w.advance(1)
+    w.turns()
+    assert len(w.written) == len(first.partitions), "the others take too long"
+    w.silent.clear()
+    w.answer(second)
+    w.turns()
+    assert len(w.written) == 2_500
+
+
+def test_nobody_waits_for_answers_that_do_not_come() -> None:
+    w = power_cut(World(2_500))
+    for broker_id in (1, 3):
+        w.unfence(broker_id)
+    w.written.clear()
+    w.silent = {2}
+    w.unfence(2)
+    first = w.pending.pop()
+    w.answer(first)
+    w.turns()
+    w.recovery.unanswered(w.pending.pop(), w.monotonic_ms)
+    w.turns()
+    assert len(w.written) == len(first.partitions)
 
 
 def test_explanation() -> None:
