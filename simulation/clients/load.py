@@ -55,8 +55,8 @@ COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_
 
 
 class Asked(NamedTuple):
-    """A request for one partition: whom it went to and when, the leader epoch that it carried, and
-    that of the broker's own replica then."""
+    """A request for one partition: whom it went to and when, the leader epoch that it carried, that
+    of the broker's own replica then, and its number among all that began."""
 
     one: PartitionLedger
     key: Key
@@ -64,6 +64,7 @@ class Asked(NamedTuple):
     at_s: float
     epoch: int
     replica_epoch: int
+    serial: int
 
 
 Step = Callable[[random.Random], Awaitable[None]]
@@ -127,6 +128,7 @@ class Load:
         """Fails when a client finds a promise broken."""
         self._seed = seed
         self._numbers = 0
+        self._asked = 0
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self._access = Access(client)
@@ -371,7 +373,12 @@ class Load:
         """One entry of the history."""
         now_s = self._loop.time()
         self.history.append(
-            Saw(client, what, str(asked.one), asked.at_s, now_s, answer, key=asked.key, **more)
+            Saw(
+                *(client, what, str(asked.one), asked.at_s, now_s, answer),
+                key=asked.key,
+                serial=asked.serial,
+                **more,
+            )
         )
 
     def placed(self, client: str, one: PartitionLedger, offset: int) -> None:
@@ -391,7 +398,8 @@ class Load:
         """A request with this leader epoch is about to be sent."""
         key = (one.topic_id, one.index)
         replica_epoch = self.promises.leader_epoch_at(broker_id, key)
-        return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch)
+        self._asked += 1
+        return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch, self._asked)
 
     def _hinted(self, asked: Asked, code: int, leader: Any, endpoints: Any) -> None:
         """P24: a leader is named only where it helps, with an address, never an old one, and never

@@ -36,7 +36,8 @@ class Saw(NamedTuple):
     that promises that it has no effect, or begins with "?": it may have one.
 
     `offset` is the first of a send, where a read began, where a reader was placed; `offsets` are
-    those of what was read; `producer_id` is -1 without idempotence."""
+    those of what was read; `producer_id` is -1 without idempotence. `serial` counts requests in the
+    order in which they began: several that are under way may end in another."""
 
     client: str
     what: str
@@ -50,6 +51,7 @@ class Saw(NamedTuple):
     offsets: tuple[int, ...] = ()
     acks: int = -1
     producer_id: int = -1
+    serial: int = 0
 
 
 def broken_rules(saw: Sequence[Saw], without: Collection[str]) -> list[Finding]:
@@ -78,9 +80,8 @@ class _History:
         self._sends: dict[int, Send] = {}
         self._numbers: dict[int, int] = {}
         ends: dict[tuple[int, int], Saw] = {}
-        for one in saw:
-            if one.what == "send":
-                self._send(one)
+        for one in sorted((one for one in saw if one.what == "send"), key=lambda one: one.serial):
+            self._send(one)
         for one in saw:
             topic, process = self._topic(one), self._process(one.client, one.what)
             begin_us, end_us = _us(one.begin_s), _us(one.end_s)

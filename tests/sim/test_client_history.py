@@ -47,6 +47,15 @@ def test_a_clean_history_is_clean() -> None:
     )
 
 
+def test_h8_goes_by_the_order_in_which_requests_began() -> None:
+    """The first of two under way may end last, without an answer, and be acknowledged later."""
+    lost = send(b"a", -1, 1, "? no answer", producer_id=5, serial=1)
+    second = send(b"b", -1, 1, "? no answer", producer_id=5, serial=2)
+    again = [send(b"a", 0, 2, producer_id=5, serial=3), send(b"b", 1, 2, producer_id=5, serial=4)]
+    assert rules(second, lost, *again, final(b"a", b"b")) == set()
+    assert rules(second, lost, final(b"b", b"a")) == {"H8"}
+
+
 @pytest.mark.parametrize(
     ("saw", "rule"),
     [
