@@ -696,7 +696,8 @@ def test_thousands_are_decided_in_slices() -> None:
     assert (w.counts.finished, w.counts.running, len(w.facts)) == (2_500, 0, 0)
 
 
-def test_many_are_elected_when_all_is_answered_not_while_answers_come() -> None:
+def with_a_thousand_answers() -> tuple[World, Question]:
+    """The last broker is back, and has said something of the first thousand of 2,500 partitions."""
     w = power_cut(World(2_500))
     for broker_id in (1, 3):
         w.unfence(broker_id)
@@ -706,6 +707,11 @@ def test_many_are_elected_when_all_is_answered_not_while_answers_come() -> None:
     first = w.pending.pop()
     w.answer(first)
     w.turns()
+    return w, first
+
+
+def test_many_are_elected_when_all_is_answered_not_while_answers_come() -> None:
+    w, first = with_a_thousand_answers()
     second = w.pending.pop()
     assert not w.written, "a thousand could be elected, and more answers come"
     w.advance(TOGETHER_MS - 1)
@@ -721,15 +727,7 @@ def test_many_are_elected_when_all_is_answered_not_while_answers_come() -> None:
 
 
 def test_nobody_waits_for_answers_that_do_not_come() -> None:
-    w = power_cut(World(2_500))
-    for broker_id in (1, 3):
-        w.unfence(broker_id)
-    w.written.clear()
-    w.silent = {2}
-    w.unfence(2)
-    first = w.pending.pop()
-    w.answer(first)
-    w.turns()
+    w, first = with_a_thousand_answers()
     w.recovery.unanswered(w.pending.pop(), w.monotonic_ms)
     w.turns()
     assert len(w.written) == len(first.partitions)
