@@ -21,6 +21,7 @@ from protocol.transport.client import Connection
 from simulation.clients.client import Unknown
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import REQUEST_MS, Access, Load
+from simulation.clients.producers import Numbered, counts
 from simulation.judges.ledger import Batch, PartitionLedger
 from simulation.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
@@ -95,10 +96,6 @@ class Pipeline:
         ]
         return [*left, *train[len(tasks) :]]
 
-    def counts(self, one: PartitionLedger) -> bool:
-        """Whether anything is promised of what is written there."""
-        return not one.ended and one.topic not in self._load.promises.given_up
-
     async def _connect(self, one: PartitionLedger) -> tuple[int, Connection] | Failure:
         cluster = self._access.client.cluster
         try:
@@ -138,25 +135,14 @@ class Idempotent(Pipeline):
 
     def __init__(self, load: Load, name: str, in_flight: int) -> None:
         super().__init__(load, name, -1, in_flight)
-        self._identity: Producer | None = None
-        self._sequences: dict[PartitionLedger, int] = {}
+        self._numbered = Numbered(load, name)
 
     async def step(self, rng: random.Random) -> None:
-        load = self._load
-        if self._identity is None:
-            self._identity = await load.client.producer()
-        kept = [one for one in load.partitions if self.counts(one)]
-        if not kept:
+        one = await self._numbered.choose(rng)
+        if one is None:
             return
-        one = rng.choice(kept)
-        train = []
-        for _ in range(self.length(rng)):
-            number, values = load.values(self._name, rng)
-            sequence = self._sequences.get(one, 0)
-            self._sequences[one] = sequence + len(values)
-            batch = one.sending(self._name, number, values)
-            train.append(Wagon(batch, self._identity._replace(sequence=sequence)))
-        while train and self.counts(one):
+        train = [Wagon(*self._numbered.next(one, rng)) for _ in range(self.length(rng))]
+        while train and counts(self._load, one):
             train = await self.run(one, train)
             if train:
                 await asyncio.sleep(rng.uniform(0.05, 0.4))

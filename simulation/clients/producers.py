@@ -10,7 +10,7 @@ from protocol.errors import ApiError, ErrorCode
 from simulation.clients.client import Unknown
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import Load
-from simulation.judges.ledger import PartitionLedger
+from simulation.judges.ledger import Batch, PartitionLedger
 from simulation.shape import ClientShape, TopicShape
 
 
@@ -33,8 +33,8 @@ class Once:
         await load.produce(one, batch, self._acks)
 
 
-class UntilAcked:
-    """An idempotent producer: the same batch with the same sequence until it is acknowledged."""
+class Numbered:
+    """The batches of an idempotent producer, each with the sequence at which it stands."""
 
     def __init__(self, load: Load, name: str) -> None:
         self._load = load
@@ -42,22 +42,46 @@ class UntilAcked:
         self._identity: Producer | None = None
         self._sequences: dict[PartitionLedger, int] = {}
 
-    async def step(self, rng: random.Random) -> None:
-        load = self._load
+    async def choose(self, rng: random.Random) -> PartitionLedger | None:
+        """A partition to send to, if anything is promised of any."""
         if self._identity is None:
-            self._identity = await load.client.producer()
+            self._identity = await self._load.client.producer()
         # Where records were given up its sequence may be lost.
-        kept = [one for one in load.partitions if self._counts(one)]
-        if not kept:
-            return
-        one = rng.choice(kept)
-        number, values = load.values(self._name, rng)
+        kept = [one for one in self._load.partitions if counts(self._load, one)]
+        return rng.choice(kept) if kept else None
+
+    def next(self, one: PartitionLedger, rng: random.Random) -> tuple[Batch, Producer]:
+        """A new batch for a partition that was chosen."""
+        assert self._identity is not None
+        number, values = self._load.values(self._name, rng)
         sequence = self._sequences.get(one, 0)
         self._sequences[one] = sequence + len(values)
         batch = one.sending(self._name, number, values)
-        while self._counts(one):
+        return batch, self._identity._replace(sequence=sequence)
+
+
+def counts(load: Load, one: PartitionLedger) -> bool:
+    """Whether anything is promised of what is written there."""
+    return not one.ended and one.topic not in load.promises.given_up
+
+
+class UntilAcked:
+    """An idempotent producer: the same batch with the same sequence until it is acknowledged."""
+
+    def __init__(self, load: Load, name: str) -> None:
+        self._load = load
+        self._name = name
+        self._numbered = Numbered(load, name)
+
+    async def step(self, rng: random.Random) -> None:
+        load = self._load
+        one = await self._numbered.choose(rng)
+        if one is None:
+            return
+        batch, producer = self._numbered.next(one, rng)
+        while counts(load, one):
             try:
-                await load.produce(one, batch, -1, self._identity._replace(sequence=sequence))
+                await load.produce(one, batch, -1, producer)
                 return
             except (Unknown, ApiError) as error:
                 if (
@@ -67,9 +91,6 @@ class UntilAcked:
                     return
                 load.failed(self._name, error)
             await asyncio.sleep(rng.uniform(0.05, 0.4))
-
-    def _counts(self, one: PartitionLedger) -> bool:
-        return not one.ended and one.topic not in self._load.promises.given_up
 
 
 def _some(rng: random.Random, kind: str, pauses_ms: tuple[float, ...]) -> list[ClientShape]:
