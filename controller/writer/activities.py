@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from controller.brokers.registration import Silent, decide_fence_silent, silent_brokers
 from controller.decision import ControllerView, Decision
@@ -33,12 +33,6 @@ _log = get_logger("controller")
 MakeView: TypeAlias = Callable[[], ControllerView]
 
 
-class Act(NamedTuple):
-    """What an activity decided."""
-
-    records: Sequence[MetadataRecord] = ()
-
-
 class Activity(Protocol):
     """One thing that the active controller does by itself."""
 
@@ -50,8 +44,8 @@ class Activity(Protocol):
     def end(self) -> None:
         """This controller is active no longer: nothing is due any more."""
 
-    def act(self, now_ms: float, view: MakeView) -> Act:
-        """Decide, and say when to do it next."""
+    def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
+        """Decide, and say when to do it next; returns the records to append."""
         ...
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
@@ -119,17 +113,17 @@ class Fencing:
         if self._silent is None:
             self.due_ms = self._heartbeats.next_expiry_ms(self._timeouts)
 
-    def act(self, now_ms: float, view: MakeView) -> Act:
+    def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
         if self._silent is None:
             if self._waits_for_heartbeats(now_ms):
-                return Act()
+                return ()
             self._silent = silent_brokers(replace(view(), monotonic_ms=now_ms))
             self._tell(self._silent)
         decision = decide_fence_silent(view(), self._silent, CHANGES_PER_TURN)
         self._silent = decision.reply
         self.due_ms = now_ms
         self.look_again()
-        return Act(decision.records)
+        return decision.records
 
     def _tell(self, silent: Silent) -> None:
         for (broker_id, _), cause in silent.causes.items():
@@ -170,12 +164,12 @@ class Idling:
     def end(self) -> None:
         self.due_ms = None
 
-    def act(self, now_ms: float, view: MakeView) -> Act:
+    def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
         is_idle = now_ms - self._last_append_ms >= self._interval_ms and not self._is_pending()
         if is_idle:
             self._last_append_ms = now_ms
         self.begin(now_ms)
-        return Act((NoOpRecord(),) if is_idle else ())
+        return (NoOpRecord(),) if is_idle else ()
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
         self._last_append_ms = now_ms
@@ -203,10 +197,10 @@ class Upkeep:
     def end(self) -> None:
         self.due_ms = None
 
-    def act(self, now_ms: float, view: MakeView) -> Act:
+    def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
         decision = self._decide(view())
         self.due_ms = now_ms if decision.reply else now_ms + self._interval_ms
-        return Act(decision.records)
+        return decision.records
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
         if self._wakes_on and any(

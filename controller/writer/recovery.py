@@ -18,7 +18,7 @@ from controller.elections.recovery import Decided, RecoveryCounts, UncleanRecove
 from controller.elections.recovery_questions import PartitionKey, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
 from controller.settings import ControllerSettings
-from controller.writer.activities import Act, MakeView
+from controller.writer.activities import MakeView
 from metalog.image.values import BrokerImage, Endpoint
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.get_replica_log_info import (
@@ -96,13 +96,13 @@ class Recovery:
             if not future.done():
                 future.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, None))
 
-    def act(self, now_ms: float, view: MakeView) -> Act:
+    def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
         turn = self._core.turn(view(), now_ms)
         self._send(now_ms)
         self._tell(turn.expired)
         self._tell_when_committed()
         self.due_ms = self._core.due_ms(now_ms)
-        return Act(turn.records)
+        return turn.records
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
         self._core.appended(records)

@@ -561,7 +561,7 @@ class Controller:
     def _act(self, activity: Activity) -> None:
         """An activity's turn."""
         del self._timers[activity]
-        self._try_append(activity.act(self._clock.monotonic_ms(), self.view).records)
+        self._try_append(activity.act(self._clock.monotonic_ms(), self.view))
         self._arm()
 
     def _try_append(self, records: Sequence[MetadataRecord]) -> None:

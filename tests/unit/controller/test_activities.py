@@ -10,7 +10,6 @@ from controller.decision import ControllerView, Decision
 from controller.writer.activities import (
     GRACE_MS,
     LATE_MS,
-    Act,
     Activities,
     Fencing,
     Idling,
@@ -43,8 +42,8 @@ class At:
     def end(self) -> None:
         self.due_ms = None
 
-    def act(self, now_ms: float, view: MakeView) -> Act:
-        return Act()
+    def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
+        return ()
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
         self.due_ms = now_ms + len(records)
@@ -82,7 +81,7 @@ class Fenced:
         now_ms = self.cluster.monotonic_ms
         self.fencing.due_ms = now_ms
         while self.fencing.due_ms is not None and self.fencing.due_ms <= now_ms:
-            self.cluster.apply(self.fencing.act(now_ms, self.cluster.view).records)
+            self.cluster.apply(self.fencing.act(now_ms, self.cluster.view))
 
     @property
     def brokers(self) -> list[BrokerImage]:
@@ -144,7 +143,7 @@ def test_a_turn_that_is_hardly_late_gives_none() -> None:
 def test_a_turn_cut_short_by_a_lost_leadership_is_not_gone_on_with() -> None:
     it = Fenced()
     it.cluster.advance(SESSION_TIMEOUT_MS)
-    assert it.fencing.act(it.cluster.monotonic_ms, it.cluster.view).records
+    assert it.fencing.act(it.cluster.monotonic_ms, it.cluster.view)
     assert it.fencing.due_ms == it.cluster.monotonic_ms, "it would go on at once"
     it.fencing.look_again()
     assert it.fencing.due_ms == it.cluster.monotonic_ms
@@ -171,12 +170,12 @@ def test_an_idle_log_gets_a_record() -> None:
     idling.begin(1_100.0)
     assert idling.due_ms == 1_500.0
     idling.appended([OTHER], 1_300.0)
-    assert idling.act(1_500.0, no_view) == Act()
+    assert idling.act(1_500.0, no_view) == ()
     assert idling.due_ms == 1_800.0
-    assert idling.act(1_800.0, no_view) == Act((NoOpRecord(),))
+    assert idling.act(1_800.0, no_view) == (NoOpRecord(),)
     assert idling.due_ms == 2_300.0
     pending = True
-    assert idling.act(2_300.0, no_view) == Act()
+    assert idling.act(2_300.0, no_view) == ()
     assert idling.due_ms == 2_800.0, "what is on its way shows it once it is there"
 
 
@@ -186,9 +185,9 @@ def test_upkeep_goes_on_at_once_while_there_is_more_and_wakes_on_its_configurati
     view = Cluster().view
     upkeep.begin(0.0)
     assert upkeep.due_ms == 500.0
-    assert upkeep.act(510.0, view) == Act((OTHER,))
+    assert upkeep.act(510.0, view) == (OTHER,)
     assert upkeep.due_ms == 510.0
-    assert upkeep.act(511.0, view) == Act((OTHER,))
+    assert upkeep.act(511.0, view) == (OTHER,)
     assert upkeep.due_ms == 1_011.0
     upkeep.appended([OTHER], 600.0)
     assert upkeep.due_ms == 1_011.0
