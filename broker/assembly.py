@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.admin.auto_topics import AutoTopicSettings, TopicCreator
 from broker.api_table import build_table
@@ -55,7 +55,8 @@ from protocol.transport.admission import ConnectionGate
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import NodeConfig
+from runtime.config import ConfigError, NodeConfig, keys_kraftbox, keys_remote
+from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Metrics
 from runtime.slices import SLICE_MS, in_slices
@@ -69,6 +70,10 @@ from storage.log.directory import MetaProperties, read_meta
 from storage.log.errors import BadLogDirectory
 from storage.log.log import Log
 from storage.log.manager import LogManager, LogManagerSettings
+from storage.objects import ObjectRefused, Objects, StoreSettings, open_objects
+
+if TYPE_CHECKING:
+    from broker.tiering.tier import Tier
 
 MAINTENANCE_MS: Final = 1_000.0
 CONTROLLED_SHUTDOWN_MS: Final = 30_000.0
@@ -80,7 +85,7 @@ _log = get_logger("broker.assembly")
 class BrokerServer:
     """See the module. One per process with the broker role."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, all that a broker has from outside
         self,
         config: NodeConfig,
         *,
@@ -93,10 +98,12 @@ class BrokerServer:
         supervisor: Supervisor,
         metrics: Metrics,
         incarnation_id: bytes,
+        open_objects: Callable[[StoreSettings], Objects] = open_objects,
     ) -> None:
         """The log directory is locked and belongs to this node: the caller saw to that.
 
-        `incarnation_id` is the process's: with it the broker registers.
+        `incarnation_id` is the process's: with it the broker registers. `open_objects` opens the
+        store of tiered storage, where that is on.
         """
         self.config = config
         self._static = BrokerSettings.of(config)
@@ -109,6 +116,7 @@ class BrokerServer:
         self._supervisor = supervisor
         self._metrics = metrics
         self._incarnation_id = incarnation_id
+        self._open_objects = open_objects
         self.metadata = MetadataCache(config.node_id, cluster_id, rng)
         self.settings = TopicSettingsTable(config)
         self.lifecycle = BrokerLifecycle(LifecycleTimes.of(config), lambda: rng.uniform(0.8, 1.2))
@@ -175,10 +183,12 @@ class BrokerServer:
 
         Raises:
             BadLogDirectory, CorruptLog, OSError: the logs cannot be opened, or a port is taken.
-            StartupRefused: the controller refuses this broker for good.
+            StartupRefused: the controller refuses this broker for good, or the configuration
+                names no store that tiered storage could use.
         """
+        tier = self._build_tier()
         await self._open_logs()
-        context = self.context = self._build_context()
+        context = self.context = self._build_context(tier)
         self.replicas.on_backlog(self._advance_soon)
         self.replicas.on_flush_due(context.flusher.want)
         self.replicas.on_epochs_unsaved(
@@ -266,6 +276,8 @@ class BrokerServer:
             self.context.waits.close()
             await self.context.controller.close()
             await self.context.elections.close()
+            if self.context.tier is not None:
+                await self.context.tier.close()
         if self._heartbeats is not None:
             await self._heartbeats.close()
         if self._logs_open:
@@ -309,7 +321,21 @@ class BrokerServer:
             rng=self._rng,
         )
 
-    def _build_context(self) -> BrokerContext:
+    def _build_tier(self) -> Tier | None:
+        if not self.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
+            return None
+        if self.config[keys_kraftbox.KRAFTBOX_TIERED_STORAGE_PREVIEW]:
+            _log.warning("tiered storage is a preview: parts of it are missing")
+        from broker.tiering.settings import RemoteSettings
+        from broker.tiering.tier import Tier
+
+        try:
+            settings = RemoteSettings.of(self.config)
+            return Tier(settings, open_objects=self._open_objects)
+        except (ConfigError, ObjectRefused, ImportError) as error:
+            raise StartupRefused(f"tiered storage: {error}") from error
+
+    def _build_context(self, tier: Tier | None) -> BrokerContext:
         config, clock = self.config, self._clock
         self._heartbeats = self._channel("heartbeat")
         return BrokerContext(
@@ -339,6 +365,7 @@ class BrokerServer:
                 self._replication_settings.throttle_window_ms,
             ),
             kraft_version=lambda: self._loader.kraft_version,
+            tier=tier,
         )
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -373,6 +400,8 @@ class BrokerServer:
         self.logs.reconfigure(LogManagerSettings.of(effective))
         if self.replication is not None:
             self.replication.reconfigure(ReplicationSettings.of(effective))
+        if self.context is not None and self.context.tier is not None:
+            self.context.tier.follow(effective)
 
     def _catch_up(self, image: MetadataImage) -> None:
         """The own registration is the newest thing in the log that this broker can wait for: all

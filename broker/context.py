@@ -25,6 +25,7 @@ from runtime.tasks import Supervisor
 
 if TYPE_CHECKING:
     from broker.controller_link.channel import ChannelPool, ControllerChannel
+    from broker.tiering.tier import Tier
     from storage.files.port import Files
 
 
@@ -56,3 +57,5 @@ class BrokerContext:
     throttles: ReplicationThrottles = field(default_factory=ReplicationThrottles)
     kraft_version: Callable[[], int] = lambda: 0
     """The quorum's, which no metadata record tells."""
+    tier: Tier | None = None
+    """Tiered storage, where the node has it."""

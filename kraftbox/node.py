@@ -38,6 +38,7 @@ from runtime.tasks import Supervisor
 from storage.files import Files, LossyFiles, SlowFiles
 from storage.log.directory import MetaProperties, check_meta, lock_directory
 from storage.log.errors import BadLogDirectory, CorruptLog
+from storage.objects import Objects, StoreSettings, open_objects
 
 if TYPE_CHECKING:
     from broker.assembly import BrokerServer
@@ -51,9 +52,17 @@ RECOVERED = "Transitioning from RECOVERY to RUNNING"
 """The sentence that container test libraries wait for in Kafka's log."""
 
 
-def build_node(config: NodeConfig, *, clock: Clock, rng: random.Random, files: Files) -> Node:
+def build_node(
+    config: NodeConfig,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    files: Files,
+    open_objects: Callable[[StoreSettings], Objects] = open_objects,
+) -> Node:
     """A node that is not started. Must be called on the loop that will run it.
 
+    `open_objects` opens the object store of tiered storage, where that is on.
     With `kraftbox.fault.files=lossy` it loses at its death whatever it had not flushed; with
     `slow` its disk takes the time that kraftbox.fault.files.flush.ms and read.ms say.
     """
@@ -67,16 +76,23 @@ def build_node(config: NodeConfig, *, clock: Clock, rng: random.Random, files: F
             read_ms=config[keys_kraftbox.KRAFTBOX_FAULT_FILES_READ_MS],
         )
         files.slow = not config[keys_kraftbox.KRAFTBOX_FAULT_FILES_ON_SIGNAL]
-    return Node(config, clock=clock, rng=rng, files=files)
+    return Node(config, clock=clock, rng=rng, files=files, open_objects=open_objects)
 
 
 class Node:
     """One node with its roles. `build_node` makes it."""
 
     def __init__(
-        self, config: NodeConfig, *, clock: Clock, rng: random.Random, files: Files
+        self,
+        config: NodeConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        files: Files,
+        open_objects: Callable[[StoreSettings], Objects],
     ) -> None:
         self.config = config
+        self._open_objects = open_objects
         self.clock = clock
         self.rng = rng
         self.files = files
@@ -219,6 +235,7 @@ class Node:
             supervisor=self.supervisor,
             metrics=self.metrics,
             incarnation_id=self._incarnation_id,
+            open_objects=self._open_objects,
         )
 
     def _on_fatal(self, name: str, error: BaseException) -> None:

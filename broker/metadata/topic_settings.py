@@ -21,6 +21,7 @@ from runtime.config import (
     NodeConfig,
     TopicConfig,
     keys_kraftbox,
+    keys_remote,
     keys_topic,
     topic_defaults,
 )
@@ -58,6 +59,11 @@ class TopicSettings(NamedTuple):
     deletes: bool
     leader_throttled: tuple[str, ...] = ()
     follower_throttled: tuple[str, ...] = ()
+    tiered: bool = False
+    """Segments go to the remote store, or went there (KIP-405). Whether more may go, and what
+    stays on the disk, is in `log`."""
+    tier_deleted_on_disable: bool = False
+    """With tiering switched off, what is in the remote store goes (KIP-950)."""
 
 
 def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
@@ -83,6 +89,9 @@ def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
         deletes=config.deletes_old,
         leader_throttled=tuple(config[keys_topic.LEADER_REPLICATION_THROTTLED_REPLICAS]),
         follower_throttled=tuple(config[keys_topic.FOLLOWER_REPLICATION_THROTTLED_REPLICAS]),
+        tiered=node[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
+        and config[keys_topic.REMOTE_STORAGE_ENABLE],
+        tier_deleted_on_disable=config[keys_topic.REMOTE_LOG_DELETE_ON_DISABLE],
     )
 
 

@@ -93,6 +93,8 @@ DOCS: dict[str, str] = {
     "be decompressed.",
     "kraftbox.produce.validate.records": "Whether every record of a produced batch is checked, as "
     "Kafka does, and not only the batch.",
+    "kraftbox.tiered.storage.preview": "Whether tiered storage may be switched on though it is "
+    "not whole yet; for those who try it.",
     "leader.replication.throttled.rate": "Bytes per second that throttled replicas may fetch from "
     "this broker.",
     "leader.replication.throttled.replicas": "Replicas that are served no faster than their "
@@ -200,10 +202,43 @@ DOCS: dict[str, str] = {
     "not read. -1 for no limit.",
     "quota.window.num": "Samples that a rate is measured over.",
     "quota.window.size.seconds": "Length of one sample of a rate.",
-    "remote.log.copy.disable": "Whether segments are no longer copied to tiered storage; not built "
-    "so far.",
-    "remote.storage.enable": "Whether closed segments are copied to tiered storage; not built so "
-    "far.",
+    "remote.fetch.max.wait.ms": "How long a fetch waits for tiered storage before it is answered "
+    "without that partition's data; the read goes on for the next fetch.",
+    "remote.list.offsets.request.timeout.ms": "How long ListOffsets may look for a timestamp in "
+    "tiered storage.",
+    "remote.log.copy.disable": "Whether segments are no longer copied to tiered storage.",
+    "remote.log.delete.on.disable": "Whether a topic's objects go when its tiered storage is "
+    "switched off.",
+    "remote.log.index.file.cache.total.size.bytes": "Size of the local copies of remote indexes.",
+    "remote.log.index.file.cache.ttl.ms": "Time after which an unused local copy of a remote index "
+    "goes; -1 for never.",
+    "remote.log.manager.copier.thread.pool.size": "Segments that are copied at the same time.",
+    "remote.log.manager.copy.max.bytes.per.second": "How fast segments are copied to tiered "
+    "storage.",
+    "remote.log.manager.copy.quota.window.num": "Samples that this rate is measured over.",
+    "remote.log.manager.copy.quota.window.size.seconds": "Length of one such sample.",
+    "remote.log.manager.expiration.thread.pool.size": "Partitions whose remote segments expire at "
+    "the same time.",
+    "remote.log.manager.fetch.max.bytes.per.second": "How fast tiered storage is read.",
+    "remote.log.manager.fetch.quota.window.num": "Samples that this rate is measured over.",
+    "remote.log.manager.fetch.quota.window.size.seconds": "Length of one such sample.",
+    "remote.log.manager.follower.thread.pool.size": "Followers that take over the state before "
+    "their first local offset from tiered storage at the same time.",
+    "remote.log.manager.task.interval.ms": "Pause between two looks at what is to be copied or "
+    "deleted.",
+    "remote.log.manager.task.retry.backoff.max.ms": "Longest pause after a task that failed.",
+    "remote.log.manager.task.retry.backoff.ms": "First pause after a task that failed.",
+    "remote.log.manager.task.retry.jitter": "Share by which pauses are drawn longer or shorter.",
+    "remote.log.metadata.manager.class.name": "Only Kafka's manager that uses a topic is known.",
+    "remote.log.metadata.manager.impl.prefix": "What keys of the metadata topic begin with.",
+    "remote.log.metadata.manager.listener.name": "The listener over which leaders of the metadata "
+    "topic are spoken to; that of the brokers by default.",
+    "remote.log.reader.max.pending.tasks": "Reads of tiered storage that may wait for their turn.",
+    "remote.log.reader.threads": "Reads of tiered storage at the same time.",
+    "remote.log.storage.manager.class.name": "Must be empty: rsm.config.url names the store.",
+    "remote.log.storage.manager.impl.prefix": "What the store's keys begin with.",
+    "remote.log.storage.system.enable": "Whether topics may have tiered storage.",
+    "remote.storage.enable": "Whether closed segments are copied to tiered storage.",
     "replica.fetch.backoff.ms": "Pause of a follower after a fetch that failed.",
     "replica.fetch.max.bytes": "Most bytes of one partition in a follower's fetch; a single larger "
     "batch is still sent.",
@@ -332,38 +367,10 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "ssl.truststore.password",
         "ssl.truststore.type",
     ),
-    "tiered storage is not built": (
-        "follower.fetch.last.tiered.offset.enable",
-        "remote.fetch.max.wait.ms",
-        "remote.list.offsets.request.timeout.ms",
-        "remote.log.delete.on.disable",
-        "remote.log.index.file.cache.total.size.bytes",
-        "remote.log.index.file.cache.ttl.ms",
-        "remote.log.manager.copier.thread.pool.size",
-        "remote.log.manager.copy.max.bytes.per.second",
-        "remote.log.manager.copy.quota.window.num",
-        "remote.log.manager.copy.quota.window.size.seconds",
-        "remote.log.manager.expiration.thread.pool.size",
-        "remote.log.manager.fetch.max.bytes.per.second",
-        "remote.log.manager.fetch.quota.window.num",
-        "remote.log.manager.fetch.quota.window.size.seconds",
-        "remote.log.manager.follower.thread.pool.size",
-        "remote.log.manager.task.interval.ms",
-        "remote.log.manager.task.retry.backoff.max.ms",
-        "remote.log.manager.task.retry.backoff.ms",
-        "remote.log.manager.task.retry.jitter",
-        "remote.log.manager.thread.pool.size",
+    "KIP-1023 is not built": ("follower.fetch.last.tiered.offset.enable",),
+    "there are pools for each kind of task": ("remote.log.manager.thread.pool.size",),
+    "the stores that are built give no custom metadata": (
         "remote.log.metadata.custom.metadata.max.bytes",
-        "remote.log.metadata.manager.class.name",
-        "remote.log.metadata.manager.class.path",
-        "remote.log.metadata.manager.impl.prefix",
-        "remote.log.metadata.manager.listener.name",
-        "remote.log.reader.max.pending.tasks",
-        "remote.log.reader.threads",
-        "remote.log.storage.manager.class.name",
-        "remote.log.storage.manager.class.path",
-        "remote.log.storage.manager.impl.prefix",
-        "remote.log.storage.system.enable",
     ),
     "transactions are not built": (
         "add.partitions.to.txn.retry.backoff.max.ms",
@@ -474,6 +481,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "telemetry.max.bytes",
     ),
     "Java classes cannot run here": (
+        "remote.log.metadata.manager.class.path",
+        "remote.log.storage.manager.class.path",
         "alter.config.policy.class.name",
         "client.quota.callback.class",
         "config.providers",

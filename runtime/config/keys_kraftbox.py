@@ -40,3 +40,6 @@ KRAFTBOX_PRODUCE_DECOMPRESSED_MAX_BYTES = NodeKey(
     "kraftbox.produce.decompressed.max.bytes", LONG, 134_217_728, at_least(1)
 )
 KRAFTBOX_PRODUCE_VALIDATE_RECORDS = NodeKey("kraftbox.produce.validate.records", BOOLEAN, False)
+KRAFTBOX_TIERED_STORAGE_PREVIEW = NodeKey(
+    "kraftbox.tiered.storage.preview", BOOLEAN, False, None, LOW
+)

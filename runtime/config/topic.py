@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from runtime.config import keys_topic
+from runtime.config import keys_remote, keys_topic
 from runtime.config.errors import ConfigError, UnknownKey
 from runtime.config.node import NodeConfig
 from runtime.config.schema import TopicKey
@@ -82,10 +82,13 @@ def _default(node: NodeConfig, key: TopicKey[Any]) -> Any:
     return key.default
 
 
-def validate_topic_config(overrides: Mapping[str, str], defaults: TopicConfig) -> None:
+def validate_topic_config(
+    overrides: Mapping[str, str], defaults: TopicConfig, *, tiering: bool = False
+) -> None:
     """Raise ConfigError unless a topic may have these overrides.
 
-    `defaults` (see `topic_defaults`) completes the pairs of keys that limit each other.
+    `defaults` (see `topic_defaults`) completes the pairs of keys that limit each other; `tiering`
+    says whether the cluster has tiered storage (`remote.log.storage.system.enable`).
     """
     for name, text in overrides.items():
         key = TOPIC_KEYS.get(name)
@@ -96,9 +99,10 @@ def validate_topic_config(overrides: Mapping[str, str], defaults: TopicConfig) -
     low, high = keys_topic.MIN_COMPACTION_LAG_MS, keys_topic.MAX_COMPACTION_LAG_MS
     if config[low] > config[high]:
         raise ConfigError(low.name, config[low], f"must not be above {high.name}={config[high]}")
-    if config[keys_topic.REMOTE_STORAGE_ENABLE]:
+    if config[keys_topic.REMOTE_STORAGE_ENABLE] and not tiering:
         raise ConfigError(
             keys_topic.REMOTE_STORAGE_ENABLE.name,
             "true",
-            "must be false: tiered storage is not built so far",
+            "must be false: the nodes have tiered storage switched off "
+            f"({keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name})",
         )

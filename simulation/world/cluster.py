@@ -19,7 +19,7 @@ import contextvars
 import hashlib
 import posixpath
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -36,6 +36,7 @@ from simulation.world.network import CURRENT_HOST
 from simulation.world.trace import Trace
 from storage.files import LossyFiles, MemoryFiles
 from storage.log.directory import read_meta
+from storage.objects import Objects, StoreSettings
 
 EPOCH_MS = 1_700_000_000_000
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -200,7 +201,13 @@ class Machine:
         if meta is None or self.directory_id not in (None, meta.directory_id):
             raise Violation(f"{life}: the directory is another one than before")
         self.directory_id = meta.directory_id
-        life.node = build_node(config, clock=self.clock, rng=rng, files=self.files)
+        life.node = build_node(
+            config,
+            clock=self.clock,
+            rng=rng,
+            files=self.files,
+            open_objects=self.cluster.open_objects,
+        )
         await life.node.start()
 
     def _properties(self) -> dict[str, str]:
@@ -334,10 +341,16 @@ class Machine:
         return digest.hexdigest()
 
 
+def no_store(settings: StoreSettings) -> Objects:
+    """The store of a world without one: a real one would answer by another clock."""
+    raise AssertionError(f"a simulated node opens {settings.url}")
+
+
 class SimCluster:
     """The machines of one world. Add all before the first boot: they are each other's voters.
 
     `features`: what they are formatted with where it is not what this build formats by default.
+    `open_objects`: the object store of those that have tiered storage.
     """
 
     def __init__(
@@ -347,6 +360,7 @@ class SimCluster:
         seed: int,
         disk_pace: DiskPace | None = None,
         features: Mapping[str, int] | None = None,
+        open_objects: Callable[[StoreSettings], Objects] = no_store,
     ) -> None:
         self.loop = loop
         self.network = loop.network
@@ -354,6 +368,7 @@ class SimCluster:
         self.seed = seed
         self.disk_pace = disk_pace or DiskPace()
         self.features = features or {}
+        self.open_objects = open_objects
         self.machines: list[Machine] = []
         self.network.on_send = trace.message
         self.network.on_deliver = trace.delivered

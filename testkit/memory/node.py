@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from kraftbox.node import Node, build_node
@@ -12,6 +12,7 @@ from metalog.format import FormatRequest, format_directories
 from runtime.clock import Clock, SystemClock
 from runtime.config import NodeConfig
 from storage.files import Files, MemoryFiles
+from storage.objects import Objects, StoreSettings, open_objects
 
 PROPERTIES = {
     "process.roles": "broker,controller",
@@ -35,6 +36,7 @@ def make_node(
     *,
     clock: Clock | None = None,
     seed: int | None = None,
+    open_objects: Callable[[StoreSettings], Objects] = open_objects,
 ) -> Node:
     """A formatted node that is not started."""
     config = NodeConfig.parse({**PROPERTIES, **(settings or {})})
@@ -43,15 +45,18 @@ def make_node(
     rng = random.Random(next(_seeds) if seed is None else seed)
     request = FormatRequest.from_node_config(config, CLUSTER_ID)._replace(ignore_formatted=True)
     format_directories(request, files=files, clock=clock, rng=rng)
-    return build_node(config, clock=clock, rng=rng, files=files)
+    return build_node(config, clock=clock, rng=rng, files=files, open_objects=open_objects)
 
 
 @asynccontextmanager
 async def running_node(
-    files: Files | None = None, settings: Mapping[str, str] | None = None
+    files: Files | None = None,
+    settings: Mapping[str, str] | None = None,
+    *,
+    open_objects: Callable[[StoreSettings], Objects] = open_objects,
 ) -> AsyncIterator[Node]:
     """A node that serves; stopped at the end, where a failure of its own is raised."""
-    node = make_node(files or MemoryFiles(), settings)
+    node = make_node(files or MemoryFiles(), settings, open_objects=open_objects)
     try:
         await node.start()
         yield node

@@ -125,6 +125,15 @@ ELSEWHERE = {
     "leader.replication.throttled.rate": "takes a second broker",
     "log.local.retention.bytes": "takes tiered storage",
     "log.local.retention.ms": "takes tiered storage",
+    "remote.fetch.max.wait.ms": "takes tiered storage",
+    "remote.list.offsets.request.timeout.ms": "takes tiered storage",
+    "remote.log.index.file.cache.total.size.bytes": "takes tiered storage",
+    "remote.log.manager.copier.thread.pool.size": "takes tiered storage",
+    "remote.log.manager.copy.max.bytes.per.second": "takes tiered storage",
+    "remote.log.manager.expiration.thread.pool.size": "takes tiered storage",
+    "remote.log.manager.fetch.max.bytes.per.second": "takes tiered storage",
+    "remote.log.manager.follower.thread.pool.size": "takes tiered storage",
+    "remote.log.reader.threads": "takes tiered storage",
 }
 
 
