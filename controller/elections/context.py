@@ -81,7 +81,15 @@ class ElectionContext:
     and state holds for the others.
     """
 
-    __slots__ = ("_known", "_rules", "change", "eligibility_of", "view")
+    __slots__ = (
+        "_asked_last",
+        "_known",
+        "_known_last",
+        "_rules",
+        "change",
+        "eligibility_of",
+        "view",
+    )
 
     def __init__(self, view: ControllerView, change: BrokerChange = NO_BROKER_CHANGE) -> None:
         self.view = view
@@ -95,6 +103,8 @@ class ElectionContext:
         )
         self._rules: dict[bytes, TopicRules] = {}
         self._known: dict[tuple[object, ...], PartitionChange | None] = {}
+        self._asked_last: tuple[object, ...] = ()
+        self._known_last: PartitionChange | None = None
 
     def rules(self, topic: TopicImage) -> TopicRules:
         """What holds for `topic`."""
@@ -132,12 +142,15 @@ class ElectionContext:
         election = rules.election if election is None else election
         if not rules.treats_alike:
             return self._change(topic, index, partition, cause, rules, target, election, touch)
-        asked = topic.id, *partition_state(partition), target, election, cause, touch
-        if asked not in self._known:
-            change = self._change(topic, index, partition, cause, rules, target, election, touch)
-            self._known[asked] = change
-            return change
-        known = self._known[asked]
+        asked = topic.id, partition_state(partition), target, election, cause, touch
+        # Neighbours are mostly alike, and comparing is cheaper than looking up.
+        if asked != self._asked_last:
+            if asked not in self._known:
+                self._known[asked] = self._change(
+                    topic, index, partition, cause, rules, target, election, touch
+                )
+            self._asked_last, self._known_last = asked, self._known[asked]
+        known = self._known_last
         if known is None:
             return None
         return PartitionChange(known.record.replace(partition_id=index), known.elected)

@@ -313,13 +313,10 @@ def _or(changed: list[int] | None, before: tuple[int, ...]) -> tuple[int, ...]:
 def merge_partition_change(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
     """The partition after a change. The partition epoch grows with every change, the leader epoch
     with every change that names a leader, even the same one."""
-    replicas = _or(record.replicas, before.replicas)
-    if record.directories is not None:
-        directories = _directories(record.directories, replicas)
-    elif all(directory == DIRECTORY_MIGRATING for directory in before.directories):
-        directories = _directories(None, replicas)
-    else:
-        directories = _directories(before.directories, replicas)
+    replicas, directories = before.replicas, before.directories
+    if record.replicas is not None or record.directories is not None:
+        replicas = _or(record.replicas, replicas)
+        directories = _directories_after(before, record, replicas)
     leader, leader_epoch = before.leader, before.leader_epoch
     if record.leader != _NO_LEADER_CHANGE:
         leader, leader_epoch = record.leader, leader_epoch + 1
@@ -330,19 +327,30 @@ def merge_partition_change(before: PartitionImage, record: PartitionChangeRecord
     if record.unknown_tags:
         tags = tuple(sorted({**dict(tags), **record.unknown_tags}.items()))
     return PartitionImage(
-        replicas=replicas,
-        directories=directories,
-        isr=_or(record.isr, before.isr),
-        removing=_or(record.removing_replicas, before.removing),
-        adding=_or(record.adding_replicas, before.adding),
-        elr=_or(record.eligible_leader_replicas, before.elr),
-        last_known_elr=_or(record.last_known_elr, before.last_known_elr),
-        leader=leader,
-        leader_epoch=leader_epoch,
-        partition_epoch=before.partition_epoch + 1,
-        recovery_state=recovery_state,
-        unknown_tags=tags,
+        replicas,
+        directories,
+        _or(record.isr, before.isr),
+        _or(record.removing_replicas, before.removing),
+        _or(record.adding_replicas, before.adding),
+        _or(record.eligible_leader_replicas, before.elr),
+        _or(record.last_known_elr, before.last_known_elr),
+        leader,
+        leader_epoch,
+        before.partition_epoch + 1,
+        recovery_state,
+        tags,
     )
+
+
+def _directories_after(
+    before: PartitionImage, record: PartitionChangeRecord, replicas: tuple[int, ...]
+) -> tuple[bytes, ...]:
+    """Of a record that names replicas or directories."""
+    if record.directories is not None:
+        return _directories(record.directories, replicas)
+    if all(directory == DIRECTORY_MIGRATING for directory in before.directories):
+        return _directories(None, replicas)
+    return _directories(before.directories, replicas)
 
 
 def _changed_partition(

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from metalog.image.snapshot import VersionedRecord
+from metalog.quorum.alike import decoded, encoded
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from protocol.batch.control import ControlType, build_control_batch, read_control_type
 from protocol.batch.header import BatchHeader, Buffer, iter_checked
-from protocol.batch.records import Record, build_batch, read_batch
+from protocol.batch.records import Record, build_batch, read_batch, records_payload, scan
 from protocol.control import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -25,7 +26,6 @@ from protocol.control import (
     encode_control_value,
 )
 from protocol.errors import ApiError, ProtocolError
-from protocol.metadata import decode_record, encode_record
 from protocol.schema import ControlRecord
 
 MAX_BATCH_BYTES = 8 << 20
@@ -52,10 +52,7 @@ def build_metadata_batch(
 ) -> bytes:
     """One batch of (record, version) pairs. EncodeError if a version cannot carry its record."""
     return build_batch(
-        [
-            Record(timestamp=timestamp_ms, value=encode_record(record, version))
-            for record, version in records
-        ],
+        [Record(timestamp=timestamp_ms, value=value) for value in encoded(records)],
         base_offset,
         leader_epoch=epoch,
     )
@@ -97,18 +94,20 @@ def _decode(buf: Buffer, position: int, header: BatchHeader) -> Batch:
         append_timestamp_ms=header.max_timestamp,
         size_bytes=header.size_bytes,
     )
-    records = read_batch(buf, position, header)
     try:
         if header.is_control:
-            return batch._replace(control=tuple(map(_control, records)))
-        return batch._replace(records=tuple(map(_metadata, records)))
+            return batch._replace(control=tuple(map(_control, read_batch(buf, position, header))))
+        return batch._replace(records=tuple(decoded(_values(buf, position, header))))
     except ApiError as error:
         # A client would get this error for its batch. Here a log or a snapshot is broken.
         raise ProtocolError(f"batch at offset {header.base_offset}: {error}") from error
 
 
-def _metadata(record: Record) -> Any:
-    return decode_record(record.value or b"")[0]
+def _values(buf: Buffer, position: int, header: BatchHeader) -> Iterator[bytes]:
+    """Of every record; nothing else of a metadata record counts."""
+    data = records_payload(buf, position, header)
+    for one in scan(data, header.record_count):
+        yield data[one.value_at : one.value_at + max(one.value_length, 0)]
 
 
 def _control(record: Record) -> ControlRecord:

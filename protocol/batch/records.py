@@ -261,11 +261,18 @@ def _scan_one(data: bytes, pos: int) -> Scanned:
     else:
         timestamp_delta, pos = read_varlong(data, pos)
     offset_delta, pos = read_varint(data, pos)
-    key_length, key_at = read_varint(data, pos)
-    pos = _skip(key_at, key_length, end)
+    if data[pos] == _NULL_BYTE:
+        key_length, key_at = -1, pos + 1
+        pos = key_at
+    else:
+        key_length, key_at = read_varint(data, pos)
+        pos = _skip(key_at, key_length, end)
     value_length, value_at = read_varint(data, pos)
     pos = _skip(value_at, value_length, end)
-    header_count, pos = read_varint(data, pos)
+    if data[pos]:
+        header_count, pos = read_varint(data, pos)
+    else:
+        header_count, pos = 0, pos + 1
     # A header takes two bytes at least, which bounds the count by what is left.
     if header_count < 0 or header_count * 2 > end - pos:
         raise ValueError(f"{header_count} headers in {end - pos} bytes")
@@ -375,6 +382,7 @@ def varint(value: int) -> bytes:
 
 _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 _NULL = varint(-1)
+_NULL_BYTE = _NULL[0]
 
 
 # --- building --------------------------------------------------------------------------------
@@ -494,7 +502,9 @@ def _encode(
         body = b"".join(
             (
                 b"\x00",
-                varint(wrapped(timestamp - base_timestamp)),
+                b"\x00"
+                if timestamp == base_timestamp
+                else varint(wrapped(timestamp - base_timestamp)),
                 varint(delta),
                 _NULL if key is None else varint(len(key)) + key,
                 _NULL if value is None else varint(len(value)) + value,

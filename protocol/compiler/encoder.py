@@ -8,6 +8,7 @@ is explained afterwards by the slow twin.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from protocol.compiler.plan import (
@@ -38,16 +39,21 @@ def put_tags(
     out: bytearray, known: list[tuple[int, bytearray]], unknown: dict[int, bytes] | None
 ) -> None:
     """Append a tag section, in tag order; a tag that stands twice is an error."""
-    fields: list[tuple[int, Buffer]] = [*known]
+    fields: Sequence[tuple[int, Buffer]] = known
     if unknown:
-        fields += unknown.items()
+        fields = [*known, *unknown.items()]
         fields.sort(key=lambda field: field[0])
         if len({tag for tag, _ in fields}) != len(fields):
             raise Malformed
     put_uvarint(out, len(fields))
     for tag, payload in fields:
-        put_uvarint(out, tag)
-        put_uvarint(out, len(payload))
+        size = len(payload)
+        if 0 <= tag < 128 and size < 128:
+            out.append(tag)
+            out.append(size)
+        else:
+            put_uvarint(out, tag)
+            put_uvarint(out, size)
         out += payload
 
 
