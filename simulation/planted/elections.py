@@ -98,11 +98,17 @@ ELECTIONS: tuple[Bug, ...] = (
         "epoch cache for the last batch",
         FAMILY,
         "P21|P2|P1",
-        "a broker says the epoch that its leader began, not that of its last batch",
+        "a broker says the epoch that it began as leader, not that of its last batch",
         (
             "broker.apis.get_replica_log_info:_fill",
             "log.last_batch_epoch",
             "log.latest_epoch",
+        ),
+        # Who follows drops an epoch that it began without a record.
+        (
+            f"{PARTITION}.become_follower",
+            "self.log.truncate_to(self.log.log_end_offset)",
+            "pass",
         ),
     ),
     bug(

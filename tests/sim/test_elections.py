@@ -39,13 +39,14 @@ def played(
     controllers: int = 1,
     quiet_from_ms: int = 6000,
     write_ms: float = 20.0,
+    writer: str = "w",
     **settings: Any,
 ) -> Outcome:
     drawn = schedule(*events, quiet_from_ms=quiet_from_ms, **settings)
     # t1 has min ISR 1: it survives no loss.
     topics = drawn.shape.topics[:1]
     clients = tuple(
-        replace(one, pause_ms=write_ms) if one.name == "w" else one
+        replace(one, name=writer, pause_ms=write_ms) if one.name == "w" else one
         for one in drawn.shape.clients
         if one.args.get("topic") != "t1"
     )
@@ -147,6 +148,41 @@ def test_a_planted_bug_is_found(name: str, code: str, struck: list[Event]) -> No
     with BUGS[name].planted():
         broken = played(all_down(kept=[2, 3, 4]), *struck, quiet_from_ms=12000, **MANAGED).broken
     assert broken is not None and broken.code == code, broken
+
+
+def led_without_a_record() -> Outcome:
+    """Broker 4 leads epoch 1 and writes nothing, with two records; 2 and 3 have seven of epoch 0,
+    commit them, and end uncleanly. Then all three say what they have.
+
+    4 is apart from the others from before the second write on, so it follows nobody. The writer's
+    name draws its times: 0.3 s, 1.2 s, and then none for 16 s.
+    """
+    return played(
+        event("cut", "node 4", 600, "apart", **{"from": "brokers", "for_ms": 9500}),
+        event("kill", "node 2", 1200, "kill", for_ms=2000),
+        event("cut", "node 1", 1500, "silent", **{"from": "node 4", "for_ms": 2500}),
+        all_down(5000, down=[2, 3], up=[2, 3], up_ms=[500, 500], kept=[2, 3], down_ms=0),
+        quiet_from_ms=11000,
+        writer="writer 269",
+        write_ms=3000.0,
+        **{"replica.lag.time.max.ms": "6000", "kraftbox.broker.connection.loss.fence.ms": "100"},
+        **MANAGED,
+    )
+
+
+@pytest.mark.rest
+def test_an_epoch_without_a_record_beats_nobody() -> None:
+    """P21: the answer is about the last batch, and who follows has no such epoch any more. Only
+    without both does the shorter log win."""
+    bug = BUGS["epoch cache for the last batch"]
+    for one in bug.patches:
+        with replace(bug, patches=(one,)).planted():
+            outcome = led_without_a_record()
+        assert outcome.broken is None, outcome.broken
+        assert outcome.marks["controller.recovery-elected"]
+    with bug.planted():
+        broken = led_without_a_record().broken
+    assert broken is not None and broken.code == "P21", broken
 
 
 @pytest.mark.rest
