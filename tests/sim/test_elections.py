@@ -157,6 +157,11 @@ def led_without_a_record() -> Outcome:
     4 is apart from the others from before the second write on, so it follows nobody. The writer's
     name draws its times: 0.3 s, 1.2 s, and then none for 16 s.
     """
+    settings = {
+        **MANAGED,
+        "replica.lag.time.max.ms": "6000",
+        "kraftbox.broker.connection.loss.fence.ms": "100",
+    }
     return played(
         event("cut", "node 4", 600, "apart", **{"from": "brokers", "for_ms": 9500}),
         event("kill", "node 2", 1200, "kill", for_ms=2000),
@@ -165,8 +170,7 @@ def led_without_a_record() -> Outcome:
         quiet_from_ms=11000,
         writer="writer 269",
         write_ms=3000.0,
-        **{"replica.lag.time.max.ms": "6000", "kraftbox.broker.connection.loss.fence.ms": "100"},
-        **MANAGED,
+        **settings,
     )
 
 

@@ -19,7 +19,7 @@ from controller.writer.writer import Controller
 from metalog.loader import MetadataLoader
 from metalog.quorum.node import QuorumNode
 from protocol.api_keys import ApiKey
-from protocol.errors import ApiError, ErrorCode
+from protocol.errors import ApiError, EncodeError, ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
@@ -303,6 +303,13 @@ async def test_an_operator_hears_what_was_elected_when_it_is_committed() -> None
     assert outcome(await w.elect(2)) == (ErrorCode.ELECTION_NOT_NEEDED, "has one")
 
 
+REFUSALS = (
+    ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None),
+    ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, None),
+    EncodeError("PartitionChangeRecord.Leader", 2**31, "an int32"),
+)
+
+
 def refuse_appends(w: World, error: Exception) -> Callable[[], None]:
     """Until the function that is returned is called."""
     append = w.quorum.append
@@ -323,13 +330,13 @@ def state(w: World) -> tuple[int, int, int]:
     return w.leader, counts.finished, counts.given_up
 
 
-@pytest.mark.parametrize("code", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.RECORD_LIST_TOO_LARGE])
+@pytest.mark.parametrize("error", REFUSALS)
 @in_virtual_time
-async def test_a_refused_append_elects_nobody_and_is_not_told_as_elected(code: ErrorCode) -> None:
+async def test_a_refused_append_elects_nobody_and_is_not_told_as_elected(error: Exception) -> None:
     """M18: what is told is committed."""
     w = World(unclean_recovery_strategy="None")
     w.unfence(1, 3)
-    accept = refuse_appends(w, ApiError(code, None))
+    accept = refuse_appends(w, error)
     waiting = asyncio.ensure_future(w.elect(2))
     await asyncio.sleep(5)
     assert not waiting.done()
@@ -339,11 +346,12 @@ async def test_a_refused_append_elects_nobody_and_is_not_told_as_elected(code: E
     assert state(w) == (3, 1, 0)
 
 
+@pytest.mark.parametrize("error", REFUSALS)
 @in_virtual_time
-async def test_a_recovery_whose_append_was_refused_goes_on() -> None:
+async def test_a_recovery_whose_append_was_refused_goes_on(error: Exception) -> None:
     w = World()
     w.unfence(1, 2, 3)
-    accept = refuse_appends(w, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None))
+    accept = refuse_appends(w, error)
     await asyncio.sleep(5)
     assert state(w) == (-1, 0, 0)
     accept()
