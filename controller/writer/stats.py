@@ -162,7 +162,11 @@ def stats_families(
     ):
         yield single(_PREFIX + name, text, value)
     for name, text, value in (
-        ("metadataerrorcount", "Records that could not be applied", stats.metadata_errors),
+        (
+            "metadataerrorcount",
+            "Records that could not be applied or written",
+            stats.metadata_errors,
+        ),
         (
             "timedoutbrokerheartbeatcount",
             "Sessions that ended without a heartbeat",

@@ -44,7 +44,7 @@ from metalog.image.snapshot import fit_record
 from metalog.image.values import MetadataImage
 from metalog.loader import MetadataLoader
 from metalog.quorum.node import NotLeader
-from protocol.errors import ApiError, ErrorCode
+from protocol.errors import ApiError, EncodeError, ErrorCode
 from protocol.metadata import (
     AbortTransactionRecord,
     FeatureLevelRecord,
@@ -387,6 +387,8 @@ class Controller:
         except NotLeader as lost:
             self._resign()
             raise self._not_controller() from lost
+        except EncodeError as error:
+            raise self._unwritable(error) from error
         if last_offset != expected:
             raise self._broken(
                 f"the batch ends at offset {last_offset}, decisions were made for {expected}"
@@ -430,6 +432,14 @@ class Controller:
                     f"a decided record does not replay: {error}; the record: {record!r}"
                 ) from error
         return growing.finish()
+
+    def _unwritable(self, error: EncodeError) -> ApiError:
+        """Nothing was appended, and nothing is lost but this decision: the image is as before."""
+        self.stats.metadata_errors += 1
+        _log.error("A decided record cannot be written", error=str(error))
+        return ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"a decided record cannot be written: {error}"
+        )
 
     def _broken(self, message: str) -> InvariantViolated:
         error = InvariantViolated(message)

@@ -16,7 +16,7 @@ from metalog.image.replay import GrowingImage, TouchedTopics
 from metalog.image.values import EMPTY_IMAGE
 from metalog.loader import MetadataLoader
 from metalog.quorum.node import QuorumNode
-from protocol.errors import ApiError, ErrorCode
+from protocol.errors import ApiError, EncodeError, ErrorCode
 from protocol.ids import DIRECTORY_MIGRATING
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.metadata import (
@@ -426,6 +426,28 @@ class TestOperations:
         assert 1 in seen[-1].cluster.brokers
         offsets = [image.provenance.offset for image in seen]
         assert offsets == sorted(offsets)
+
+    async def test_a_record_that_cannot_be_written_fails_its_decision_alone(self) -> None:
+        world = World().lead()
+        append = world.quorum.append
+
+        def refuse(*_: Any, **__: Any) -> int:
+            raise EncodeError("TopicRecord.Name", "t" * 40_000, "32767 bytes")
+
+        world.quorum.append = refuse  # type: ignore[method-assign]
+        refused = world.write(
+            TopicRecord(name="t", topic_id=b"t" * 16), fail=lambda error: error.code.name
+        )
+        world.quorum.append = append  # type: ignore[method-assign]
+        assert await refused == "UNKNOWN_SERVER_ERROR"
+        assert world.controller.stats.metadata_errors == 1
+        assert world.controller.is_active
+        written = world.write(TopicRecord(name="t", topic_id=b"u" * 16))
+        world.quorum.commit()
+        assert await written == "done"
+        assert world.controller.committed_image.topics.by_name["t"].id == b"u" * 16
+        world.controller.stop()
+        assert world.failures == []
 
 
 class TestTimers:
