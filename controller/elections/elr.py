@@ -115,16 +115,17 @@ def _last_known(
         )
     if after.leader != NO_LEADER:
         return ()
+    if before.leader in after.replicas:
+        # Whatever is there is of a whole set: the manager was on.
+        return (before.leader,)
     known = tuple(r for r in known if r in after.replicas and r not in after.isr)
-    return known or tuple(r for r in _lost(before, after) if r in after.replicas)
+    return known or tuple(r for r in _last_member(before, after) if r in after.replicas)
 
 
-def _lost(before: PartitionImage, after: Outcome) -> tuple[int, ...]:
-    """The leader that a change takes; where nobody led any more, the last member of the ISR.
+def _last_member(before: PartitionImage, after: Outcome) -> tuple[int, ...]:
+    """Where nobody led any more: the last member of the ISR.
 
     Brokers that end together leave one by one, and get no leadership meanwhile. So a partition may
     be leaderless while its ISR still has min ISR, when there is no LastKnownELR yet.
     """
-    if before.leader != NO_LEADER:
-        return (before.leader,)
-    return () if after.isr else before.isr[:1]
+    return () if after.isr or before.leader != NO_LEADER else before.isr[:1]

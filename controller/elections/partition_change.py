@@ -54,7 +54,7 @@ from metalog.image.features import (
     DIRECTORY_ASSIGNMENT_LEVEL,
     LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL,
 )
-from metalog.image.values import LeaderRecoveryState, PartitionImage
+from metalog.image.values import NO_LEADER, LeaderRecoveryState, PartitionImage
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 
 _LEADER_UNCHANGED = -2
@@ -230,9 +230,11 @@ def _candidates(
 
 
 def _last_known(before: PartitionImage, safety: Safety) -> int | None:
-    """The replica that stands for election as the last known leader."""
+    """The replica that stands for election as the last known leader. While somebody leads nobody
+    is: what LastKnownELR holds then is left of a whole set."""
     if (
-        safety.last_known_mode is not LastKnownMode.LAST_LEADER
+        before.leader != NO_LEADER
+        or safety.last_known_mode is not LastKnownMode.LAST_LEADER
         or safety.strategy is RecoveryStrategy.NONE
         or not safety.last_known_electable
         or len(before.last_known_elr) != 1

@@ -484,7 +484,8 @@ class UncleanRecovery:
             overdue = self._is_overdue(state, strategy, rules.now_ms)
             return judge(strategy, standing, answers, overdue=overdue)
 
-        configured = rules.elections.rules(topic).safety.strategy
+        safety = rules.elections.rules(topic).safety
+        configured = safety.strategy
         verdicts = {request.strategy: verdict_of(request.strategy) for request in state.requests}
         state.asked_for = dict(verdicts) or NOTHING
         if rules.managed:
@@ -498,7 +499,11 @@ class UncleanRecovery:
         self._ask(key, state, frozenset(b for v in verdicts.values() for b in v.asked))
         shown = next((v for v in verdicts.values() if v.asked), verdicts.get(configured))
         shown = shown or next(iter(verdicts.values()), None)
-        self._note(state, shown or without_recovery(configured, standing), rules.now_ms)
+        if shown is None:
+            shown = without_recovery(
+                configured, standing, last_known_electable=safety.last_known_electable
+            )
+        self._note(state, shown, rules.now_ms)
         return None
 
     def _answers(

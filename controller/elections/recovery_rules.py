@@ -100,14 +100,18 @@ def judge(
     return _balanced(standing, answers, overdue)
 
 
-def without_recovery(strategy: RecoveryStrategy, standing: Standing) -> Verdict:
-    """What it waits for where the manager is off: nobody is asked."""
+def without_recovery(
+    strategy: RecoveryStrategy, standing: Standing, *, last_known_electable: bool
+) -> Verdict:
+    """What it waits for where the manager is off: nobody is asked. Of several in LastKnownELR, left
+    from when it was on, none counts as the last known leader."""
     if strategy is RecoveryStrategy.AGGRESSIVE:
         return Verdict(None, WaitsFor.ANYBODY, standing.replicas)
     if standing.clean:
         return Verdict(None, WaitsFor.CLEAN_CANDIDATE, standing.clean)
     last_known = tuple(r for r in standing.replicas if r in standing.last_known)
-    if strategy is RecoveryStrategy.NONE or not last_known:
+    allowed = last_known_electable and strategy is not RecoveryStrategy.NONE
+    if not allowed or len(last_known) != 1:
         return Verdict(None, WaitsFor.OPERATOR)
     return Verdict(None, WaitsFor.LAST_KNOWN, last_known)
 

@@ -74,10 +74,8 @@ def test_p9_and_the_sentences_of_the_proposal_in_all_small_cases(mode: LastKnown
                 assert set(now.last_known) == (candidates | set(known)) - set(target) - expected
             elif leader != NO_LEADER:
                 assert now.last_known == ()
-            elif known:
-                assert now.last_known == known
             else:
-                assert now.last_known == ((before.leader,) if isr else ())
+                assert now.last_known == ((before.leader,) if isr else known)
     assert count > 10_000
 
 

@@ -117,11 +117,20 @@ def test_the_epoch_of_the_last_batch_comes_before_the_end_and_the_assignment_las
     assert winner((-1, 0), (-1, 0), (0, 1)) == 3
 
 
-def test_what_is_waited_for_without_the_manager() -> None:
-    assert without_recovery(AGGRESSIVE, standing()) == waits(WaitsFor.ANYBODY, "123")
-    for strategy in (BALANCED, NONE):
-        fenced = standing(elr="3")
-        assert without_recovery(strategy, fenced) == waits(WaitsFor.CLEAN_CANDIDATE, "3")
-    assert without_recovery(BALANCED, standing(last_known="1")) == waits(WaitsFor.LAST_KNOWN, "1")
-    assert without_recovery(NONE, standing(last_known="1")) == waits(WaitsFor.OPERATOR)
-    assert without_recovery(BALANCED, standing(last_known="")) == waits(WaitsFor.OPERATOR)
+@pytest.mark.parametrize(
+    ("strategy", "given", "electable", "expected"),
+    [
+        (AGGRESSIVE, standing(), True, waits(WaitsFor.ANYBODY, "123")),
+        (BALANCED, standing(elr="3"), True, waits(WaitsFor.CLEAN_CANDIDATE, "3")),
+        (NONE, standing(elr="3"), True, waits(WaitsFor.CLEAN_CANDIDATE, "3")),
+        (BALANCED, standing(last_known="1"), True, waits(WaitsFor.LAST_KNOWN, "1")),
+        (BALANCED, standing(last_known="1"), False, waits(WaitsFor.OPERATOR)),
+        (NONE, standing(last_known="1"), True, waits(WaitsFor.OPERATOR)),
+        (BALANCED, standing(last_known=""), True, waits(WaitsFor.OPERATOR)),
+        (BALANCED, standing(last_known="12"), True, waits(WaitsFor.OPERATOR)),
+    ],
+)
+def test_what_is_waited_for_without_the_manager(
+    strategy: RecoveryStrategy, given: Standing, electable: bool, expected: Verdict
+) -> None:
+    assert without_recovery(strategy, given, last_known_electable=electable) == expected
