@@ -7,11 +7,21 @@ follower is shown and told instead is in `follower_fetch`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from broker.apis.fetch_plan import (
+    ColdData,
+    Place,
+    Wish,
+    fitted,
+    place_of,
+    plan_reads,
+    still_holds,
+)
+from broker.apis.fetch_reads import FetchReads
 from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
 from broker.quota.enforcer import quota_user
@@ -19,7 +29,7 @@ from broker.quota.quotas import QuotaKind
 from broker.replication.fetch_session import FetchPlan, PartitionKey
 from broker.replication.partition import Partition
 from broker.replication.replica_selector import nearest_replica
-from broker.replication.waits import FetchWait
+from broker.replication.waits import FetchWait, ReadsWait
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -37,6 +47,10 @@ PARTITION_BYTES: Final = 64
 """What a partition takes in a response besides its records; quotas count it."""
 
 READ_COMMITTED: Final = 1
+
+COLD_READS_MS: Final = 10_000.0
+"""How long a fetch waits for a disk before it answers without what has not come. Less than clients
+and followers wait for an answer; the other partitions of the fetch are worth one."""
 
 PartitionData = FetchResponse.PartitionData
 Wanted = FetchRequest.FetchPartition
@@ -96,6 +110,7 @@ class RunningFetch:
 
     __slots__ = (
         "_answered",
+        "_arrived",
         "_arriving",
         "_broker",
         "_broker_epoch",
@@ -109,7 +124,6 @@ class RunningFetch:
         "_must_answer",
         "_nearby",
         "_plan",
-        "_prefetched",
         "_queued",
         "_reads",
         "_replica_id",
@@ -143,7 +157,7 @@ class RunningFetch:
         self._wait: FetchWait | None = None
         self._queued = False
         self._arriving = True
-        self._prefetched: dict[PartitionKey, tuple[Partition, bytes]] = {}
+        self._arrived: dict[PartitionKey, ColdData | None] = {}
         self._reads: list[Read] = []
         self._bytes = 0
         self._must_answer = False
@@ -165,19 +179,18 @@ class RunningFetch:
         """Reads once; answers or begins to wait."""
         self._due = self._with_news()
         for key, wanted in self._due:
-            if self._is_cold(key, wanted):
-                return self._start_cold()
-        return self._read_and_answer()
-
-    def _read_and_answer(self) -> FetchResponse | asyncio.Future[Body]:
-        request = self._request
+            if self._is_elsewhere(key, wanted):
+                return self._read_elsewhere()
         self._read_all()
-        if self._enough or request.max_wait_ms <= 0 or self._wants_nothing():
+        if self._is_answered():
             return self._response()
-        self._deadline_ms = self._broker.clock.monotonic_ms() + request.max_wait_ms
         self._future = self._broker.waits.new_future()
-        self._hold()
+        self._hold_for_news()
         return self._future
+
+    def _is_answered(self) -> bool:
+        """Whether what was read when the request came is answered at once."""
+        return self._enough or self._request.max_wait_ms <= 0 or self._wants_nothing()
 
     def _wants_nothing(self) -> bool:
         return not self._plan.partitions
@@ -188,40 +201,81 @@ class RunningFetch:
 
     # --- data that is probably not in the page cache ------------------------------------------
 
-    def _is_cold(self, key: PartitionKey, wanted: Wanted) -> bool:
+    def _is_elsewhere(self, key: PartitionKey, wanted: Wanted) -> bool:
         partition = self._broker.replicas.known(*key)
         if partition is None or not partition.is_readable:
             return False
-        log, offset = partition.log, wanted.fetch_offset
-        if offset >= log.log_end_offset:
-            return False
-        return log.local_log_start_offset <= offset and not log.is_recent(offset)
+        return place_of(partition.log, wanted.fetch_offset) is Place.COLD
 
-    async def _start_cold(self) -> Body:
-        """Brings cold data into memory off the loop, then reads as usual.
+    def _read_elsewhere(self) -> asyncio.Future[Body]:
+        """Has read off the loop what is not at hand; then everything is read as usual.
 
         Whether it may be sent is decided by the read that follows, not by what was true before.
         """
-        budget = self._bytes_max
+        waits = self._broker.waits
+        future = self._future = waits.new_future()
+        planned = plan_reads(self._wishes(), self._bytes_max)
+
+        def stop() -> None:
+            reads.give_up()
+            future.cancel()
+
+        def over() -> None:
+            if not self._queued:
+                self._queued = True
+                waits.soon(lambda: self._reads_over(reads, wait))
+
+        wait = ReadsWait(over, stop)
+        reads = FetchReads(planned, over, self._broker.supervisor)
+        deadline_ms = self._broker.clock.monotonic_ms() + COLD_READS_MS
+        waits.hold(wait, deadline_ms, self._context.connection)
+        if not planned:
+            over()
+        return future
+
+    def _wishes(self) -> Iterator[Wish]:
+        """What may be read, as far as that can be told before."""
         for key, wanted in self._due:
-            partition = self._local(key)
-            if budget <= 0 or partition is None or not self._is_cold(key, wanted):
-                continue
             try:
-                data = await partition.log.read_cold(
-                    wanted.fetch_offset,
-                    max(0, min(budget, wanted.partition_max_bytes)),
-                    max_offset=self._visible_end(partition),
-                    min_one_batch=not self._prefetched,
-                )
+                partition = self._find(key)
+                self._log_for(partition, wanted)
             except ApiError:
-                continue  # the read that follows finds out and says so
-            budget -= len(data)
-            self._prefetched[key] = (partition, data)
-        reply = self._read_and_answer()
-        return await reply if isinstance(reply, asyncio.Future) else reply
+                continue
+            if self._nearby is None or self._nearby(partition, wanted) is None:
+                end = self._visible_end(partition)
+                most = wanted.partition_max_bytes
+                yield Wish(key, partition, wanted.fetch_offset, most, end)
+
+    def _reads_over(self, reads: FetchReads, wait: ReadsWait) -> None:
+        """All that was read elsewhere is here, or its time is up."""
+        self._queued = False
+        future = self._future
+        reads.give_up()
+        self._broker.waits.purgatory.remove(wait)
+        if future is None or future.done():
+            return
+        if reads.failure is not None:
+            future.set_exception(reads.failure)
+            return
+        self._arrived = reads.results
+        late = None in reads.results.values()
+        try:
+            self._read_all()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client must not hang on it
+            future.set_exception(error)
+            return
+        # A disk that is late is not asked again on the loop.
+        if late or self._is_answered():
+            future.set_result(self._response())
+        else:
+            self._hold_for_news()
 
     # --- waiting ------------------------------------------------------------------------------
+
+    def _hold_for_news(self) -> None:
+        """Waits from now on for as long as the request says."""
+        self._deadline_ms = self._broker.clock.monotonic_ms() + self._request.max_wait_ms
+        self._hold()
 
     def _hold(self) -> None:
         self._arriving = False
@@ -351,18 +405,13 @@ class RunningFetch:
                 return self._facts(partition, b"", diverging)
         end = self._visible_end(partition)
         offset = wanted.fetch_offset
-        prefetched = self._prefetched.pop(key, None) if self._prefetched else None
-        if prefetched is not None and prefetched[0] is partition:
-            records = prefetched[1]
+        limit = max(0, min(budget, wanted.partition_max_bytes))
+        if self._arrived and key in self._arrived:
+            records = self._take_arrived(key, log, offset, end, limit, min_one_batch)
         elif offset == log.log_end_offset:
             records = b""
         else:
-            records = log.read(
-                offset,
-                max(0, min(budget, wanted.partition_max_bytes)),
-                max_offset=end,
-                min_one_batch=min_one_batch,
-            )
+            records = log.read(offset, limit, max_offset=end, min_one_batch=min_one_batch)
         if records and self._context.api_version < ZSTD_SINCE:
             _refuse_zstd(records)
         if follower and self._arriving:
@@ -378,6 +427,25 @@ class RunningFetch:
                 for aborted in (log.aborted_transactions(offset, end) if records else ())
             ]
         return data
+
+    def _take_arrived(
+        self,
+        key: PartitionKey,
+        log: Log,
+        offset: int,
+        end: int,
+        limit: int,
+        min_one_batch: bool,
+    ) -> bytes:
+        """What was read off the loop, if it is still what the log has there."""
+        data = self._arrived.pop(key)
+        if data is None:
+            return b""
+        if not still_holds(data, log, offset):
+            return log.read(offset, limit, max_offset=end, min_one_batch=min_one_batch)
+        if data.error is not None:
+            raise data.error
+        return fitted(data.records, limit, whole_first=min_one_batch) if offset < end else b""
 
     def _visible_end(self, partition: Partition) -> int:
         log = partition.log

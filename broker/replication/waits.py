@@ -146,3 +146,21 @@ class FetchWait(Wait):
         self.over = True
         self.leave()
         self._cancel()
+
+
+class ReadsWait(Wait):
+    """A fetch whose partitions are read off the loop. At the deadline it goes on without what has
+    not come."""
+
+    __slots__ = ("_cancel", "_ready")
+
+    def __init__(self, ready: Callable[[], None], cancel: Callable[[], object]) -> None:
+        super().__init__()
+        self._ready = ready
+        self._cancel = cancel
+
+    def expired(self) -> None:
+        self._ready()
+
+    def dropped(self) -> None:
+        self._cancel()

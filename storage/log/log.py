@@ -545,6 +545,12 @@ class Log:
             if generation == self.segments.generation:
                 return data
 
+    def visible_bytes(self, offset: int, max_offset: int) -> int:
+        """How much a read from `offset` up to `max_offset` could return without a limit. Raises as
+        `read` does."""
+        where = self._locate(offset, 0, max_offset)
+        return 0 if where is None else where.limit_bytes
+
     def is_recent(self, offset: int) -> bool:
         """Whether a read from here on probably finds its data in the page cache."""
         return self.segments.is_recent(offset)

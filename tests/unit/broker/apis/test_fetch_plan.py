@@ -1,0 +1,113 @@
+"""What a fetch reads off the loop, and how it is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.apis.fetch_plan import ColdData, Place, Wish, fitted, place_of, plan_reads, still_holds
+from protocol.batch.header import HEADER_BYTES
+from storage.log.log import Log
+from testkit.memory.broker import Harness, batch
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is in the page cache."""
+    monkeypatch.setattr(Log, "is_recent", lambda log, offset: False)
+
+
+def harness(*sizes: int) -> Harness:
+    """A topic with a partition per size, each of two batches with a value of that size."""
+    h = Harness()
+    h.create_topic(partitions=len(sizes))
+    for index, size in enumerate(sizes):
+        for _ in range(2):
+            h.produce(batch(b"v" * size), index=index)
+    return h
+
+
+def wishes(h: Harness, *, offset: int = 0, max_bytes: int = MIB) -> list[Wish]:
+    return [
+        Wish(("t", one.index), one, offset, max_bytes, one.log.high_watermark) for one in h.replicas
+    ]
+
+
+async def test_where_an_offset_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = harness(10)
+    log = h.partition().log
+    assert [place_of(log, offset) for offset in (-1, 0, 1, 2, 3, 2**63 - 1)] == [Place.HERE] * 6
+    monkeypatch.setattr(Log, "is_recent", lambda log, offset: False)
+    places = [place_of(log, offset) for offset in (-1, 0, 1, 2, 2**63 - 1)]
+    assert places == [Place.HERE, Place.COLD, Place.COLD, Place.HERE, Place.HERE]
+    log.local_log_start_offset = 1
+    assert [place_of(log, offset) for offset in (0, 1)] == [Place.REMOTE, Place.COLD]
+    log.log_start_offset = 1
+    assert place_of(log, 0) is Place.HERE, "it is out of range"
+
+
+@pytest.mark.usefixtures("cold")
+async def test_one_budget_in_the_order_of_the_request() -> None:
+    h = harness(500, 500, 500)
+    size = h.partition().log.size_bytes
+    planned = plan_reads(wishes(h), size + 100)
+    assert [(key, one.max_bytes, one.whole_first) for key, one in planned.items()] == [
+        (("t", 0), size + 100, True),
+        (("t", 1), 100, False),
+    ]
+    assert [one.max_bytes for one in plan_reads(wishes(h, max_bytes=70), MIB).values()] == [70] * 3
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("max_bytes", [0, -1, -(2**31), 1])
+async def test_the_first_batch_is_read_whatever_the_limits(max_bytes: int) -> None:
+    h = harness(500, 500)
+    for planned in (
+        plan_reads(wishes(h), max_bytes),
+        plan_reads(wishes(h, max_bytes=max_bytes), max_bytes),
+    ):
+        assert [one.whole_first for one in planned.values()] == [True]
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("offset", [-1, 2, 3, 2**63 - 1, -(2**63)])
+async def test_nothing_is_read_where_nothing_is(offset: int) -> None:
+    assert plan_reads(wishes(harness(10), offset=offset), MIB) == {}
+
+
+async def test_what_is_at_hand_takes_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = harness(500, 500)
+    first = h.partition(index=0).log
+    monkeypatch.setattr(Log, "is_recent", lambda log, offset: log is first)
+    planned = plan_reads(wishes(h), first.size_bytes + 30)
+    assert [(key, one.max_bytes, one.whole_first) for key, one in planned.items()] == [
+        (("t", 1), 30, False)
+    ]
+    assert plan_reads(wishes(h), first.size_bytes) == {}
+
+
+async def test_what_was_read_is_judged_by_what_the_log_is_now() -> None:
+    h = harness(10)
+    log = h.partition().log
+    data = ColdData(log, log.segments.generation, b"data")
+    assert still_holds(data, log, 0)
+    log.advance_log_start(1)
+    assert (still_holds(data, log, 0), still_holds(data, log, 1)) == (False, True)
+    log.truncate_to(1)
+    assert not still_holds(data, log, 1)
+    assert not still_holds(data._replace(generation=log.segments.generation), Log.__new__(Log), 1)
+
+
+def test_batches_are_cut_to_a_limit_and_the_first_is_whole_or_not_there() -> None:
+    one, two = batch(b"a" * 100), batch(b"b" * 100)
+    both = one + two
+    for whole_first in (True, False):
+        assert fitted(both, len(both), whole_first=whole_first) == both
+        assert fitted(both, len(one) + 7, whole_first=whole_first) == both[: len(one) + 7]
+        assert fitted(both, len(one), whole_first=whole_first) == one
+        assert fitted(b"", 0, whole_first=whole_first) == b""
+    for limit in (0, 1, HEADER_BYTES, len(one) - 1):
+        assert fitted(both, limit, whole_first=True) == one
+        assert fitted(both, limit, whole_first=False) == b""
+    assert fitted(both[: HEADER_BYTES - 1], 1, whole_first=True) == b""
