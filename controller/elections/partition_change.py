@@ -226,12 +226,12 @@ def _candidates(
         min_isr=safety.min_isr,
         unclean_shutdown=draft.doubted,
     )
-    return Candidates(ordered, before.leader, draft.isr, elr, _last_known(before, safety))
+    return Candidates(ordered, before.leader, draft.isr, elr, last_known_candidate(before, safety))
 
 
-def _last_known(before: PartitionImage, safety: Safety) -> int | None:
-    """The replica that stands for election as the last known leader. While somebody leads nobody
-    is: what LastKnownELR holds then is left of a whole set."""
+def last_known_candidate(before: PartitionImage, safety: Safety) -> int | None:
+    """The replica that stands for election as the last known leader, alive or not. While somebody
+    leads nobody does: what LastKnownELR holds then is left of a whole set."""
     if (
         before.leader != NO_LEADER
         or safety.last_known_mode is not LastKnownMode.LAST_LEADER

@@ -1,8 +1,9 @@
 """Elections that the active controller begins by itself.
 
 Preferred leaders get their partitions back (`auto.leader.rebalance.enable`), and partitions without
-a leader get one uncleanly where that has become allowed. A turn is bounded: the reply says whether
-there is more, and the caller comes back at once, so that one turn never holds up the others.
+a leader get one uncleanly, or their last known leader, where that has become allowed. A turn is
+bounded: the reply says whether there is more, and the caller comes back at once, so that one turn
+never holds up the others.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from controller.elections.cause import Cause
 from controller.elections.context import ElectionContext
 from controller.elections.election import Wish
 from controller.elections.eligibility import is_eligible
+from controller.elections.partition_change import last_known_candidate
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.schema import MetadataRecord
 
@@ -27,7 +29,8 @@ def decide_rebalance(view: ControllerView) -> Decision[bool]:
 
 
 def decide_unclean_elections(view: ControllerView) -> Decision[bool]:
-    """Give leaderless partitions of topics that allow it any live leader; True: may be more."""
+    """Give leaderless partitions of topics that allow it any live leader, or the last known one;
+    True: may be more."""
     return _bounded(_unclean_elections(view))
 
 
@@ -58,7 +61,11 @@ def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
 def _unclean_elections(view: ControllerView) -> Iterator[MetadataRecord]:
     elections = ElectionContext(view)
     for topic, index, partition in _partitions(view):
-        if partition.leader != NO_LEADER or elections.rules(topic).election is not Wish.UNCLEAN:
+        if partition.leader != NO_LEADER:
+            continue
+        rules = elections.rules(topic)
+        last_known = last_known_candidate(partition, rules.safety)
+        if rules.election is not Wish.UNCLEAN and last_known is None:
             continue
         change = elections.change_partition(topic, index, partition, Cause.UNCLEAN_CONFIG)
         if change is not None and change.elected.leader != NO_LEADER:

@@ -61,8 +61,14 @@ def _draw_unregister(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 async def _unregister(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     operator, node_id = world.operator, machine.node_id
-    alone = machine in world.controllers or len(world.brokers) < 2
-    if alone or node_id in world.swapped or not world.promises.spares(node_id):
+    others = [m for m in world.brokers if m is not machine and m.life is not None and m.life.alive]
+    # The request goes through another broker, and this one comes back when it was answered.
+    if (
+        machine in world.controllers
+        or not others
+        or node_id in world.swapped
+        or not world.promises.spares(node_id)
+    ):
         return False
 
     async def ask() -> None:

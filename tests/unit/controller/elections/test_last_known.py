@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.elections.upkeep import decide_unclean_elections
 from controller.writer.stats import last_known_leaders
 from metalog.image.values import ElectedAs, LeaderRecoveryState
 from protocol.metadata import ConfigRecord, PartitionChangeRecord
@@ -32,6 +33,27 @@ def test_it_leads_uncleanly() -> None:
     partition = cluster.partition("t")
     assert (partition.leader, partition.isr, partition.last_known_elr) == (1, (1,), ())
     assert partition.recovery_state == LeaderRecoveryState.RECOVERING
+
+
+def test_it_leads_once_the_strategy_no_longer_forbids_it() -> None:
+    """A change takes effect at once, and not with the broker's next return."""
+    cluster = leaderless(**{"unclean.recovery.strategy": "None"})
+    cluster.heartbeat(1)
+    cluster.run(decide_unclean_elections)
+    assert cluster.partition("t").leader == -1
+    cluster.apply(
+        [
+            ConfigRecord(
+                resource_type=TOPIC,
+                resource_name="t",
+                name="unclean.recovery.strategy",
+                value="Balanced",
+            )
+        ]
+    )
+    cluster.run(decide_unclean_elections)
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (1, (1,), ())
 
 
 def test_while_it_is_fenced_nobody_does() -> None:
