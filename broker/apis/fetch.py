@@ -7,6 +7,9 @@ divergence, or when nothing is wanted; else it waits for bytes, for an interrupt
 deletion) or for `max_wait_ms`, and reads again. Data far behind the log end is first brought into
 memory off the loop.
 
+A follower that asks below the local log start gets OFFSET_MOVED_TO_TIERED_STORAGE; with it and with
+OFFSET_OUT_OF_RANGE it is told where the log begins (KIP-405).
+
 Versions: 5 log start, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 10 zstd, 11 rack, 12
 divergence instead of a separate OffsetForLeaderEpoch, 13 topic ids, 15 replica state with broker
 epoch (KIP-903), 16 leaders (KIP-951), 17 directory ids, 18 the follower's high watermark

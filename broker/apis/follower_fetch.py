@@ -5,12 +5,15 @@ In a session it looks at partitions with news alone; see `FollowerWatch`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.apis.running_fetch import (
     NO_DIVERGENCE,
     FetchShared,
     PartitionData,
     RunningFetch,
     Wanted,
+    failure,
 )
 from broker.replication.fetch_session import FetchPlan, PartitionKey
 from broker.replication.follower_watch import FollowerWatch
@@ -20,6 +23,11 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import Reply, RequestContext
 from storage.log.log import Log
+
+RANGE_ERRORS: Final = frozenset(
+    {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE}
+)
+"""The follower begins anew elsewhere, and wants to know where this log begins (KIP-405)."""
 
 
 class FollowerFetch(RunningFetch):
@@ -95,6 +103,17 @@ class FollowerFetch(RunningFetch):
                 now_ms=self._broker.clock.monotonic_ms(),
                 times=watch,
             )
+
+    def _refusal(
+        self, partition: Partition | None, wanted: Wanted, code: ErrorCode
+    ) -> PartitionData:
+        """With the bounds of the log where that is what the follower needs. Kafka gives them with
+        OFFSET_MOVED_TO_TIERED_STORAGE alone; its followers pass over them otherwise."""
+        data = failure(wanted.partition, code)
+        if partition is not None and code in RANGE_ERRORS:
+            data.high_watermark = partition.log.high_watermark
+            data.log_start_offset = partition.log.log_start_offset
+        return data
 
     def _visible_end(self, partition: Partition) -> int:
         log = partition.log

@@ -372,7 +372,7 @@ class RunningFetch:
             except ApiError as error:
                 if partition is not None:
                     partition.counters.failed_fetches += 1
-                data = _failure(wanted.partition, error.code)
+                data = self._refusal(partition, wanted, error.code)
                 self._must_answer = True
             else:
                 records = data.records
@@ -427,6 +427,15 @@ class RunningFetch:
                 for aborted in (log.aborted_transactions(offset, end) if records else ())
             ]
         return data
+
+    def _refusal(
+        self, partition: Partition | None, wanted: Wanted, code: ErrorCode
+    ) -> PartitionData:
+        """An answer without data. Only followers know what to do about data in the tier: for a
+        consumer that cannot be given it, it is out of range, as in Kafka."""
+        if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        return failure(wanted.partition, code)
 
     def _take_arrived(
         self,
@@ -584,7 +593,8 @@ def _refuse_zstd(records: bytes) -> None:
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None)
 
 
-def _failure(index: int, code: ErrorCode) -> PartitionData:
+def failure(index: int, code: ErrorCode) -> PartitionData:
+    """An answer that tells nothing but the error."""
     return PartitionData(
         partition_index=index,
         error_code=code,

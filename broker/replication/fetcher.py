@@ -85,6 +85,8 @@ class Reset(NamedTuple):
     partition: Partition
     error: ErrorCode
     leader_epoch: int
+    leader_log_start: int
+    """-1 where the leader does not say."""
 
 
 class Flush(NamedTuple):
@@ -441,7 +443,7 @@ class Fetcher:
         if partition.role is not ReplicaRole.FOLLOWER:
             return
         if data.error_code:
-            self._refused(key, followed, ErrorCode(data.error_code), now_ms, effects)
+            self._refused(key, followed, data, now_ms, effects)
             return
         appended = self._take_over(key, followed, data, now_ms, effects)
         if appended is None:
@@ -531,12 +533,13 @@ class Fetcher:
         self,
         key: PartitionId,
         followed: Followed,
-        error: ErrorCode,
+        data: FetchResponse.PartitionData,
         now_ms: float,
         effects: list[Effect],
     ) -> None:
+        error, partition = ErrorCode(data.error_code), followed.partition
         if error in _RESET_ERRORS:
             self._hold(key, followed)
-            effects.append(Reset(followed.partition, error, followed.partition.leader_epoch))
+            effects.append(Reset(partition, error, partition.leader_epoch, data.log_start_offset))
         else:
             self._pause(key, followed, now_ms)

@@ -53,10 +53,10 @@ class LeaderLink(Protocol):
 class OffsetReset(Protocol):
     """The step after OFFSET_OUT_OF_RANGE or OFFSET_MOVED_TO_TIERED_STORAGE."""
 
-    async def reset(self, link: LeaderLink, partition: Partition, error: ErrorCode) -> None:
+    async def reset(self, link: LeaderLink, wanted: Reset) -> None:
         """Brings the log to where it can be fetched from. May ask the leader; must not touch the
-        log if the partition's leader epoch changed meanwhile. Raises OSError, ProtocolError,
-        ApiError: it is tried again later."""
+        log if the partition's leader epoch is not the one in `wanted` any more. Raises OSError,
+        ProtocolError, ApiError: it is tried again later."""
 
 
 class FetcherContext:
@@ -304,7 +304,7 @@ class FetcherLink:
     async def _reset(self, wanted: Reset) -> None:
         context, partition = self._context, wanted.partition
         try:
-            await context.resets.reset(self, partition, wanted.error)
+            await context.resets.reset(self, wanted)
         except LogFailed as error:
             context.storage_failed(partition, error.cause)
             return

@@ -1,6 +1,7 @@
 """Shell: Offset resets of followers that asked for an offset out of the leader's range.
 
-The leader is asked for the bounds of its log; `follower.reset_to` brings the own log inside.
+The leader is asked for what it did not tell of its log's bounds; `follower.reset_to` brings the own
+log inside.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest
 
 if TYPE_CHECKING:
+    from broker.replication.fetcher import Reset
     from broker.replication.fetcher_connections import LeaderLink
 
 LATEST: Final = -1
@@ -26,11 +28,13 @@ class ListOffsetsReset:
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
 
-    async def reset(self, link: LeaderLink, partition: Partition, error: ErrorCode) -> None:
-        epoch = partition.leader_epoch
+    async def reset(self, link: LeaderLink, wanted: Reset) -> None:
+        partition = wanted.partition
         end = await self._offset(link, partition, LATEST)
-        start = await self._offset(link, partition, EARLIEST)
-        if partition.role is ReplicaRole.FOLLOWER and partition.leader_epoch == epoch:
+        start = wanted.leader_log_start
+        if start < 0:
+            start = await self._offset(link, partition, EARLIEST)
+        if partition.role is ReplicaRole.FOLLOWER and partition.leader_epoch == wanted.leader_epoch:
             reset_to(partition, start, end)
 
     async def _offset(self, link: LeaderLink, partition: Partition, timestamp: int) -> int:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from testkit.memory.broker import settle
+import pytest
+
+from broker.replication.fetcher import Reset
+from protocol.errors import ErrorCode
+from testkit.memory.broker import fetch_request, settle
 from testkit.memory.replicas import Cluster
 
 
@@ -46,3 +50,63 @@ async def test_a_sessions_next_fetch_ends_the_wait_of_the_one_before() -> None:
     c.take(2, 1, await waiting)
     c.take(2, 1, await waits_on)
     assert c[2].values == [b"a"]
+
+
+# --- outside of the log (KIP-405) -----------------------------------------------------------------
+
+
+def in_the_middle() -> Cluster:
+    """A leader whose log is 1..5, of which 1 and 2 are in the tier only."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    for value in (b"a", b"b", b"c", b"d", b"e"):
+        c[1].append(value)
+    c[1].log.advance_log_start(1)
+    c[1].log.local_log_start_offset = 3
+    return c
+
+
+@pytest.mark.parametrize(
+    ("offset", "code"),
+    [
+        (0, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (1, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
+        (2, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
+        (3, ErrorCode.NONE),
+        (5, ErrorCode.NONE),
+        (6, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (2**63 - 1, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+async def test_a_follower_is_told_where_the_leaders_log_begins(
+    offset: int, code: ErrorCode
+) -> None:
+    c = in_the_middle()
+    request = c.request(2, 1)
+    assert request is not None
+    wanted = request.topics[0].partitions[0]
+    wanted.fetch_offset, wanted.last_fetched_epoch = offset, -1
+    (data,) = c[1].call(request).responses[0].partitions
+    facts = (data.error_code, data.high_watermark, data.log_start_offset)
+    assert facts == (code, 5, 1)
+    assert data.last_stable_offset == (-1 if code else 5)
+    assert bool(data.records) is (offset == 3)
+
+
+async def test_what_the_leader_said_of_its_log_is_handed_to_the_reset() -> None:
+    c = in_the_middle()
+    request = c.request(2, 1)
+    assert request is not None
+    request.topics[0].partitions[0].last_fetched_epoch = -1
+    response = c[1].call(request)
+    (reset,) = [one for one in c.take(2, 1, response) if isinstance(one, Reset)]
+    assert (reset.error, reset.leader_log_start) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2])
+async def test_without_a_tier_a_consumer_is_out_of_range_below_the_local_start(offset: int) -> None:
+    c = in_the_middle()
+    (data,) = c[1].call(fetch_request(offset), 12).responses[0].partitions
+    facts = (data.error_code, data.high_watermark, data.log_start_offset)
+    assert facts == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)
