@@ -186,9 +186,11 @@ class BrokerServer:
             StartupRefused: the controller refuses this broker for good, or the configuration
                 names no store that tiered storage could use.
         """
-        tier = self._build_tier()
+        controller = self._channel("forwarding")
+        creator = self._build_creator(controller)
+        tier = self._build_tier(creator)
         await self._open_logs()
-        context = self.context = self._build_context(tier)
+        context = self.context = self._build_context(controller, tier)
         self.replicas.on_backlog(self._advance_soon)
         self.replicas.on_flush_due(context.flusher.want)
         self.replicas.on_epochs_unsaved(
@@ -207,13 +209,6 @@ class BrokerServer:
             supervisor=self._supervisor,
         )
         self._loader.add_publisher(self._publish)
-        creator = TopicCreator(
-            settings=AutoTopicSettings.of(self.config),
-            metadata=self.metadata,
-            controller=context.controller,
-            supervisor=self._supervisor,
-            clock=self._clock,
-        )
         groups = GroupConfig.of(self.config)
         offsets = ReplicatedCoordinatorLog(
             CONSUMER_OFFSETS_TOPIC,
@@ -321,7 +316,16 @@ class BrokerServer:
             rng=self._rng,
         )
 
-    def _build_tier(self) -> Tier | None:
+    def _build_creator(self, controller: ControllerChannel) -> TopicCreator:
+        return TopicCreator(
+            settings=AutoTopicSettings.of(self.config),
+            metadata=self.metadata,
+            controller=controller,
+            supervisor=self._supervisor,
+            clock=self._clock,
+        )
+
+    def _build_tier(self, creator: TopicCreator) -> Tier | None:
         if not self.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
             return None
         if self.config[keys_kraftbox.KRAFTBOX_TIERED_STORAGE_PREVIEW]:
@@ -330,12 +334,19 @@ class BrokerServer:
         from broker.tiering.tier import Tier
 
         try:
-            settings = RemoteSettings.of(self.config)
-            return Tier(settings, open_objects=self._open_objects)
+            return Tier(
+                RemoteSettings.of(self.config),
+                open_objects=self._open_objects,
+                metadata=self.metadata,
+                creator=creator,
+                supervisor=self._supervisor,
+                clock=self._clock,
+                rng=self._rng,
+            )
         except (ConfigError, ObjectRefused, ImportError) as error:
             raise StartupRefused(f"tiered storage: {error}") from error
 
-    def _build_context(self, tier: Tier | None) -> BrokerContext:
+    def _build_context(self, controller: ControllerChannel, tier: Tier | None) -> BrokerContext:
         config, clock = self.config, self._clock
         self._heartbeats = self._channel("heartbeat")
         return BrokerContext(
@@ -356,7 +367,7 @@ class BrokerServer:
             late_appends=LateAppends(
                 self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
             ),
-            controller=self._channel("forwarding"),
+            controller=controller,
             elections=ChannelPool(lambda: self._channel("elections")),
             supervisor=self._supervisor,
             quotas=self.quotas,
@@ -391,6 +402,8 @@ class BrokerServer:
             self._catch_up(image)
         if self.replication is not None:
             self.replication.published(delta)
+        if self.context is not None and self.context.tier is not None:
+            self.context.tier.published()
         if self._lifecycle_sender is not None:
             self._lifecycle_sender.metadata_replayed(image.provenance.offset, registered)
 

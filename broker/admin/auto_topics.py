@@ -93,7 +93,7 @@ class TopicCreator:
             and (name not in INTERNAL_TOPICS or name == CONSUMER_OFFSETS_TOPIC)
         ][: NAMES_MAX - len(self._under_way)]
         if fresh:
-            self._start(fresh, client)
+            self._start([self._wish(name) for name in fresh], client)
 
     async def ensure(self, name: str) -> None:
         """Creates an internal topic if it is not there, and waits for the controller's word.
@@ -101,15 +101,22 @@ class TopicCreator:
         Raises:
             ApiError: what the controller answered, or REQUEST_TIMED_OUT.
         """
-        if self._metadata.topic(name) is not None:
+        await self.ensure_as(self._wish(name))
+
+    async def ensure_as(self, wish: CreateTopicsRequest.CreatableTopic) -> None:
+        """`ensure`, for a topic whose settings the caller knows."""
+        if self._metadata.topic(wish.name) is not None:
             return
-        task = self._under_way.get(name)
+        task = self._under_way.get(wish.name)
         if task is None:
-            task = self._start([name], None)
+            task = self._start([wish], None)
         await asyncio.shield(task)
 
-    def _start(self, names: list[str], client: RequestContext | None) -> asyncio.Task[None]:
-        creation = self._create(names, client)
+    def _start(
+        self, wishes: list[CreateTopicsRequest.CreatableTopic], client: RequestContext | None
+    ) -> asyncio.Task[None]:
+        names = [wish.name for wish in wishes]
+        creation = self._create(wishes, client)
         task = self._supervisor.spawn("create topics", creation, fatal=False)
         for name in names:
             self._under_way[name] = task
@@ -125,10 +132,10 @@ class TopicCreator:
         if error is not None and self._quiet.admit(names[0]) is not None:
             _log.warning("topics not created", topics=names[:10], error=str(error))
 
-    async def _create(self, names: list[str], client: RequestContext | None) -> None:
-        request = CreateTopicsRequest(
-            topics=[self._wish(name) for name in names], timeout_ms=CREATE_TIMEOUT_MS
-        )
+    async def _create(
+        self, wishes: list[CreateTopicsRequest.CreatableTopic], client: RequestContext | None
+    ) -> None:
+        request = CreateTopicsRequest(topics=wishes, timeout_ms=CREATE_TIMEOUT_MS)
         deadline_ms = self._clock.monotonic_ms() + CREATE_TIMEOUT_MS
         if client is None:
             response = await self._controller.request_until(request, deadline_ms)

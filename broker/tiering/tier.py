@@ -6,29 +6,86 @@ None, and nothing of this is imported.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from broker.tiering.settings import RemoteSettings
-from runtime.config import NodeConfig
+from broker.metadata.cache import MetadataCache
+from broker.tiering.journal import Journal
+from broker.tiering.settings import MetadataTopicSettings, RemoteSettings
+from broker.tiering.topic_link import TopicLink
+from protocol.messages.create_topics import CreateTopicsRequest
+from runtime.clock import Clock
+from runtime.config import NodeConfig, keys_topic
+from runtime.tasks import Supervisor
 from storage.objects import Objects, StoreSettings
+from storage.tiered.records import METADATA_TOPIC
 from storage.tiered.segment_store import SegmentStore
 
 ObjectsFactory: TypeAlias = Callable[[StoreSettings], Objects]
 
 
+class TopicCreation(Protocol):
+    """Asks the controller for topics."""
+
+    async def ensure_as(self, wish: CreateTopicsRequest.CreatableTopic) -> None:
+        """Returns when the topic exists; raises ApiError if it cannot be made."""
+
+
 class Tier:
     """The parts of a broker that deal with remote segments."""
 
-    def __init__(self, settings: RemoteSettings, *, open_objects: ObjectsFactory) -> None:
+    def __init__(
+        self,
+        settings: RemoteSettings,
+        *,
+        open_objects: ObjectsFactory,
+        metadata: MetadataCache,
+        creator: TopicCreation,
+        supervisor: Supervisor,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
         """Must be called on the running loop of a process that forks no more."""
         self.settings = settings
         self.store = SegmentStore(open_objects(settings.store))
+        self.journal = Journal(
+            TopicLink(metadata, listener=settings.metadata.listener),
+            create_topic=lambda: creator.ensure_as(metadata_topic(settings.metadata)),
+            consume_wait_ms=settings.metadata.consume_wait_ms,
+            supervisor=supervisor,
+            clock=clock,
+            rng=rng,
+        )
 
     def follow(self, node: NodeConfig) -> None:
         """Dynamic values have changed."""
         self.settings = RemoteSettings.of(node)
 
+    def published(self) -> None:
+        """The replicas follow the newest metadata image."""
+        self.journal.published()
+
     async def close(self) -> None:
-        """Gives the store's connections back."""
+        """Stops everything, and gives connections back."""
+        await self.journal.close()
         await self.store.objects.close()
+
+
+def metadata_topic(settings: MetadataTopicSettings) -> CreateTopicsRequest.CreatableTopic:
+    """`__remote_log_metadata` as it is made."""
+    configs = {
+        keys_topic.CLEANUP_POLICY.name: "delete",
+        keys_topic.RETENTION_MS.name: str(settings.retention_ms),
+        keys_topic.MIN_INSYNC_REPLICAS.name: str(settings.min_isr),
+        keys_topic.REMOTE_STORAGE_ENABLE.name: "false",
+    }
+    return CreateTopicsRequest.CreatableTopic(
+        name=METADATA_TOPIC,
+        num_partitions=settings.partitions,
+        replication_factor=settings.replication_factor,
+        configs=[
+            CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+            for name, value in configs.items()
+        ],
+    )

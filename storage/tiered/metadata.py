@@ -33,11 +33,12 @@ class _Stream:
     """One partition of the topic as it is read now: all below `position` has been replayed, in
     this pass from the start or an earlier one."""
 
-    __slots__ = ("position", "taken")
+    __slots__ = ("position", "taken", "watched")
 
     def __init__(self) -> None:
         self.position = 0
         self.taken: dict[tuple[TopicId, int], _Taken] = {}
+        self.watched = False
 
     def begin_anew(self) -> None:
         """Read from the start once more; what was reached before stays reached."""
@@ -96,8 +97,27 @@ class RemoteMetadata:
         stream = self._streams.get(number)
         if stream is not None:
             stream.taken.pop(partition.identity, None)
-            if not stream.taken:
-                del self._streams[number]
+            self._drop_unused(number)
+
+    def watch(self, number: int) -> None:
+        """Read a partition of the topic from its start, whether one is taken on or not: somebody
+        looks at what `replay` returns."""
+        stream = self._streams.setdefault(number, _Stream())
+        if not stream.watched:
+            stream.begin_anew()
+            stream.watched = True
+
+    def unwatch(self, number: int) -> None:
+        """Nobody looks any more."""
+        stream = self._streams.get(number)
+        if stream is not None:
+            stream.watched = False
+            self._drop_unused(number)
+
+    def _drop_unused(self, number: int) -> None:
+        stream = self._streams[number]
+        if not stream.taken and not stream.watched:
+            del self._streams[number]
 
     def wanted(self) -> dict[int, int]:
         """The topic's partitions to read, and the offset that each must be read from."""

@@ -1,0 +1,518 @@
+"""Shell: The journal of remote segments: `__remote_log_metadata` as one broker reads and writes it.
+
+Those of its partitions that are wanted are read from their leaders, all of one leader in a request.
+A writer goes by the outcome of its own record when that is read back: it is found by what it says,
+not by its offset, so that a record whose answer was lost, and which was written again, counts when
+it stands first. The topic is made when the first partition is taken on.
+
+Until the topic's end that was known when a partition was taken on has been reached, its cache is
+given to nobody (see `storage/tiered/metadata.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+from broker.tiering.topic_link import (
+    EARLIEST,
+    FAILURES,
+    LATEST,
+    MetadataLink,
+    MetadataRead,
+    MetadataTopic,
+)
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import TopicId
+from runtime.clock import Clock
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+from storage.tiered.cache import Outcome, SegmentCache
+from storage.tiered.metadata import RemoteMetadata, Replayed
+from storage.tiered.records import METADATA_TOPIC, encode_record, metadata_partition
+from storage.tiered.states import PartitionDeleteState
+from storage.tiered.values import (
+    PartitionDeletion,
+    RemotePartition,
+    RemoteSegment,
+    SegmentUpdate,
+    TierRecord,
+)
+
+PAUSE_MS: Final = 100.0
+PAUSE_MAX_MS: Final = 2_000.0
+REPLAYED_AT_ONCE: Final = 64
+"""Records between two turns of the loop: some milliseconds."""
+
+_log = get_logger("broker.tier")
+
+Subscriber = Callable[[RemotePartition], None]
+
+
+class TierUnavailable(Exception):
+    """A record could not be written, or was not read back in time; it may be written even so."""
+
+
+class _Watch:
+    """A partition of the topic in which removals are looked for."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+        self.target: int | None = None
+        self.reached = 0
+        self.deletions: dict[tuple[TopicId, int], PartitionDeletion] = {}
+
+    @property
+    def ready(self) -> bool:
+        return self.target is not None and self.reached >= self.target
+
+    def saw(self, record: PartitionDeletion) -> None:
+        """In any order: the topic may be read again from its start."""
+        known = self.deletions.get(record.partition.identity)
+        if known is None or known.state < record.state:
+            self.deletions[record.partition.identity] = record
+            if self.ready:
+                self.changed()
+
+    def got_to(self, offset: int) -> None:
+        """All below `offset` was seen."""
+        was_ready = self.ready
+        self.reached = max(self.reached, offset)
+        if self.ready and not was_ready:
+            self.changed()
+
+    def ends_at(self, offset: int) -> None:
+        """The topic's partition ended there when it came to be watched, or later."""
+        if self.target is None:
+            self.target = offset
+            if self.ready:
+                self.changed()
+
+
+class _Pauses:
+    """Pauses between tries, which grow."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._next_ms = PAUSE_MS
+
+    def next_s(self) -> float:
+        pause_ms, self._next_ms = self._next_ms, min(self._next_ms * 2, PAUSE_MAX_MS)
+        return pause_ms * self._rng.uniform(0.8, 1.2) / 1000.0
+
+    def reset(self) -> None:
+        self._next_ms = PAUSE_MS
+
+
+class Journal:
+    """The metadata topic as one broker reads and writes it.
+
+    Args:
+        create_topic: returns when the controller says that the topic exists; raises `FAILURES`.
+        consume_wait_ms: how long a writer waits for its record to come back.
+    """
+
+    def __init__(
+        self,
+        link: MetadataLink,
+        *,
+        create_topic: Callable[[], Awaitable[None]],
+        consume_wait_ms: int,
+        supervisor: Supervisor,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._link = link
+        self._create_topic = create_topic
+        self._consume_wait_ms = consume_wait_ms
+        self._supervisor = supervisor
+        self._rng = rng
+        self._quiet = RateLimited(clock, 10_000)
+        self._metadata: RemoteMetadata | None = None
+        self._topic_id: TopicId | None = None
+        self._taken: dict[tuple[TopicId, int], RemotePartition] = {}
+        self._unready: defaultdict[int, dict[tuple[TopicId, int], RemotePartition]]
+        self._unready = defaultdict(dict)
+        self._watches: dict[int, _Watch] = {}
+        self._subscribers: list[Subscriber] = []
+        self._waiting: dict[TierRecord, list[asyncio.Future[Outcome]]] = {}
+        self._ends_wanted: dict[int, int] = {}
+        """How often the end of each of the topic's partitions came to be wanted."""
+        self._ends_learned: dict[int, int] = {}
+        """For which of these times it is known."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._news = asyncio.Event()
+        self._closed = False
+
+    # Partitions ------------------------------------------------------------------------------
+
+    def take(self, partition: RemotePartition) -> None:
+        """This broker leads or follows it from now on; again changes nothing."""
+        if partition.identity in self._taken or self._closed:
+            return
+        self._taken[partition.identity] = partition
+        if self._metadata is None:
+            self._run("topic", self._find_topic)
+        else:
+            self._begin(self._metadata, partition)
+
+    def give_up(self, partition: RemotePartition) -> None:
+        """It does so no longer. Whoever waits for a record of it has waited in vain."""
+        if self._taken.pop(partition.identity, None) is None:
+            return
+        if self._metadata is not None:
+            self._metadata.give_up(partition)
+        for unready in self._unready.values():
+            unready.pop(partition.identity, None)
+        self._fail_writers(lambda record: _of(record).identity == partition.identity)
+
+    def cache(self, partition: RemotePartition) -> SegmentCache | None:
+        """What is known of a partition; None until that is enough to act on."""
+        return None if self._metadata is None else self._metadata.cache(partition)
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """`callback` is told of each partition whose cache has become ready, or has changed."""
+        self._subscribers.append(callback)
+
+    def leader(self, partition: RemotePartition) -> int:
+        """The broker that leads the topic's partition with its records; -1 if nobody does."""
+        metadata = self._metadata
+        if metadata is None:
+            return -1
+        return self._link.leader(metadata_partition(partition, metadata.partitions))
+
+    # Removals --------------------------------------------------------------------------------
+
+    def watch(self, number: int, changed: Callable[[], None]) -> None:
+        """Look for removals in a partition of the topic; `changed` when `removals` has others."""
+        self._watches[number] = _Watch(changed)
+        if self._metadata is None:
+            self._run("topic", self._find_topic)
+        else:
+            self._begin_watch(self._metadata, number)
+
+    def unwatch(self, number: int) -> None:
+        self._watches.pop(number, None)
+        if self._metadata is not None:
+            self._metadata.unwatch(number)
+
+    def removals(self) -> list[RemotePartition]:
+        """Partitions whose removal is to be done and is not finished, where that is known."""
+        return [
+            deletion.partition
+            for watch in self._watches.values()
+            if watch.ready
+            for deletion in watch.deletions.values()
+            if deletion.state is not PartitionDeleteState.FINISHED
+        ]
+
+    # Writing ---------------------------------------------------------------------------------
+
+    async def write(self, record: TierRecord) -> Outcome:
+        """Write a record of a partition that was taken on, and wait until it has come back.
+
+        Raises:
+            TierUnavailable: see there. Whoever wants to know more asks the cache later.
+        """
+        partition = _of(record)
+        if partition.identity not in self._taken or self._closed:
+            raise TierUnavailable(f"{partition} is not this broker's")
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(record, []).append(future)
+        appending = asyncio.ensure_future(self._append(record))
+        either: list[asyncio.Future[Any]] = [future, appending]
+        try:
+            async with asyncio.timeout(self._consume_wait_ms / 1000.0):
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not future.done():
+                    appending.result()
+                return await future
+        except TimeoutError:
+            raise TierUnavailable(f"a record of {partition} was not read back in time") from None
+        except FAILURES as error:
+            raise TierUnavailable(f"a record of {partition}: {error}") from error
+        finally:
+            appending.cancel()
+            appending.add_done_callback(_look_away)
+            waiting = self._waiting.get(record, [])
+            if future in waiting:
+                waiting.remove(future)
+            if not waiting:
+                self._waiting.pop(record, None)
+
+    async def _append(self, record: TierRecord) -> None:
+        """Until it is written for certain, or cannot be. Raises ApiError."""
+        pauses = _Pauses(self._rng)
+        value = encode_record(record)
+        while True:
+            metadata = self._metadata
+            try:
+                if metadata is not None:
+                    number = metadata_partition(_of(record), metadata.partitions)
+                    await self._link.append(number, value, record.event_timestamp_ms)
+                    return
+            except ApiError as error:
+                if not error.code.retriable:
+                    raise
+                self._grumble("cannot write", error)
+            except FAILURES as error:
+                self._grumble("cannot write", error)
+            await self._pause(pauses)
+
+    def _fail_writers(self, concerned: Callable[[TierRecord], bool]) -> None:
+        for record, futures in list(self._waiting.items()):
+            if concerned(record):
+                for future in futures:
+                    if not future.done():
+                        future.set_exception(TierUnavailable(f"{_of(record)} was given up"))
+                        future.exception()  # whoever waits raises it; nobody may
+
+    # The topic -------------------------------------------------------------------------------
+
+    def published(self) -> None:
+        """There is another metadata image."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+        self._link.published()
+        topic = self._link.topic()
+        if self._metadata is not None and topic is not None:
+            if topic.topic_id != self._topic_id:
+                _log.warning("the topic was made anew, and is read anew", topic=METADATA_TOPIC)
+                self._open(topic)
+            self._kick()
+
+    async def _find_topic(self) -> None:
+        pauses = _Pauses(self._rng)
+        while self._metadata is None:
+            topic = self._link.topic()
+            if topic is not None:
+                self._open(topic)
+                return
+            try:
+                await self._create_topic()
+            except FAILURES as error:
+                self._grumble("cannot create the topic", error)
+            if self._link.topic() is None:
+                await self._pause(pauses)
+
+    def _open(self, topic: MetadataTopic) -> None:
+        """Begin with a topic that nothing has been read of."""
+        self._topic_id = topic.topic_id
+        metadata = self._metadata = RemoteMetadata(topic.partitions)
+        self._unready.clear()
+        for partition in self._taken.values():
+            self._begin(metadata, partition)
+        for number, watch in self._watches.items():
+            self._watches[number] = _Watch(watch.changed)
+            self._begin_watch(metadata, number)
+
+    def _begin(self, metadata: RemoteMetadata, partition: RemotePartition) -> None:
+        number = metadata.take(partition)
+        self._unready[number][partition.identity] = partition
+        self._want_end(number)
+
+    def _begin_watch(self, metadata: RemoteMetadata, number: int) -> None:
+        metadata.watch(number)
+        self._want_end(number)
+
+    def _want_end(self, number: int) -> None:
+        self._ends_wanted[number] = self._ends_wanted.get(number, 0) + 1
+        self._kick()
+
+    async def _learn_end(self, number: int) -> None:
+        """The end of one of the topic's partitions at a moment after the last `take`."""
+        pauses = _Pauses(self._rng)
+        while True:
+            wanted = self._ends_wanted[number]
+            try:
+                end = await self._link.bound(number, LATEST)
+            except FAILURES as error:
+                self._grumble("cannot ask for its end", error)
+                await self._pause(pauses)
+                continue
+            if wanted == self._ends_wanted[number]:
+                break
+        self._ends_learned[number] = wanted
+        if self._metadata is not None:
+            self._metadata.end_known(number, end)
+        watch = self._watches.get(number)
+        if watch is not None:
+            watch.ends_at(end)
+        self._look_ready(number)
+
+    # Reading ---------------------------------------------------------------------------------
+
+    def _kick(self) -> None:
+        """See to it that somebody reads what is wanted, and asks for its ends."""
+        if self._metadata is None:
+            return
+        for number, wanted in self._ends_wanted.items():
+            if self._ends_learned.get(number) != wanted:
+                self._run(f"end {number}", partial(self._learn_end, number))
+        for leader in sorted({self._link.leader(one) for one in self._metadata.wanted()}):
+            if leader >= 0:
+                self._run(f"read {leader}", partial(self._read_from, leader))
+
+    async def _read_from(self, leader: int) -> None:
+        """Read all that is wanted of one leader, for as long as anything is."""
+        pauses = _Pauses(self._rng)
+        while True:
+            metadata = self._metadata
+            offsets = {
+                number: offset
+                for number, offset in (metadata.wanted() if metadata is not None else {}).items()
+                if self._link.leader(number) == leader
+            }
+            if metadata is None or not offsets:
+                return
+            try:
+                reads = await self._link.read(leader, offsets)
+                good = [await self._take_over(metadata, read) for read in reads]
+            except FAILURES as error:
+                self._grumble("cannot read", error)
+                await self._pause(pauses)
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever stands in the topic
+                self._supervisor.survive("remote log metadata", error, leader=leader)
+                await self._pause(pauses)
+                continue
+            if all(good):
+                pauses.reset()
+            elif not any(read.records for read in reads):
+                await self._pause(pauses)
+
+    async def _take_over(self, metadata: RemoteMetadata, read: MetadataRead) -> bool:
+        """Returns whether there was nothing wrong with it."""
+        number, at = read.number, read.asked_offset
+        if read.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            # Retention has deleted what stood there; what begins behind it is all there is.
+            start = await self._link.bound(number, EARLIEST)
+            self._replay(metadata, number, at, [], start)
+            return start > at
+        if read.error is not ErrorCode.NONE:
+            self._grumble("cannot read", ApiError(read.error, None))
+            return False
+        records = read.records
+        for first in range(0, len(records), REPLAYED_AT_ONCE):
+            chunk = records[first : first + REPLAYED_AT_ONCE]
+            following = chunk[-1][0] + 1
+            self._replay(metadata, number, at, chunk, following)
+            at = following
+            await asyncio.sleep(0)
+        self._replay(metadata, number, at, [], read.next_offset)
+        return True
+
+    def _replay(
+        self,
+        metadata: RemoteMetadata,
+        number: int,
+        at: int,
+        records: Sequence[tuple[int, bytes | None]],
+        following: int,
+    ) -> None:
+        if metadata is not self._metadata or number not in metadata.wanted():
+            return
+        replayed = metadata.replay(number, at, records, following)
+        watch = self._watches.get(number)
+        changed: dict[RemotePartition, None] = {}
+        for one in replayed:
+            record = one.record
+            if record is None:
+                _log.warning("a record that is none", topic=METADATA_TOPIC, partition=number)
+                continue
+            self._answer_writers(one)
+            if watch is not None and isinstance(record, PartitionDeletion):
+                watch.saw(record)
+            if one.outcome.changed:
+                changed[_of(record)] = None
+        if watch is not None:
+            watch.got_to(metadata.wanted()[number])
+        fresh = self._look_ready(number)
+        for partition in changed:
+            if partition.identity not in fresh and metadata.cache(partition) is not None:
+                self._tell(partition)
+
+    def _answer_writers(self, replayed: Replayed) -> None:
+        assert replayed.record is not None
+        for future in self._waiting.pop(replayed.record, ()):
+            if not future.done():
+                future.set_result(replayed.outcome)
+
+    def _look_ready(self, number: int) -> set[tuple[TopicId, int]]:
+        """Tell of partitions whose caches have become ready; returns which."""
+        unready = self._unready.get(number)
+        fresh = [one for one in (unready or {}).values() if self.cache(one) is not None]
+        for partition in fresh:
+            self._unready[number].pop(partition.identity, None)
+            self._tell(partition)
+        return {partition.identity for partition in fresh}
+
+    def _tell(self, partition: RemotePartition) -> None:
+        known = self._taken.get(partition.identity)
+        if known is not None:
+            for callback in self._subscribers:
+                callback(known)
+
+    # Tasks -----------------------------------------------------------------------------------
+
+    def _run(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have `work` done unless it is being done."""
+        if self._closed or name in self._tasks:
+            return
+        task = self._supervisor.spawn(f"tier metadata: {name}", work(), fatal=False)
+        self._tasks[name] = task
+        task.add_done_callback(lambda done: self._ended(name, done))
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[name]
+        if task.cancelled() or self._closed:
+            return
+        error = task.exception()
+        if error is not None:
+            self._supervisor.survive("remote log metadata", error)
+        self._kick()  # something may have come to be wanted when it was about to end
+
+    async def _pause(self, pauses: _Pauses) -> None:
+        """A pause that grows, or until there is another metadata image."""
+        try:
+            async with asyncio.timeout(pauses.next_s()):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _grumble(self, what: str, error: BaseException) -> None:
+        held_back = self._quiet.admit(what)
+        if held_back is not None:
+            _log.warning(
+                f"{what}, trying again",
+                topic=METADATA_TOPIC,
+                error=str(error),
+                held_back=held_back,
+            )
+
+    async def close(self) -> None:
+        """Stop reading; writers fail."""
+        self._closed = True
+        self._fail_writers(lambda record: True)
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._link.close()
+
+
+def _of(record: TierRecord) -> RemotePartition:
+    if not isinstance(record, RemoteSegment | SegmentUpdate | PartitionDeletion):
+        raise TypeError(f"{type(record).__name__} is no record of the topic")
+    return record.partition
+
+
+def _look_away(task: asyncio.Future[None]) -> None:
+    """Its record has come back meanwhile, or nobody waits for it: how it ended says nothing."""
+    if not task.cancelled():
+        task.exception()

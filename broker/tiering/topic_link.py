@@ -1,0 +1,254 @@
+"""Shell: Requests to the leaders of `__remote_log_metadata`, over the listener of the brokers.
+
+A partition that this broker leads itself is read and written the same way as any other: there is
+one way, and what producers and consumers are promised holds for it. Leaders are those of the
+metadata image. Each gets two connections: answers come in the order of requests, and a read may
+wait for records while a write must not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from broker.metadata.cache import MetadataCache
+from protocol.batch.header import iter_checked
+from protocol.batch.records import Record, build_batch, read_batch
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.ids import TopicId
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+from protocol.transport.own_names import BROKER_SOFTWARE_NAME
+from storage.tiered.records import METADATA_TOPIC
+
+ANSWER_TIMEOUT_MS: Final = 10_000.0
+PRODUCE_TIMEOUT_MS: Final = 8_000
+READ_WAIT_MS: Final = 500
+"""How long a leader waits for records: also the longest that a partition which was just taken on
+waits for the answer to the read before it."""
+READ_BYTES: Final = 1 << 20
+PARTITION_READ_BYTES: Final = 256 << 10
+LATEST: Final = -1
+EARLIEST: Final = -2
+ACKS_ALL: Final = -1
+
+R = TypeVar("R", bound=Response)
+
+FAILURES: Final = (ApiError, ProtocolError, OSError)
+"""What a request raises that may work later: no leader, no connection, no answer, a refusal."""
+
+
+class MetadataTopic(NamedTuple):
+    """One life of the topic."""
+
+    topic_id: TopicId
+    partitions: int
+
+
+class MetadataRead(NamedTuple):
+    """What a read of one of the topic's partitions brought."""
+
+    number: int
+    asked_offset: int
+    records: list[tuple[int, bytes | None]]
+    """Offset and value."""
+    next_offset: int
+    """Behind all that was read, records or not."""
+    error: ErrorCode = ErrorCode.NONE
+
+
+class MetadataLink(Protocol):
+    """The topic as the journal uses it. All that awaits raises `FAILURES` and tries once."""
+
+    def topic(self) -> MetadataTopic | None:
+        """The topic of the newest image, None while there is none."""
+
+    def leader(self, number: int) -> int:
+        """Who leads one of its partitions, -1 while nobody does that can be reached."""
+
+    async def append(self, number: int, value: bytes, timestamp_ms: int) -> int:
+        """Write a record, with acks=all. Returns its offset; after a failure it may be written."""
+
+    async def read(self, leader: int, offsets: Mapping[int, int]) -> list[MetadataRead]:
+        """What stands from these offsets on in partitions of one leader; waits for the first."""
+
+    async def bound(self, number: int, timestamp: int) -> int:
+        """The offset of LATEST (committed) or EARLIEST."""
+
+    def published(self) -> None:
+        """There is another image."""
+
+    async def close(self) -> None:
+        """Give all connections back."""
+
+
+class _Peer:
+    """A connection to one broker, made when it is needed."""
+
+    def __init__(self, endpoint: Callable[[], tuple[str, int] | None], client_id: str) -> None:
+        self._endpoint = endpoint
+        self._client_id = client_id
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def request(self, message: Request[R], timeout_ms: float) -> R:
+        async with self._connecting:
+            connection = self._connection
+            if connection is None or connection.is_closed:
+                target = self._endpoint()
+                if target is None:
+                    raise ConnectionError("the broker's address is not known")
+                connection = self._connection = await Connection.connect(
+                    *target,
+                    self._client_id,
+                    ANSWER_TIMEOUT_MS,
+                    software_name=BROKER_SOFTWARE_NAME,
+                )
+        try:
+            return await connection.request(message, timeout_ms)
+        except ProtocolError:
+            connection.abort()
+            raise
+
+    def drop(self) -> None:
+        """What is asked fails; the next request connects anew."""
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+
+class TopicLink:
+    """See `MetadataLink`."""
+
+    def __init__(self, metadata: MetadataCache, *, listener: str) -> None:
+        self._metadata = metadata
+        self._listener = listener
+        self._peers: dict[tuple[int, str], _Peer] = {}
+
+    def topic(self) -> MetadataTopic | None:
+        topic = self._metadata.topic(METADATA_TOPIC)
+        return None if topic is None else MetadataTopic(TopicId(topic.id), len(topic.partitions))
+
+    def leader(self, number: int) -> int:
+        partition = self._metadata.partition(METADATA_TOPIC, number)
+        if partition is None or self._endpoint(partition.leader) is None:
+            return -1
+        return partition.leader
+
+    async def append(self, number: int, value: bytes, timestamp_ms: int) -> int:
+        batch = build_batch([Record(0, timestamp_ms, None, value)])
+        topic = ProduceRequest.TopicProduceData(
+            name=METADATA_TOPIC,
+            topic_id=self._topic_id(),
+            partition_data=[ProduceRequest.PartitionProduceData(index=number, records=batch)],
+        )
+        request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        answer = await self._leading(number, "write").request(request, ANSWER_TIMEOUT_MS)
+        result = answer.responses[0].partition_responses[0]
+        _check(result.error_code, result.error_message)
+        return result.base_offset
+
+    async def read(self, leader: int, offsets: Mapping[int, int]) -> list[MetadataRead]:
+        partitions = [
+            FetchRequest.FetchPartition(
+                partition=number,
+                current_leader_epoch=self._leader_epoch(number),
+                fetch_offset=offset,
+                partition_max_bytes=PARTITION_READ_BYTES,
+            )
+            for number, offset in offsets.items()
+        ]
+        topic = FetchRequest.FetchTopic(
+            topic=METADATA_TOPIC, topic_id=self._topic_id(), partitions=partitions
+        )
+        request = FetchRequest(
+            max_wait_ms=READ_WAIT_MS, min_bytes=1, max_bytes=READ_BYTES, topics=[topic]
+        )
+        answer = await self._peer(leader, "read").request(request, READ_WAIT_MS + ANSWER_TIMEOUT_MS)
+        _check(answer.error_code, None)
+        return [
+            _read_of(data, offsets[data.partition_index])
+            for topic_data in answer.responses
+            for data in topic_data.partitions
+            if data.partition_index in offsets
+        ]
+
+    async def bound(self, number: int, timestamp: int) -> int:
+        partition = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=number,
+            current_leader_epoch=self._leader_epoch(number),
+            timestamp=timestamp,
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=METADATA_TOPIC, partitions=[partition])
+        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        answer = await self._leading(number, "write").request(request, ANSWER_TIMEOUT_MS)
+        result = answer.topics[0].partitions[0]
+        _check(result.error_code, None)
+        return result.offset
+
+    def published(self) -> None:
+        """Requests to brokers that are gone need not wait for their time to be over."""
+        for (broker, _), peer in self._peers.items():
+            if self._endpoint(broker) is None:
+                peer.drop()
+
+    async def close(self) -> None:
+        for peer in self._peers.values():
+            peer.drop()
+        self._peers.clear()
+
+    # Leaders ---------------------------------------------------------------------------------
+
+    def _topic_id(self) -> bytes:
+        topic = self.topic()
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{METADATA_TOPIC} is not there")
+        return topic.topic_id
+
+    def _leader_epoch(self, number: int) -> int:
+        partition = self._metadata.partition(METADATA_TOPIC, number)
+        return -1 if partition is None else partition.leader_epoch
+
+    def _leading(self, number: int, purpose: str) -> _Peer:
+        leader = self.leader(number)
+        if leader < 0:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, None)
+        return self._peer(leader, purpose)
+
+    def _peer(self, broker: int, purpose: str) -> _Peer:
+        peer = self._peers.get((broker, purpose))
+        if peer is None:
+            name = f"broker-{self._metadata.node_id}-tier-{purpose}"
+            peer = self._peers[broker, purpose] = _Peer(lambda: self._endpoint(broker), name)
+        return peer
+
+    def _endpoint(self, broker: int) -> tuple[str, int] | None:
+        found = self._metadata.alive_endpoint(broker, self._listener)
+        return None if found is None else (found.host, found.port)
+
+
+def _check(error_code: int, message: str | None) -> None:
+    if error_code:
+        raise ApiError(ErrorCode(error_code), message)
+
+
+def _read_of(data: FetchResponse.PartitionData, asked_offset: int) -> MetadataRead:
+    """Raises ProtocolError for records that cannot be read."""
+    number = data.partition_index
+    if data.error_code:
+        error = ErrorCode(data.error_code)
+        return MetadataRead(number, asked_offset, [], asked_offset, error)
+    records: list[tuple[int, bytes | None]] = []
+    next_offset = asked_offset
+    assert not isinstance(data.records, list), "that is for answers that are sent"
+    content = data.records or b""
+    for header, at in iter_checked(content):
+        next_offset = max(next_offset, header.next_offset)
+        if not header.is_control:
+            found = read_batch(content, at, header)
+            records += ((one.offset, one.value) for one in found if one.offset >= asked_offset)
+    return MetadataRead(number, asked_offset, records, next_offset)

@@ -1,0 +1,143 @@
+"""`__remote_log_metadata` in memory, and journals over it, for the tests of a tier's drivers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+
+from broker.tiering.journal import Journal
+from broker.tiering.topic_link import LATEST, MetadataRead, MetadataTopic
+from protocol.errors import ApiError, ErrorCode
+from protocol.ids import TopicId
+from runtime.clock import Clock, SystemClock
+from runtime.tasks import Supervisor
+
+LEADER = 1
+
+
+class MemoryTopic:
+    """The topic that all links of a test share. `exists` begins as given; creation makes it so."""
+
+    def __init__(self, partitions: int = 1, *, exists: bool = True) -> None:
+        self.topic_id = TopicId(bytes(15) + b"\1")
+        self.logs: list[list[bytes]] = [[] for _ in range(partitions)]
+        self.starts = [0] * partitions
+        self.leaders = [LEADER] * partitions
+        self.exists = exists
+        self.created = 0
+        self._grown = asyncio.Event()
+
+    def add(self, number: int, value: bytes) -> int:
+        """A record, however it came there; returns its offset."""
+        self.logs[number].append(value)
+        self.wake()
+        return len(self.logs[number]) - 1
+
+    def wake(self) -> None:
+        """Reads that wait look again."""
+        grown, self._grown = self._grown, asyncio.Event()
+        grown.set()
+
+    async def grown(self) -> None:
+        await self._grown.wait()
+
+    def made_anew(self) -> None:
+        """Deleted, and created again."""
+        self.topic_id = TopicId(bytes(15) + bytes([self.topic_id[15] + 1]))
+        self.logs = [[] for _ in self.logs]
+        self.wake()
+
+    async def create(self) -> None:
+        self.created += 1
+        self.exists = True
+
+
+class MemoryLink:
+    """One broker's link to it. See `MetadataLink`."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self.shared = topic
+        self.down = False
+        """Nothing is answered but by an error."""
+        self.answers_lost = 0
+        """So many records are written without an answer."""
+        self.refusals: list[ErrorCode] = []
+        """In answer to the next writes."""
+        self.visible: int | None = None
+        """Reads see only so many records of each partition."""
+        self.reads = 0
+
+    def topic(self) -> MetadataTopic | None:
+        if not self.shared.exists:
+            return None
+        return MetadataTopic(self.shared.topic_id, len(self.shared.logs))
+
+    def leader(self, number: int) -> int:
+        return self.shared.leaders[number]
+
+    async def append(self, number: int, value: bytes, timestamp_ms: int) -> int:
+        self._check()
+        await asyncio.sleep(0)
+        if self.refusals:
+            raise ApiError(self.refusals.pop(0), None)
+        offset = self.shared.add(number, value)
+        if self.answers_lost:
+            self.answers_lost -= 1
+            raise ConnectionResetError("after the write")
+        return offset
+
+    async def read(self, leader: int, offsets: Mapping[int, int]) -> list[MetadataRead]:
+        while True:
+            self._check()
+            found = [self._look(number, offset) for number, offset in offsets.items()]
+            if any(one.records or one.error for one in found):
+                self.reads += 1
+                await asyncio.sleep(0)
+                return found
+            await self.shared.grown()
+            if any(self.leader(number) != leader for number in offsets):
+                return []
+
+    def _look(self, number: int, offset: int) -> MetadataRead:
+        if offset < self.shared.starts[number]:
+            return MetadataRead(number, offset, [], offset, ErrorCode.OFFSET_OUT_OF_RANGE)
+        log: list[bytes | None] = [*self.shared.logs[number][: self.visible]]
+        records = list(enumerate(log))[offset:]
+        return MetadataRead(number, offset, records, max(offset, len(log)))
+
+    async def bound(self, number: int, timestamp: int) -> int:
+        self._check()
+        await asyncio.sleep(0)
+        if timestamp == LATEST:
+            return len(self.shared.logs[number])
+        return self.shared.starts[number]
+
+    def published(self) -> None:
+        self.shared.wake()
+
+    async def close(self) -> None:
+        return
+
+    def _check(self) -> None:
+        if self.down:
+            raise ConnectionRefusedError("down")
+
+
+def memory_journal(
+    topic: MemoryTopic,
+    supervisor: Supervisor,
+    *,
+    link: MemoryLink | None = None,
+    clock: Clock | None = None,
+    consume_wait_ms: int = 60_000,
+) -> Journal:
+    """A journal of one broker over a topic in memory. Must be called inside a running loop."""
+    return Journal(
+        link or MemoryLink(topic),
+        create_topic=topic.create,
+        consume_wait_ms=consume_wait_ms,
+        supervisor=supervisor,
+        clock=clock or SystemClock(),
+        rng=random.Random(1),
+    )

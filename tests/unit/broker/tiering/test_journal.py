@@ -1,0 +1,238 @@
+"""The journal over a topic in memory: when caches are ready, and what a writer is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.tiering.journal import Journal, TierUnavailable
+from protocol.errors import ErrorCode
+from protocol.ids import TopicId
+from runtime.tasks import Supervisor
+from storage.tiered.cache import APPLIED, SegmentCache
+from storage.tiered.records import encode_record
+from storage.tiered.states import PartitionDeleteState, SegmentState
+from storage.tiered.values import PartitionDeletion, RemotePartition
+from testkit.memory.tier_topic import MemoryLink, MemoryTopic, memory_journal
+from testkit.memory.turns import until
+from testkit.records.tier import PARTITION, segment, update
+
+OTHER = PARTITION._replace(topic_id=TopicId(bytes(16)))
+
+
+class World:
+    """Brokers over one topic; their supervisor must hear of nothing."""
+
+    def __init__(self) -> None:
+        self.topic = MemoryTopic()
+        self.failures: list[str] = []
+        self.supervisor = Supervisor(lambda name, error: self.failures.append(f"{name}: {error}"))
+        self.journals: list[Journal] = []
+
+    def broker(self, *, link: MemoryLink | None = None, consume_wait_ms: int = 60_000) -> Journal:
+        journal = memory_journal(
+            self.topic, self.supervisor, link=link, consume_wait_ms=consume_wait_ms
+        )
+        self.journals.append(journal)
+        return journal
+
+    def link(self) -> MemoryLink:
+        return MemoryLink(self.topic)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    each = World()
+    yield each
+    for journal in each.journals:
+        await journal.close()
+    await each.supervisor.close()
+    assert each.failures == []
+    assert each.supervisor.survived == {}
+
+
+async def ready(journal: Journal, partition: RemotePartition = PARTITION) -> SegmentCache:
+    await until(lambda: journal.cache(partition) is not None)
+    cache = journal.cache(partition)
+    assert cache is not None
+    return cache
+
+
+def removal(state: PartitionDeleteState) -> PartitionDeletion:
+    return PartitionDeletion(
+        partition=PARTITION, broker_id=1, event_timestamp_ms=int(state), state=state
+    )
+
+
+async def test_the_topic_is_made_when_the_first_partition_is_taken_on(world: World) -> None:
+    world.topic.exists = False
+    journal = world.broker()
+    await asyncio.sleep(0)
+    assert world.topic.created == 0
+    journal.take(PARTITION)
+    assert journal.cache(PARTITION) is None
+    await ready(journal)
+    assert world.topic.created == 1
+
+
+async def test_a_writer_is_told_what_its_record_did_and_others_read_it(world: World) -> None:
+    leader, follower = world.broker(), world.broker()
+    for each in (leader, follower):
+        each.take(PARTITION)
+    assert await leader.write(segment(1, 0, 9)) == APPLIED
+    outcome = await leader.write(update(1, SegmentState.DELETE_FINISHED))
+    assert "cannot become" in outcome.refusal
+    assert not outcome.changed
+    await leader.write(update(1, SegmentState.COPY_FINISHED))
+    cache = await ready(follower)
+    await until(lambda: any(cache.finished()))
+
+
+async def test_a_cache_is_given_out_when_the_end_known_then_is_reached(world: World) -> None:
+    """S6: nothing is copied, expired or read by half of the truth."""
+    for record in (segment(1, 0, 9), update(1, SegmentState.COPY_FINISHED)):
+        world.topic.add(0, encode_record(record))
+    link = world.link()
+    link.visible = 1
+    journal = world.broker(link=link)
+    told: list[RemotePartition] = []
+    journal.subscribe(told.append)
+    journal.take(PARTITION)
+    await until(lambda: link.reads == 1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert journal.cache(PARTITION) is None
+    link.visible = None
+    world.topic.wake()
+    cache = await ready(journal)
+    assert len(list(cache.finished())) == 1
+    assert told == [PARTITION]
+
+
+async def test_a_partition_given_up_and_taken_again_is_read_from_the_start(world: World) -> None:
+    """S6, KAFKA-16105."""
+    journal = world.broker()
+    journal.take(PARTITION)
+    await journal.write(segment(1, 0, 9))
+    journal.give_up(PARTITION)
+    assert journal.cache(PARTITION) is None
+    other = world.broker()
+    other.take(PARTITION)
+    await other.write(update(1, SegmentState.COPY_FINISHED))
+    journal.take(PARTITION)
+    cache = await ready(journal)
+    assert len(list(cache.finished())) == 1
+
+
+async def test_a_partition_taken_later_does_not_take_another_ones_readiness(world: World) -> None:
+    journal = world.broker()
+    journal.take(PARTITION)
+    await journal.write(segment(1, 0, 9))
+    journal.take(OTHER)
+    assert journal.cache(PARTITION) is not None
+    assert journal.cache(OTHER) is None
+    await ready(journal, OTHER)
+
+
+async def test_a_record_whose_answer_was_lost_counts_once(world: World) -> None:
+    link = world.link()
+    link.answers_lost = 1
+    journal = world.broker(link=link)
+    journal.take(PARTITION)
+    await ready(journal)
+    assert await journal.write(segment(1, 0, 9)) == APPLIED
+
+
+async def test_a_writer_tries_again_until_its_time_is_over(world: World) -> None:
+    link = world.link()
+    journal = world.broker(link=link, consume_wait_ms=50)
+    journal.take(PARTITION)
+    await ready(journal)
+    link.down = True
+    with pytest.raises(TierUnavailable, match="in time"):
+        await journal.write(segment(1, 0, 9))
+    link.down = False
+    link.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    journal = world.broker(link=link)
+    journal.take(PARTITION)
+    assert await journal.write(segment(1, 0, 9)) == APPLIED
+
+
+async def test_a_record_that_no_broker_takes_is_not_tried_again(world: World) -> None:
+    link = world.link()
+    link.refusals = [ErrorCode.MESSAGE_TOO_LARGE]
+    journal = world.broker(link=link)
+    journal.take(PARTITION)
+    await ready(journal)
+    with pytest.raises(TierUnavailable):
+        await journal.write(segment(1, 0, 9))
+    assert world.topic.logs == [[]]
+
+
+async def test_a_writer_of_a_partition_that_is_given_up_waits_no_longer(world: World) -> None:
+    link = world.link()
+    journal = world.broker(link=link)
+    with pytest.raises(TierUnavailable):
+        await journal.write(segment(1, 0, 9))
+    journal.take(PARTITION)
+    await ready(journal)
+    link.visible = 0
+    writing = asyncio.ensure_future(journal.write(segment(1, 0, 9)))
+    await until(lambda: len(world.topic.logs[0]) == 1)
+    journal.give_up(PARTITION)
+    with pytest.raises(TierUnavailable, match="given up"):
+        await writing
+
+
+async def test_a_new_leader_of_the_topic_is_read_once_the_image_names_it(world: World) -> None:
+    journal = world.broker()
+    journal.take(PARTITION)
+    await ready(journal)
+    world.topic.leaders[0] = -1
+    journal.published()
+    world.topic.leaders[0] = 2
+    journal.published()
+    assert await journal.write(segment(1, 0, 9)) == APPLIED
+
+
+async def test_what_retention_deleted_from_the_topic_is_passed_over(world: World) -> None:
+    for record in (segment(1, 0, 9), segment(2, 10, 19)):
+        world.topic.add(0, encode_record(record))
+    world.topic.starts[0] = 1
+    journal = world.broker()
+    journal.take(PARTITION)
+    cache = await ready(journal)
+    assert len(cache) == 1
+
+
+async def test_a_topic_that_was_made_anew_is_read_anew(world: World) -> None:
+    journal = world.broker()
+    journal.take(PARTITION)
+    await journal.write(segment(1, 0, 9))
+    world.topic.made_anew()
+    journal.published()
+    assert journal.cache(PARTITION) is None
+    assert len(await ready(journal)) == 0
+
+
+async def test_what_is_no_record_is_passed_over(world: World) -> None:
+    world.topic.add(0, b"no record")
+    journal = world.broker()
+    journal.take(PARTITION)
+    assert await journal.write(segment(1, 0, 9)) == APPLIED
+
+
+async def test_whoever_watches_hears_of_removals_that_are_not_finished(world: World) -> None:
+    world.topic.add(0, encode_record(removal(PartitionDeleteState.MARKED)))
+    journal = world.broker()
+    journal.watch(0, lambda: None)
+    assert journal.removals() == []
+    await until(lambda: journal.removals() == [PARTITION])
+    journal.take(PARTITION)
+    for state in (PartitionDeleteState.STARTED, PartitionDeleteState.FINISHED):
+        assert await journal.write(removal(state)) == APPLIED
+    assert journal.removals() == []
+    journal.unwatch(0)
+    assert journal.removals() == []
