@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -443,16 +443,37 @@ class Promises:
         # A broker goes by what it knows; one that takes over a change may be in the middle of it.
         images = self.views.since(one.node_id, self._now_s - TAKEOVER_S) or [self.metadata.image]
         least = min(*(min_isr(image, one.topic) for image in images), len(one.replicas))
-        # A leader that takes over several changes at once was in all of these states, one by one.
-        passed = range(one.partition_epoch if old is None else old[6] + 1, one.partition_epoch)
-        members = max([len(one.isr), *(truth.members.get(epoch, 0) for epoch in passed)])
-        if members < least:
-            raise Violation(f"P12: {where}: high watermark {mark} with the ISR {sorted(one.isr)}")
-        for member in one.maximal_isr:
+        states = [(one.isr, one.maximal_isr), *self._passed(one, truth, old)]
+        wrong = [self._objection(truth, mark, least, *state) for state in states]
+        require(None in wrong, f"P12: {where}: high watermark {mark}{wrong[0]}")
+
+    @staticmethod
+    def _passed(
+        one: Partition, truth: PartitionTruth, old: State | None
+    ) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
+        """ISR and maximal ISR of the states that a leader has passed since it was looked at: who
+        takes over several changes at once is in all of them, one by one. It may have known the
+        first before, and have waited for the metadata to tell of it."""
+        if old is None or old[6] == one.partition_epoch:
+            return
+        if old[0] is ReplicaRole.LEADER and old[1] == one.leader_epoch:
+            yield old[4], old[5]
+        for epoch in range(old[6] + 1, one.partition_epoch):
+            members = truth.members.get(epoch, frozenset())
+            yield members, members
+
+    @staticmethod
+    def _objection(
+        truth: PartitionTruth, mark: int, least: int, isr: frozenset[int], maximal: frozenset[int]
+    ) -> str | None:
+        if len(isr) < least:
+            return f" with the ISR {sorted(isr)}"
+        for member in maximal:
             # A leader may learn of a fetch after the follower's disk is gone.
             had = max(truth.had.get(member, 0), truth.had_before.get(member, 0))
             if had < mark:
-                raise Violation(f"P12: {where}: high watermark {mark}, {member} has {had}")
+                return f", {member} has {had}"
+        return None
 
     def _compare(
         self, where: str, law: str, log: Log, truth: PartitionTruth, begin: int, end: int
@@ -574,7 +595,7 @@ class Promises:
         )
         truth = self.partitions.setdefault(key, PartitionTruth(name))
         truth.elected[new.leader_epoch] = new.leader
-        truth.members[new.partition_epoch] = len(new.isr)
+        truth.members[new.partition_epoch] = frozenset(new.isr)
         for broker_id in set(old.replicas if old else ()) - set(new.replicas):
             self._moved_away(key, truth, broker_id)
         self._look_at_members(key, truth)

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from immutables import Map
 
+from metalog.image.values import EMPTY_IMAGE, ConfigResourceType
 from simulation.judges.partitions import Promises, replica_state
 from simulation.world.invariants import Violation
-from testkit.memory.replicas import Cluster
+from testkit.memory.replicas import Cluster, answer
 
 pytestmark = pytest.mark.sim
 
@@ -23,10 +25,14 @@ def life_of(node_id: int) -> Any:
 class Watched:
     """A leader and a follower; `look` shows the judge what both are now."""
 
-    def __init__(self, *values: bytes) -> None:
-        self.cluster = Cluster(2)
+    def __init__(self, *values: bytes, min_isr: int = 1) -> None:
+        self.cluster = Cluster(2, min_insync_replicas=str(min_isr))
         self.cluster.create(1, 2)
         self.promises = Promises()
+        configs = EMPTY_IMAGE.configs.set(
+            (ConfigResourceType.TOPIC, "t"), Map({"min.insync.replicas": str(min_isr)})
+        )
+        self.promises.metadata.image = EMPTY_IMAGE._replace(configs=configs)
         self._seen: dict[int, Any] = {}
         self.look()
         for value in values:
@@ -79,4 +85,41 @@ async def test_a_leader_that_forgets_the_end_of_what_was_committed_is_found() ->
     w = Watched(b"a", b"b", b"c")
     w.cluster[1].partition().log.truncate_to(2)
     with pytest.raises(Violation, match="P1"):
+        w.look()
+
+
+async def a_leader_that_waits_for_the_metadata(*, fetches: int) -> Watched:
+    """Its ISR has grown to the minimum of two, as the controller's answer says."""
+    w = Watched(min_isr=2)
+    w.cluster.change(isr=[1])
+    w.fetch()
+    w.append(b"a")
+    for _ in range(fetches):
+        w.fetch()
+    assert not answer(w.cluster)
+    w.look()
+    leader = w.cluster[1].partition()
+    assert (sorted(leader.isr), leader.partition_epoch) == ([1, 2], 2)
+    assert leader.log.high_watermark == 0
+    return w
+
+
+async def test_a_leader_may_take_over_its_isr_and_lose_it_at_once() -> None:
+    """P12: in the middle of it the ISR had the minimum, and all of it what is shown."""
+    w = await a_leader_that_waits_for_the_metadata(fetches=2)
+    w.cluster.change(isr=[1, 2])
+    w.cluster.change(isr=[1])
+    leader = w.cluster[1].partition()
+    assert (sorted(leader.isr), leader.log.high_watermark) == ([1], 1)
+    w.look()
+
+
+async def test_a_leader_that_shows_what_no_such_isr_had_is_found() -> None:
+    """P12: no member of the ISR that it has passed had all that it shows."""
+    w = await a_leader_that_waits_for_the_metadata(fetches=1)
+    w.cluster[1].append(b"b")
+    w.cluster.change(isr=[1, 2])
+    w.cluster.change(isr=[1])
+    w.cluster[1].partition().log.update_high_watermark(2)
+    with pytest.raises(Violation, match=r"P12: .* high watermark 2 with the ISR \[1\]"):
         w.look()
