@@ -536,7 +536,7 @@ class Load:
                 whole |= found
                 require(next_at > at, f"H12: {one}: nothing at {at}, the end is {end}")
                 at = next_at
-            one.read_whole(whole)
+            one.read_whole(whole, self.promises.partitions[one.topic_id, one.index].keys.undead)
 
     async def read_offsets(self) -> None:
         """G10: what coordinators tell of their groups is what replaying their log gives."""

@@ -8,7 +8,7 @@ were told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,15 +25,32 @@ class Keyed(NamedTuple):
 
 @dataclass
 class KeyTable:
-    """What a compacted partition has committed: all records by offset, the newest of each key."""
+    """What a compacted partition has committed: all records by offset, the newest of each key.
+
+    A broker that is away for longer than deletions are kept (`delete.retention.ms`) finds them gone
+    on its leader, and keeps what they deleted. Kafka promises nothing there, so a key is `undead`
+    from when a log has it again that never held its deletion.
+    """
 
     records: dict[int, Keyed] = field(default_factory=dict)
     newest: dict[bytes, int] = field(default_factory=dict)
+    held: dict[int, set[int]] = field(default_factory=dict)
+    """Offsets of the deletions that each broker's log has held."""
+    undead: set[bytes] = field(default_factory=set)
 
     def add(self, offset: int, record: Keyed) -> None:
         """The next one is committed."""
         self.records[offset] = record
         self.newest[record.key] = offset
+
+    def holds(self, broker_id: int, found: Mapping[int, Keyed]) -> None:
+        """A broker's log has these committed records."""
+        deletions = {offset for offset, record in found.items() if record.value is None}
+        self.held.setdefault(broker_id, set()).update(deletions)
+
+    def ends(self, broker_id: int, end: int) -> None:
+        """A broker's log was opened or cut, and ends there."""
+        self.held[broker_id] = {one for one in self.held.get(broker_id, ()) if one < end}
 
     def problem(self, found: Mapping[int, Keyed], begin: int, end: int) -> str | None:
         """What is wrong with a log that has these records from `begin` to `end`, None if nothing.
@@ -53,13 +70,17 @@ class KeyTable:
                 return f"{was} at {offset}, the newest of its key, is gone"
         return None
 
-    def revived(self, found: Mapping[int, Keyed]) -> str | None:
-        """A deleted key that a whole log has again, None if there is none."""
+    def revived(self, found: Mapping[int, Keyed], broker_id: int | None = None) -> str | None:
+        """A deleted key that a whole log has again, None if there is none. Of a broker's log only
+        what has held the deletion is asked."""
         last = {record.key: offset for offset, record in sorted(found.items())}
         for key, offset in last.items():
             newest = self.newest[key]
-            if newest > offset:
+            if newest <= offset:
+                continue
+            if broker_id is None or newest in self.held.get(broker_id, ()):
                 return f"{key!r} is there at {offset}, its deletion at {newest} is gone"
+            self.undead.add(key)
         return None
 
 
@@ -110,8 +131,9 @@ class CompactedLedger(PartitionLedger):
             f"H2: {self}: {record} was read at {offset}, sent were {possible}",
         )
 
-    def read_whole(self, records: Mapping[int, Keyed]) -> None:
-        """H3, H9: of each key the newest acknowledged record is there, or a later one."""
+    def read_whole(self, records: Mapping[int, Keyed], undead: Container[bytes] = ()) -> None:
+        """H3, H9: of each key the newest acknowledged record is there, or a later one. What was
+        deleted is gone, but for keys that are `undead` (see `KeyTable`)."""
         last = {record.key: offset for offset, record in sorted(records.items())}
         newest: dict[bytes, Put] = {}
         for put in self.puts:
@@ -121,6 +143,7 @@ class CompactedLedger(PartitionLedger):
         for key, put in newest.items():
             at = last.get(key, -1)
             gone = at < 0 and (put.record.value is None or self._may_be_deleted(key))
+            gone = gone or (put.record.value is None and key in undead)
             require(
                 at >= put.offset or gone,
                 f"H3: {self}: {put.record} was acknowledged at {put.offset}, the newest is at {at}",

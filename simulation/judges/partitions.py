@@ -192,6 +192,7 @@ class Promises:
         for truth in self.partitions.values():
             had = truth.had.pop(broker_id, 0)
             truth.had_before[broker_id] = max(had, truth.had_before.get(broker_id, 0))
+            truth.keys.ends(broker_id, 0)
         epoch, awaited = self.unclean.get(broker_id, (0, set()))
         if self.with_elr and awaited:
             self.lossy[broker_id], self._awaited[broker_id] = epoch, set(awaited)
@@ -298,6 +299,7 @@ class Promises:
         if old is None:
             self._scan(where, one.log)
             truth.had[node_id] = max(truth.had.get(node_id, 0), end)
+            truth.keys.ends(node_id, end)
         elif end < old[3]:
             # What was seen here before, not what the replica says of itself.
             require(end >= old[2], f"P17: {where} was cut to {end}, it had shown {old[2]}")
@@ -307,6 +309,7 @@ class Promises:
                 one.is_leader or not later, f"P18: {where} was cut to {end} and still has {later}"
             )
             truth.had[node_id] = end
+            truth.keys.ends(node_id, end)
         else:
             truth.had[node_id] = max(truth.had.get(node_id, 0), end)
         self._look_at_start(where, one, truth)
@@ -373,7 +376,7 @@ class Promises:
                 f"is committed"
             )
         if old is None or old[0] is not ReplicaRole.LEADER or old[1] != epoch:
-            self._compare(where, "P1", log, truth, log.log_start_offset, truth.end)
+            self._compare(where, "P1", one.node_id, log, truth, log.log_start_offset, truth.end)
         else:
             self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old[5])
         least = min(truth.end, one.leader_epoch_start)
@@ -404,7 +407,7 @@ class Promises:
         begin = max(0 if old is None else old[2], log.log_start_offset)
         if mark <= begin:
             return set()
-        shown = self._compare(where, "P4", log, truth, begin, min(mark, truth.end))
+        shown = self._compare(where, "P4", one.node_id, log, truth, begin, min(mark, truth.end))
         if mark <= truth.end:
             return shown
         if one.is_leader:
@@ -420,7 +423,9 @@ class Promises:
             shown.add(batch[2])
             if one.topic in self.compacted:
                 for record in read_records(whole):
-                    truth.keys.add(record.offset, Keyed(record.key or b"", record.value))
+                    keyed = Keyed(record.key or b"", record.value)
+                    truth.keys.add(record.offset, keyed)
+                    truth.keys.holds(one.node_id, {record.offset: keyed})
                 continue
             truth.batches[batch[0]] = batch
             truth.sequences.committed(where, parse_header(whole))
@@ -476,15 +481,23 @@ class Promises:
         return None
 
     def _compare(
-        self, where: str, law: str, log: Log, truth: PartitionTruth, begin: int, end: int
+        self,
+        where: str,
+        law: str,
+        broker_id: int,
+        log: Log,
+        truth: PartitionTruth,
+        begin: int,
+        end: int,
     ) -> set[int]:
         """The leader epochs of these batches."""
         epochs: set[int] = set()
         if log.topic in self.compacted:
             found = keyed_records(log, begin, end)
+            truth.keys.holds(broker_id, found)
             problem = truth.keys.problem(found, begin, end)
             if problem is None and begin == log.log_start_offset and end >= truth.end:
-                problem = truth.keys.revived(found)
+                problem = truth.keys.revived(found, broker_id)
             require(problem is None, f"{law}: {where}: {problem}")
             return {batch[2] for batch, _ in batches_of(log, begin, end)}
         for batch, _ in batches_of(log, begin, end) if begin < end else ():
@@ -582,6 +595,7 @@ class Promises:
         truth.had_before[broker_id] = max(
             truth.had.pop(broker_id, 0), truth.had_before.get(broker_id, 0)
         )
+        truth.keys.ends(broker_id, 0)
         if broker_id in self.unclean:
             self.unclean[broker_id][1].discard(key)
         if broker_id in self.lossy:
@@ -648,8 +662,9 @@ class Promises:
             if truth.name.rpartition("-")[0] in self.given_up:
                 self._compare_with_each_other(where, logs)
                 continue
-            for log in logs:
-                self._compare(where, "P4", log, truth, log.log_start_offset, truth.end)
+            for broker_id, log in zip(image.replicas if image else (), logs, strict=True):
+                begin = log.log_start_offset
+                self._compare(where, "P4", broker_id, log, truth, begin, truth.end)
 
     def _compare_with_each_other(self, where: str, logs: Sequence[Log]) -> None:
         """P4, where nobody knows what was committed."""

@@ -52,6 +52,24 @@ def test_a_deletion_may_go_after_what_it_deletes() -> None:
     assert made.revived({0: A, 1: B}) is not None
 
 
+def test_a_deletion_that_a_log_never_held_may_be_gone_with_what_it_deletes_there() -> None:
+    """Its broker was away for longer than deletions are kept: nothing is promised then."""
+    made = table(A, B, DELETED)
+    made.holds(1, {0: A, 1: B, 2: DELETED})
+    made.holds(2, {0: A, 1: B})
+    assert made.revived({0: A, 1: B}, 1) is not None and not made.undead
+    assert made.revived({0: A, 1: B}, 2) is None and made.undead == {b"a"}
+
+
+def test_a_log_that_was_cut_below_a_deletion_has_not_held_it() -> None:
+    made = table(A, B, DELETED)
+    made.holds(1, {0: A, 1: B, 2: DELETED})
+    made.ends(1, 3)
+    assert made.revived({0: A, 1: B}, 1) is not None
+    made.ends(1, 2)
+    assert made.revived({0: A, 1: B}, 1) is None
+
+
 @pytest.mark.parametrize(
     ("other", "is_fine"),
     [
@@ -125,6 +143,16 @@ def test_each_rule_finds_its_own(code: str, do: Callable[[CompactedLedger], None
     ledger.read_whole({1: B, 2: NEWER})
     with pytest.raises(Violation, match=f"^{code}:"):
         do(ledger)
+
+
+def test_clients_find_a_deleted_key_again_only_where_it_may_be() -> None:
+    ledger = acked(CompactedLedger("k", 0, True), A, B, DELETED)
+    ledger.read_whole({1: B})
+    ledger.read_whole({0: A, 1: B}, {b"a"})
+    with pytest.raises(Violation, match="^H3:"):
+        ledger.read_whole({0: A, 1: B})
+    with pytest.raises(Violation, match="^H3:"):
+        ledger.read_whole({0: A}, {b"a", b"b"})
 
 
 CONFIGS = {
