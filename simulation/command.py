@@ -23,7 +23,7 @@ from simulation.shape import BadShape, LinkShape, Shape
 from simulation.shrink import Verdict, shrink, words
 from simulation.story import Story
 from simulation.swarm import Broken, Outcome, Stopped, SwarmWorld, run
-from simulation.views import Moment, Until, partitions_of
+from simulation.views import Moment, Until
 from simulation.world.cluster import NodeLife
 
 HELD, BROKEN, MISUSE = 0, 1, 2
@@ -195,9 +195,6 @@ def _write(path: Path, text: str) -> None:
 def _until(schedule: Schedule, options: Options) -> int:
     """Every node's view at a moment of the run."""
     moment = Moment.parse(options.until or "", schedule)
-    names = partitions_of(schedule)
-    if options.partition is not None and options.partition not in names:
-        raise BadShape(f"--partition {options.partition!r} is none of {', '.join(names)}")
     wanted = [] if options.partition is None else [options.partition]
     found: list[Until] = []
 
@@ -207,6 +204,8 @@ def _until(schedule: Schedule, options: Options) -> int:
 
     outcome = run(schedule, keep=0, watchers=[watch])
     view = found[0]
+    if wanted and wanted[0] not in view.names:
+        raise BadShape(f"--partition {wanted[0]!r} is none of {', '.join(sorted(view.names))}")
     if not view.reached:
         print(f"the run was over before {moment}; this is how it ended")
     print("\n".join(view.lines))

@@ -90,6 +90,8 @@ class Until:
         self._partitions = partitions
         self.reached = False
         self.lines: list[str] = []
+        self.names: set[str] = set()
+        """Of all partitions there were until then, and of those that are to come first."""
 
     def after(self, life: NodeLife) -> None:
         """Raises Stopped."""
@@ -108,6 +110,8 @@ class Until:
     def finish(self, broken: Broken | None) -> None:
         """The views, and how it came to them."""
         self.reached = self.reached or (broken is not None and self._moment == Moment())
+        self.names = {one.name for one in self._world.promises.partitions.values()}
+        self.names.update(partitions_of(self._world.schedule))
         self.lines = list(tell(self._world, self._partitions))
 
 

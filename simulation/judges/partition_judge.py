@@ -63,8 +63,9 @@ class PartitionJudge(Judge):
         self._promises.over(life, lossy=lossy)
 
     def unsettled(self) -> str | None:
-        """P26: every partition has a leader and all its replicas in the ISR."""
-        what = self._promises.out_of_sync()
+        """P26: every partition has a leader, all its replicas are in the ISR, and they have what
+        was to be replicated."""
+        what = self._promises.out_of_sync() or self._promises.backlog()
         return None if what is None else f"P26: {what}"
 
     def missing(self) -> str | None:

@@ -129,6 +129,7 @@ class Promises:
         self._marks: dict[NodeLife, int] = {}
         self._seen: dict[Partition, State] = {}
         self._told: dict[Partition, int] = {}
+        self._backlog: dict[Key, int] = {}
         self._open: dict[int, dict[Key, Partition]] = {}
 
     @property
@@ -626,6 +627,21 @@ class Promises:
                         f"{topic.name}-{index}: leader {image.leader}, ISR {image.isr}, replicas "
                         f"{image.replicas}{', moving' if moving else ''}"
                     )
+        return None
+
+    def backlog(self) -> str | None:
+        """A partition that has not committed all yet that its leader had when this was asked of it
+        first, None if there is none. Members of an ISR may be far behind where a high watermark
+        stood still for long: who writes waits until they have all of that."""
+        for topic in self.metadata.image.topics.by_id.values():
+            for index, image in topic.partitions.items():
+                leader = self._open.get(image.leader, {}).get((topic.id, index))
+                if leader is None:
+                    continue
+                log = leader.log
+                end = self._backlog.setdefault((topic.id, index), log.log_end_offset)
+                if log.high_watermark < min(end, log.log_end_offset):
+                    return f"{topic.name}-{index}: committed is {log.high_watermark} of {end}"
         return None
 
     def whole(self) -> str | None:

@@ -123,3 +123,18 @@ async def test_a_leader_that_shows_what_no_such_isr_had_is_found() -> None:
     w.cluster[1].partition().log.update_high_watermark(2)
     with pytest.raises(Violation, match=r"P12: .* high watermark 2 with the ISR \[1\]"):
         w.look()
+
+
+async def test_a_cluster_with_a_backlog_is_not_settled() -> None:
+    """P26: a write waits for members of the ISR that are far behind, as long as they need."""
+    w = Watched(b"a")
+    w.append(b"b")
+    w.append(b"c")
+    w.promises.metadata.image = w.cluster[1].replayer.image
+    assert w.promises.out_of_sync() is None
+    assert w.promises.backlog() == "t-0: committed is 1 of 3"
+    w.append(b"written since then")
+    w.fetch()
+    w.fetch()
+    w.append(b"the last")
+    assert w.promises.backlog() is None

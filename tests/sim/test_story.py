@@ -331,6 +331,14 @@ def test_where_it_breaks(capsys: pytest.CaptureFixture[str]) -> None:
     assert told[-1].startswith("BROKEN P12: node-") and "over before" not in told[0]
 
 
+def test_a_partition_that_is_made_in_the_run_can_be_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(Options(seed=6, until="1s", partition="__consumer_offsets-0")) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("__consumer_offsets-0: committed up to") for line in told)
+
+
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for wrong, named in (
         (Options(seed=1, show=True, until="1s"), "--show and --until"),
