@@ -156,7 +156,9 @@ class Log:
         )
         log = cls(files, directory, config, clock, recovery.load_log(request), hooks or LogHooks())
         if not log.recovery_report.clean:
-            log.recovery_point = min(recovery_point, log.log_end_offset)
+            # The checkpoint may be from before a truncation: what was appended again below it is
+            # then in the page cache alone, since the last segment was not rolled after that.
+            log.recovery_point = min(recovery_point, log.segments.active.base_offset)
         log.checkpointed_recovery_point = recovery_point
         log.topic_id, must_write = load_topic_id(files, directory, topic_id)
         if must_write and topic_id is not None:

@@ -198,6 +198,25 @@ async def test_a_segment_closed_below_a_checkpoint_that_is_too_high_loses_nothin
     assert again.log_end_offset == 7
 
 
+async def test_a_checkpoint_from_before_a_truncation_says_nothing_of_what_came_after_it():
+    """P18: the process is killed before the checkpoint is written again. What the next one calls
+    durable a power cut must not take."""
+    backing = MemoryFiles()
+    files = LossyFiles(backing)
+    log = make_log(files)
+    fill(log, 10)
+    await log.flush()
+    log.truncate_to(4)
+    for at in range(6):
+        append(log, batch(tag=f"after-{at}"), 1)
+    killed = make_log(files, recovery_point=10)
+    assert await killed.flush() == 10
+    written = contents(killed)
+    files.crash()
+    again = make_log(LossyFiles(backing), recovery_point=10)
+    assert contents(again) == written
+
+
 # Indexes -------------------------------------------------------------------------------------
 
 
