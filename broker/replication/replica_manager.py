@@ -378,10 +378,16 @@ class ReplicaManager:
                 listener.elected(partition.index, partition.leader_epoch)
 
     def reconfigure(self, topics: Iterable[str]) -> None:
-        """The settings of these topics may differ now."""
+        """The settings of these topics may differ now.
+
+        Replicas of a deleted topic keep theirs until they go: under another min ISR what they wait
+        with would be shown, and acknowledged.
+        """
         for topic in topics:
+            found = self.metadata.image.topics.by_name.get(topic)
             for partition in self._by_name.get(topic, {}).values():
-                self._configure(partition, self._settings.of(topic))
+                if found is not None and found.id == partition.topic_id:
+                    self._configure(partition, self._settings.of(topic))
 
     def apply(self, delta: MetadataDelta) -> None:
         """Follows the newest image, which `metadata` and the settings hold already.

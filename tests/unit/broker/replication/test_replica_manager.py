@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from broker.replication.replica_role import ReplicaRole
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE
 from protocol.errors import ApiError, ErrorCode
+from protocol.metadata.config_record import ConfigRecord
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.partition_record import PartitionRecord
 from protocol.metadata.remove_topic_record import RemoveTopicRecord
@@ -75,6 +77,32 @@ async def test_a_topic_made_again_begins_empty_whatever_the_order() -> None:
     assert h.partition().topic_id == topic_id(2)
     assert h.partition().log.log_end_offset == 0
     assert [name for name in folders(h) if not name.endswith("-delete")] == ["t-0"]
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+async def test_the_minimum_of_a_deleted_topic_does_not_fall_before_it_goes(
+    made_again: bool,
+) -> None:
+    """H3: with the topic goes its min ISR, and what it held back is not acknowledged by another."""
+    h = Harness()
+    minimum = "min.insync.replicas"
+    h.create_topic(replicas=[NODE, OTHER], configs={minimum: "2"})
+    waiting = h.produce(batch(b"a"), acks=-1)
+    h.change(isr=[NODE])
+    deleted = h.partition()
+    records: list[Any] = [RemoveTopicRecord(topic_id=topic_id(1))]
+    if made_again:
+        records += [
+            TopicRecord(name="t", topic_id=topic_id(2)),
+            ConfigRecord(resource_type=2, resource_name="t", name=minimum, value="1"),
+            PartitionRecord(
+                partition_id=0, topic_id=topic_id(2), replicas=[NODE], isr=[NODE], leader=NODE
+            ),
+        ]
+    h.replay(*records)
+    assert deleted.log.high_watermark == 0
+    (answer,) = (await waiting).responses[0].partition_responses
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_replica_that_moves_away_and_back() -> None:
