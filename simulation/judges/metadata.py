@@ -72,7 +72,9 @@ class MetadataTruth:
         """Of each partition; it tells the kind and the cause of an election."""
         self._batches: dict[int, tuple[int, int]] = {}
         self._stays: dict[Key, int] = {}
-        """Partitions whose last member stayed in the ISR without eligible replicas, by epoch."""
+        """Who stayed alone in a partition's ISR before there were eligible replicas. With the
+        feature it may stay while that is so, whatever else changes (a reassignment): Kafka takes it
+        out only when its broker has ended uncleanly."""
         self._joined = joined
         self._changed = changed
         self._removed = removed
@@ -238,8 +240,10 @@ class MetadataTruth:
                 fenced = [b for b in isr if b not in brokers or brokers[b].fenced]
                 alone = len(isr) == 1 and one.leader < 0
                 key = (topic.id, index)
-                if not with_elr:
-                    self._stays[key] = one.partition_epoch if alone else -1
+                if not alone:
+                    self._stays.pop(key, None)
+                elif not with_elr:
+                    self._stays[key] = one.isr[0]
                 # With the feature nobody stays in the ISR but who did so when it came.
-                if not alone or (with_elr and self._stays.get(key) != one.partition_epoch):
+                if not alone or self._stays.get(key) != one.isr[0]:
                     require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")
