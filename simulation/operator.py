@@ -108,9 +108,12 @@ class Operator:
         moves.setdefault(partition, set()).add(frozenset(replicas))
 
     def may_give_up(self, topic: str) -> bool:
-        """Whether another topic is left that keeps every promise."""
-        kept = {one.name for one in self.topics() if self.relies_on(one)}
-        return bool(kept - self._promises.given_up - {topic})
+        """Whether it is a topic of clients, and another one is left that keeps every promise. What
+        groups are told hangs on the coordinators' topic, so nobody gives that up."""
+        topics = self.topics()
+        kept = {one.name for one in topics if self.relies_on(one)}
+        theirs = any(one.name == topic for one in topics)
+        return theirs and bool(kept - self._promises.given_up - {topic})
 
     def giving_up(self, topic: str) -> None:
         """From now on unclean elections may lose what the topic has."""

@@ -74,6 +74,13 @@ def test_the_last_topic_that_keeps_its_promises_stays() -> None:
     assert held(*both).took_effect == {"delete topic": 1}
 
 
+def test_only_topics_of_clients_are_given_up() -> None:
+    """What a coordinator's topic loses groups were told is there (G9)."""
+    _, world = held_in()
+    assert world.operator.may_give_up("t0")
+    assert not world.operator.may_give_up("__consumer_offsets")
+
+
 def test_a_topic_is_made_again_with_a_log_of_its_own() -> None:
     outcome = held(event("topic again", "topic 0", which=0, gap_ms=0, **NEW))
     assert outcome.took_effect == {"topic again": 1}
