@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from simulation.event import Event
 from simulation.faults import KINDS
 from simulation.faults.disk_errors import ANY
+from simulation.shape import TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.disks import SYNCS, WRITES
 from tests.sim.small_cluster import schedule
@@ -53,4 +55,14 @@ def test_a_node_whose_disk_is_full_says_so_and_stops() -> None:
 
 def test_a_broker_comes_back_on_an_empty_disk_and_gets_all_of_it_again() -> None:
     outcome = played(Event("e", 1_000, "wiped disk", "node 4", {"for_ms": 500}))
+    assert outcome.took_effect == {"wiped disk": 1}
+
+
+def test_where_the_only_disk_is_gone_an_operator_lets_the_partition_begin_anew() -> None:
+    """The topic is given up; no log is left that could be compared."""
+    drawn = schedule(Event("e", 500, "wiped disk", "leader of t1-0", {"for_ms": 500}))
+    one = TopicShape("t1", 1, 1, {"unclean.leader.election.enable": "true"})
+    shape = replace(drawn.shape, elr=True, topics=(drawn.shape.topics[0], one))
+    outcome = run(replace(drawn, shape=shape, quiet_from_ms=1500))
+    assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {"wiped disk": 1}

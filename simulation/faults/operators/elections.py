@@ -195,26 +195,33 @@ async def _raise(world: RunWorld, event: Event, rng: Random) -> bool:
 
 async def rescue(world: RunWorld) -> None:
     """Ask for what the cluster may not elect by itself: by the longest log of all that may have
-    everything, or, where the disk of one of these is gone for good, of those that are alive."""
+    everything, or, where the disk of one of these is gone for good, of those that are alive. Where
+    all disks are gone there is no log to compare, and somebody is to begin anew."""
     promises = world.promises
     eligible, image = promises.metadata.eligible, promises.metadata.image
     for name, index, one in leaderless(world):
         managed, strategy = eligible.managed(image), eligible.strategy(image, name)
-        gone = _is_gone(world, one)
+        gone = _without_disk(world, one)
         waits = len(one.last_known_elr) != 1 if not managed else False
         if strategy != NOBODY and not waits and not gone:
             continue
         kind = ElectionType.LONGEST_LOG_BALANCED
-        await elect(world, ElectionType.LONGEST_LOG_AGGRESSIVE if gone else kind, (name, index))
+        if gone:
+            everywhere = gone == {*one.replicas}
+            kind = ElectionType.UNCLEAN if everywhere else ElectionType.LONGEST_LOG_AGGRESSIVE
+        await elect(world, kind, (name, index))
 
 
-def _is_gone(world: RunWorld, one: PartitionImage) -> bool:
-    """Whether somebody who may have everything is back without the disk that has it."""
+def _without_disk(world: RunWorld, one: PartitionImage) -> set[int]:
+    """Replicas whose brokers are back without the disk that has them."""
     brokers = world.promises.metadata.image.cluster.brokers
-    return any(
-        b in brokers and not brokers[b].fenced and one.directory_of(b) not in brokers[b].directories
+    return {
+        b
         for b in one.replicas
-    )
+        if b in brokers
+        and not brokers[b].fenced
+        and one.directory_of(b) not in brokers[b].directories
+    }
 
 
 KINDS = {
