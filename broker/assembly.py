@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from broker.admin.auto_topics import AutoTopicSettings, TopicCreator
@@ -27,7 +28,7 @@ from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from broker.faults import plant_faults
 from broker.metadata.cache import MetadataCache
-from broker.metadata.topic_settings import TopicSettingsTable
+from broker.metadata.topic_settings import TopicSettingsTable, tiered_topics
 from broker.metrics.families import BrokerMetrics
 from broker.quota.enforcer import QuotaEnforcer
 from broker.quota.metrics import QuotaMetrics
@@ -55,7 +56,7 @@ from protocol.transport.admission import ConnectionGate
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import ConfigError, NodeConfig, keys_kraftbox, keys_remote
+from runtime.config import ConfigError, NodeConfig, keys_kraftbox, keys_remote, keys_topic
 from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Metrics
@@ -66,6 +67,7 @@ from serving.listeners import SECURITY_PROTOCOL_IDS, Listeners
 from storage.files import Files
 from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
 from storage.log.cleaning.workers import worker_for
+from storage.log.config import LogConfig
 from storage.log.directory import MetaProperties, read_meta
 from storage.log.errors import BadLogDirectory
 from storage.log.log import Log
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
     from broker.tiering.tier import Tier
 
 MAINTENANCE_MS: Final = 1_000.0
+NAMED_MAX: Final = 20
+"""Topics that one message names."""
 CONTROLLED_SHUTDOWN_MS: Final = 30_000.0
 CLOSE_GRACE_MS: Final = 5_000.0
 
@@ -125,7 +129,7 @@ class BrokerServer:
             config.log_dir,
             clock=clock,
             rng=rng,
-            config_for=lambda topic: self.settings.of(topic).log,
+            config_for=self._config_while_loading,
             settings=LogManagerSettings.of(config),
             on_failure=self._log_failed,
         )
@@ -294,6 +298,11 @@ class BrokerServer:
 
     # --- start, step by step ------------------------------------------------------------------
 
+    def _config_while_loading(self, topic: str) -> LogConfig:
+        """Whether a topic is tiered is in the metadata, which are not read yet: until they are,
+        each log keeps what it says of a part that only the remote store has."""
+        return replace(self.settings.of(topic).log, remote_storage_enable=True)
+
     async def _open_logs(self) -> None:
         await in_slices(self.logs.load_steps(), self._clock)
         self._logs_open = True
@@ -398,7 +407,7 @@ class BrokerServer:
             # A new ISR counts by the min ISR that the controller made it by.
             self.replicas.reconfigure(changed)
             self.replicas.apply(delta)
-        elif ours:
+        elif ours and not self._refuses(image):
             self._catch_up(image)
         if self.replication is not None:
             self.replication.published(delta)
@@ -416,13 +425,28 @@ class BrokerServer:
         if self.context is not None and self.context.tier is not None:
             self.context.tier.follow(effective)
 
+    def _refuses(self, image: MetadataImage) -> bool:
+        """Whether the start ends here: without the system a tiered topic's logs would be taken for
+        all that there is of it."""
+        if self.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
+            return False
+        tiered = tiered_topics(image)
+        if tiered and self._lifecycle_sender is not None:
+            more = f" and {len(tiered) - NAMED_MAX} more" if len(tiered) > NAMED_MAX else ""
+            self._lifecycle_sender.refuse(
+                f"{keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name}=false, but the cluster has "
+                f"tiered topics: {', '.join(tiered[:NAMED_MAX])}{more}. Switch it on, or delete "
+                f"them, or switch their {keys_topic.REMOTE_STORAGE_ENABLE.name} off, before"
+            )
+        return bool(tiered)
+
     def _catch_up(self, image: MetadataImage) -> None:
         """The own registration is the newest thing in the log that this broker can wait for: all
         that its logs are about stands before it. Older images are not acted on."""
         self._caught_up = True
         strays = self.replicas.set_strays_aside(image)
         if strays:
-            _log.warning("logs set aside: not this broker's any more", logs=strays[:20])
+            _log.warning("logs set aside: not this broker's any more", logs=strays[:NAMED_MAX])
         self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image))
 
     def _advance_soon(self) -> None:

@@ -20,11 +20,15 @@ CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 
 INTERNAL_TOPICS: Final = frozenset(
     {CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
 )
 """Topics that brokers create for themselves; clients see `is_internal` and may not write there."""
+
+NEVER_TIERED: Final = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}
+"""Topics that no tier takes (KIP-405): reading the tier needs them."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

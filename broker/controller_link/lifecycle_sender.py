@@ -175,6 +175,11 @@ class LifecycleSender:
                 )
                 self._finish(False)
 
+    def refuse(self, why: str) -> None:
+        """The cluster has what this broker cannot serve: its start ends with StartupRefused."""
+        self._set_ready(StartupRefused(why))
+        self._finish(False)
+
     def _registration_gone(self, gone: RegistrationGone) -> None:
         why = self._whose(gone)
         _log.error("the registration is lost, the node stops", why=why)

@@ -95,6 +95,16 @@ def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
     )
 
 
+def tiered_topics(image: MetadataImage) -> list[str]:
+    """The topics whose own values say that they are tiered, sorted."""
+    key = keys_topic.REMOTE_STORAGE_ENABLE
+    return sorted(
+        name
+        for (kind, name), values in image.configs.items()
+        if kind == ConfigResourceType.TOPIC and values.get(key.name, "").strip().lower() == "true"
+    )
+
+
 def _timestamp_type(config: TopicConfig) -> TimestampType:
     if config[keys_topic.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime":
         return TimestampType.LOG_APPEND_TIME

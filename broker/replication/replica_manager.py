@@ -530,7 +530,7 @@ class ReplicaManager:
     def _configure(self, partition: Partition, settings: TopicSettings) -> None:
         partition.rules = settings.rules
         partition.min_isr = settings.min_isr
-        partition.log.config = settings.log
+        partition.log.configure(settings.log)
         partition.leader_throttled = bool(settings.leader_throttled) and throttles(
             settings.leader_throttled, partition.index, self.node_id
         )

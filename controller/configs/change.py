@@ -21,6 +21,7 @@ from controller.configs.rules import (
     default_text,
     is_list_key,
 )
+from controller.configs.tiering import check_tiering
 from controller.configs.topic_settings import CLUSTER_DEFAULT, stored_configs
 from controller.decision import ControllerView, Decision, check_record_count
 from metalog.image.values import ConfigResourceType
@@ -175,8 +176,18 @@ def _check_target(
     if resource.type == ConfigResourceType.BROKER and view.elr_enabled:
         check_one_min_isr(resource.name, current, target)
     fresh = {name: text for name, text in target.items() if current.get(name) != text}
-    if not fresh:
-        return
+    if fresh:
+        _check_fresh(view, resource, target, fresh)
+    if resource.type == ConfigResourceType.TOPIC:
+        check_tiering(view, resource.name, current, target)
+
+
+def _check_fresh(
+    view: ControllerView,
+    resource: ConfigResource,
+    target: Mapping[str, str],
+    fresh: Mapping[str, str],
+) -> None:
     if resource.type == ConfigResourceType.BROKER:
         check_broker_config(resource.name, fresh)
         return

@@ -15,14 +15,7 @@ from controller.configs.topic_settings import CLUSTER_DEFAULT
 from controller.decision import ControllerView
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
-from runtime.config import (
-    ConfigError,
-    ConfigKey,
-    Type,
-    UnknownKey,
-    keys_remote,
-    topic_defaults,
-)
+from runtime.config import ConfigError, ConfigKey, Type, UnknownKey, topic_defaults
 from runtime.config import validate_topic_config as validate_topic
 from runtime.config.client_metrics import interval_problem, validate_client_metrics_config
 from runtime.config.dynamic import broker_key, check_broker_values
@@ -38,9 +31,7 @@ def check_topic_config(view: ControllerView, overrides: Mapping[str, str]) -> No
     if not overrides:
         return
     try:
-        config = view.settings.config
-        tiering = config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
-        validate_topic(overrides, topic_defaults(config), tiering=tiering)
+        validate_topic(overrides, topic_defaults(view.settings.config))
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 

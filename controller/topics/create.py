@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from controller.configs.described import effective_topic
 from controller.configs.rules import check_topic_config
+from controller.configs.tiering import check_tiering
 from controller.decision import (
     RECORDS_PER_OPERATION_MAX,
     ControllerView,
@@ -154,6 +155,7 @@ def _create_topic(
 ) -> tuple[CreatedTopic, list[MetadataRecord]]:
     overrides = _overrides(topic.configs)
     check_topic_config(view, overrides)
+    check_tiering(view, topic.name, {}, overrides)
     if topic.assignments:
         assignments = _manual_assignments(view, topic)
     else:

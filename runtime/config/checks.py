@@ -23,6 +23,7 @@ from runtime.config.group_bounds import PROTOCOLS, Bounds
 from runtime.config.listeners import parse_host_ports, unsupported_protocols
 from runtime.config.node_values import NodeValues
 from runtime.config.schema import NodeKey
+from runtime.config.tiering import RETENTION_PAIRS, local_retention_problem
 
 REPLICA_SELECTORS = (
     "org.apache.kafka.common.replica.LeaderSelector",
@@ -40,6 +41,7 @@ def check_node(node: NodeValues) -> Iterator[ConfigError]:
     yield from _limits(node)
     yield from _groups(node)
     yield from _http(node)
+    yield from _tiering(node)
     yield from _not_built(node)
     yield from _gone(node)
 
@@ -285,6 +287,21 @@ _NEVER_TRUE = (
         "joining a quorum by itself is not built so far",
     ),
 )
+
+
+def _tiering(node: NodeValues) -> Iterator[ConfigError]:
+    """What the node's own limits may be while it tiers."""
+    if not node[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
+        return
+    for local, total in RETENTION_PAIRS:
+        problem = local_retention_problem(
+            local.synonyms[0][0].name,
+            node.topic_default(local),
+            total.synonyms[0][0].name,
+            node.topic_default(total),
+        )
+        if problem is not None:
+            yield problem
 
 
 def _not_built(node: NodeValues) -> Iterator[ConfigError]:

@@ -16,7 +16,7 @@ from runtime.config.listeners import (
     parse_protocol_map,
     parse_voters,
 )
-from runtime.config.schema import NodeKey
+from runtime.config.schema import NodeKey, TopicKey
 
 LISTENER_PREFIX = "listener.name."
 
@@ -81,6 +81,16 @@ class NodeValues:
     def is_set(self, key: NodeKey[Any]) -> bool:
         """Whether the key was given, as opposed to defaulted."""
         return key.name in self.given
+
+    def topic_default(self, key: TopicKey[T]) -> T:
+        """What a topic without an override has: the first synonym with a value, in the unit of the
+        key."""
+        for synonym, factor in key.synonyms:
+            value = self[synonym]
+            if value is not None:
+                scaled: T = value if factor == 1 else value * factor
+                return scaled
+        return key.default
 
     # Where data lives.
 

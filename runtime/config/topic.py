@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from runtime.config import keys_remote, keys_topic
+from runtime.config import keys_topic
 from runtime.config.errors import ConfigError, UnknownKey
 from runtime.config.node import NodeConfig
 from runtime.config.schema import TopicKey
@@ -66,29 +66,18 @@ class TopicConfig:
 
 def topic_defaults(node: NodeConfig) -> TopicConfig:
     """What a topic without overrides has on this node."""
-    values = {name: _default(node, key) for name, key in TOPIC_KEYS.items()}
+    values = {name: node.topic_default(key) for name, key in TOPIC_KEYS.items()}
     # Any negative time of a node means that there is no limit.
     retention = keys_topic.RETENTION_MS.name
     values[retention] = max(-1, values[retention])
     return TopicConfig(values, {})
 
 
-def _default(node: NodeConfig, key: TopicKey[Any]) -> Any:
-    """The first synonym with a value, in the unit of the key."""
-    for synonym, factor in key.synonyms:
-        value = node[synonym]
-        if value is not None:
-            return value if factor == 1 else value * factor
-    return key.default
+def validate_topic_config(overrides: Mapping[str, str], defaults: TopicConfig) -> None:
+    """Raise ConfigError unless a topic may have these overrides. What tiered storage asks is in
+    `runtime.config.tiering`.
 
-
-def validate_topic_config(
-    overrides: Mapping[str, str], defaults: TopicConfig, *, tiering: bool = False
-) -> None:
-    """Raise ConfigError unless a topic may have these overrides.
-
-    `defaults` (see `topic_defaults`) completes the pairs of keys that limit each other; `tiering`
-    says whether the cluster has tiered storage (`remote.log.storage.system.enable`).
+    `defaults` (see `topic_defaults`) completes the pairs of keys that limit each other.
     """
     for name, text in overrides.items():
         key = TOPIC_KEYS.get(name)
@@ -99,10 +88,3 @@ def validate_topic_config(
     low, high = keys_topic.MIN_COMPACTION_LAG_MS, keys_topic.MAX_COMPACTION_LAG_MS
     if config[low] > config[high]:
         raise ConfigError(low.name, config[low], f"must not be above {high.name}={config[high]}")
-    if config[keys_topic.REMOTE_STORAGE_ENABLE] and not tiering:
-        raise ConfigError(
-            keys_topic.REMOTE_STORAGE_ENABLE.name,
-            "true",
-            "must be false: the nodes have tiered storage switched off "
-            f"({keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name})",
-        )

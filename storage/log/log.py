@@ -851,6 +851,13 @@ class Log:
             await self.files.run(self.files.fsync_dir, self.directory)
         return not self._closed
 
+    def configure(self, config: LogConfig) -> None:
+        """Go by other settings. A log that is not tiered has no part in the remote store: what a
+        checkpoint says of one is of a time before, or older than the segments."""
+        self.config = config
+        if not config.remote_storage_enable:
+            self.leave_remote()
+
     def leave_remote(self) -> bool:
         """The remote store's part is given up: the log starts where its first local segment does
         (KIP-950). Returns whether the log start moved."""

@@ -171,6 +171,7 @@ class LogManager:
         """Whether a folder has a new name since the directory was last flushed."""
         self._recovery_points_due = False
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
+        self._saving_log_starts = asyncio.Lock()
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._due_ms: dict[str, float] = {}
         self._closed = False
@@ -292,7 +293,7 @@ class LogManager:
             self.delete(topic, partition)
             log = None
         if log is not None:
-            log.config = config
+            log.configure(config)
             if log.topic_id is None:
                 log.assign_topic_id(wanted)
             return log
@@ -544,14 +545,18 @@ class LogManager:
                 self.logs[key].checkpointed_recovery_point = point
 
     async def checkpoint_log_starts(self) -> None:
-        await self.write_checkpoint(LOG_START_CHECKPOINT, self.log_starts())
+        """Make the starts of all logs durable as they are when this is called, or later: no crash
+        afterwards takes one of them back (S4). Raises OSError."""
+        async with self._saving_log_starts:
+            while not await self.write_checkpoint(LOG_START_CHECKPOINT, self.log_starts()):
+                pass
 
     async def checkpoint_high_watermarks(self) -> None:
         await self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())
 
-    async def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write an offset checkpoint unless it says just that. Raises OSError."""
-        await self._checkpoint(name).write(offsets)
+    async def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        """See `OffsetCheckpoint.write`. Raises OSError."""
+        return await self._checkpoint(name).write(offsets)
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         return {key: log.recovery_point for key, log in self.logs.items()}
@@ -599,10 +604,10 @@ class LogManager:
     async def _checkpoint_all(self) -> None:
         for name, offsets in (
             (RECOVERY_POINT_CHECKPOINT, self.recovery_points()),
-            (LOG_START_CHECKPOINT, self.log_starts()),
             (HIGH_WATERMARK_CHECKPOINT, self.high_watermarks()),
         ):
             await self.write_checkpoint(name, offsets)
+        await self.checkpoint_log_starts()
 
     async def _flush_all(self) -> bool:
         """One batch of flushes for all logs, so that closing each finds nothing to wait for."""

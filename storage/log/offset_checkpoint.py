@@ -40,10 +40,11 @@ class OffsetCheckpoint:
         self._keys = set(self._offsets)
         return dict(self._offsets)
 
-    async def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the content, durably, unless something newer comes first. Raises OSError."""
+    async def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Replace the content, durably; returns False where something newer came first, which may
+        be on its way to the disk still. Raises OSError."""
         if self._written and offsets == self._offsets:
-            return
+            return True
         self._version += 1
         version, own = self._version, f"{self._path}.{self._version}.tmp"
         offsets = dict(offsets)
@@ -51,12 +52,15 @@ class OffsetCheckpoint:
         await self._files.run(self._write, own, offsets)
         if version != self._version:
             self._files.unlink(own)
-            return
+            return False
         self._files.rename(own, self._path)
-        self._written, self._offsets = True, offsets
+        self._written, self._offsets = False, offsets
         await self._files.run(self._files.fsync_dir, self._directory)
-        if version == self._version:
-            self._keys = set(offsets)
+        if version != self._version:
+            return False
+        self._keys = set(offsets)
+        self._written = True
+        return True
 
     def forget(self, key: TopicPartition, live: Container[TopicPartition]) -> None:
         """Remove the line of `key`, which is not live, from what any crash could leave.

@@ -131,7 +131,8 @@ def load_log(request: LoadRequest) -> LoadedLog:
             files.fsync_dir(directory)
     epochs = _load_epochs(request, segments, report, transitions, end)
     # In an empty log the epoch that is to begin at its end is all that is known of its history.
-    epochs.truncate_from_end(end + 1 if end == start else end)
+    local = max(start, segments[0].base_offset)
+    epochs.truncate_from_end(end + 1 if end == local else end)
     epochs.truncate_from_start(start, end)
     producers = ProducerStates(request.producer_id_expiration_ms)
     snapshots = ProducerSnapshots(files, directory, found.snapshots)

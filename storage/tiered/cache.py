@@ -239,13 +239,18 @@ class SegmentCache:
 
     def covers(self, lineage: Lineage, first: int, last: int) -> bool:
         """Whether finished copies have all offsets from `first` to `last` of this log."""
+        return self.covered_to(lineage, first, last) > last
+
+    def covered_to(self, lineage: Lineage, first: int, last: int) -> int:
+        """The first offset from `first` on that no finished copy has of this log; where they have
+        all up to `last`, one above it."""
         at = first
         while at <= last:
             shared = self.find_on(lineage, at)
             if shared is None or shared.offsets.last < at:
-                return False
+                return at
             at = shared.offsets.last + 1
-        return True
+        return at
 
 
 def _name(state: SegmentState | PartitionDeleteState | None) -> str:

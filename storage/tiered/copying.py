@@ -21,8 +21,6 @@ class LocalSegment(NamedTuple):
     base_offset: int
     next_offset: int
     size_bytes: int
-    largest_timestamp_ms: int
-    """Of its records, else of the file: what retention by time goes by."""
 
 
 class Copyable(NamedTuple):

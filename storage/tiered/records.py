@@ -26,6 +26,7 @@ from protocol.internal.remote_partition_delete_metadata_record import (
 from protocol.murmur2 import murmur2
 from protocol.record_frame import encode_framed
 from protocol.schema import Buffer, MetadataRecord
+from protocol.topic_name import REMOTE_LOG_METADATA_TOPIC
 from storage.log.epochs import EpochEntry
 from storage.tiered.states import PartitionDeleteState, SegmentState
 from storage.tiered.values import (
@@ -37,7 +38,7 @@ from storage.tiered.values import (
     TierRecord,
 )
 
-METADATA_TOPIC: Final = "__remote_log_metadata"
+METADATA_TOPIC: Final = REMOTE_LOG_METADATA_TOPIC
 VERSION: Final = 0
 
 _int32 = struct.Struct(">i")

@@ -20,7 +20,6 @@ from storage.tiered.cache import SegmentCache
 from storage.tiered.copying import LocalSegment, local_only_bytes, plan_copy
 from storage.tiered.expiry import Retention, plan_expiry
 from storage.tiered.lineage import Lineage
-from storage.tiered.local import local_deletable
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemoteSegment, SegmentUpdate, TierRecord
 from testkit.records.tier import PARTITION, segment, update
@@ -52,7 +51,7 @@ class World:
     def local(self) -> list[LocalSegment]:
         ends = [*self.bases[1:], self.end]
         return [
-            LocalSegment(base, end, (end - base) * 10, max(base, end - 1))
+            LocalSegment(base, end, (end - base) * 10)
             for base, end in zip(self.bases, ends, strict=True)
         ]
 
@@ -115,7 +114,7 @@ class World:
             last,
             dict(epochs),
             size_bytes=chosen.size_bytes,
-            max_timestamp_ms=chosen.largest_timestamp_ms,
+            max_timestamp_ms=last,
         )
         assert self.write(begun)
         offsets = range(chosen.base_offset, chosen.next_offset)
@@ -182,18 +181,15 @@ class World:
         self.epochs.truncate_from_start(self.log_start, self.end)
 
     def delete_local(self) -> None:
-        local = self.local()
-        count = local_deletable(
-            self.cache,
-            self.lineage,
-            local[:-1],
-            Retention(bytes=self.rng.choice((0, 50)), ms=self.rng.choice((-1, 0, 5))),
-            now_ms=self.end,
-            log_start_offset=self.log_start,
-            high_watermark=self.high_watermark,
-            active_bytes=local[-1].size_bytes,
-        )
-        del self.bases[:count]
+        """Of the segments that may go, any number does: retention wants no more than these."""
+        first = max(self.local_start, self.log_start)
+        copied_to = self.cache.covered_to(self.lineage, first, self.end - 1)
+        may_go = [
+            one
+            for one in self.local()[:-1]
+            if one.next_offset <= min(max(copied_to, self.log_start), self.high_watermark)
+        ]
+        del self.bases[: self.rng.randint(0, len(may_go))]
 
     # Laws ------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from runtime.tasks import Supervisor
 from storage.files import MemoryFiles
 from storage.log.config import LogConfig
 from storage.log.directory import MetaProperties, write_meta
+from storage.objects import MemoryObjects
 from testkit.memory.broker import batch
 from testkit.memory.fake_controller import FakeController
 from testkit.memory.turns import until
@@ -51,6 +52,7 @@ class World:
     def __init__(self) -> None:
         self.controller = FakeController()
         self.files = MemoryFiles()
+        self.objects = MemoryObjects()
         self.metrics = Metrics()
         self.failures: list[str] = []
         self.supervisor = Supervisor(lambda name, error: self.failures.append(f"{name}: {error}"))
@@ -78,6 +80,7 @@ class World:
             clock=SystemClock(),
             rng=random.Random(3),
             files=self.files,
+            open_objects=lambda _: self.objects,
             cluster_id="cluster",
             loader=cast(MetadataLoader, self.controller),
             controller_endpoint=self.controller.endpoint,
@@ -99,6 +102,17 @@ async def world() -> AsyncIterator[World]:
     await each.supervisor.close()
     await each.controller.stop()
     assert each.failures == []
+
+
+TIERING = {
+    "remote_log_storage_system_enable": "true",
+    "kraftbox_tiered_storage_preview": "true",
+    "rsm_config_url": "file:///tier",
+}
+
+
+def topic_value(topic: str, key: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=2, resource_name=topic, name=key, value=value)
 
 
 def create(*names: str, partitions: int = 1) -> CreateTopicsRequest:
@@ -246,6 +260,59 @@ async def test_a_refused_registration_refuses_the_start(world: World) -> None:
     await broker.stop()
     # Nothing was lost, but who never had an epoch has none to show.
     assert clean_shutdown(world) == b'{"version":0,"brokerEpoch":-1}'
+
+
+async def test_without_tiered_storage_a_cluster_with_tiered_topics_is_refused(world: World) -> None:
+    """And by name; what the logs say of the remote part stays for the next try."""
+    broker = world.broker()
+    await broker.start()
+    connection = await world.connect(broker)
+    await connection.request(create("plain", "tiered"))
+    await connection.close()
+    await broker.stop()
+    key = "remote.storage.enable"
+    world.controller.replay(topic_value("tiered", key, "true"))
+    broker = world.broker()
+    with pytest.raises(StartupRefused, match="tiered topics: tiered") as refused:
+        await broker.start()
+    assert "remote.log.storage.system.enable" in str(refused.value)
+    assert not list(broker.replicas)
+    await broker.stop()
+    world.controller.replay(topic_value("tiered", key, None))
+    broker = world.broker()
+    await broker.start()
+    await broker.stop()
+
+
+@pytest.mark.parametrize("tiered", [True, False])
+async def test_after_a_restart_only_a_tiered_log_starts_before_its_first_segment(
+    world: World, tiered: bool
+) -> None:
+    """S4. The metadata, which say whether it is one, are read after the log."""
+    broker = world.broker(**TIERING)
+    await broker.start()
+    connection = await world.connect(broker)
+    await connection.request(create("t"))
+    if tiered:
+        world.controller.replay(topic_value("t", "remote.storage.enable", "true"))
+    tid = await topic_id_of(connection, "t")
+    for _ in range(3):
+        assert await _produced(connection, tid) == ErrorCode.NONE
+    log = broker.logs.logs["t", 0]
+    log.roll()
+    assert await _produced(connection, tid) == ErrorCode.NONE
+    log.configure(replace(log.config, retention_bytes=1))
+    log.copied_to = 3
+    assert log.retention(0) == 1
+    await connection.close()
+    await broker.stop()
+    again = world.broker(**TIERING)
+    await again.start()
+    log = again.logs.logs["t", 0]
+    starts = log.log_start_offset, log.local_log_start_offset
+    assert starts == ((0, 3) if tiered else (3, 3))
+    assert log.log_end_offset == 4
+    await again.stop()
 
 
 async def test_a_duplicate_registration_is_tried_again(world: World) -> None:
@@ -449,12 +516,10 @@ async def test_configurations_of_an_image_count_before_its_roles(world: World) -
     key = "min.insync.replicas"
     world.controller.replay(
         PartitionChangeRecord(topic_id=tid, partition_id=0, isr=[1]),
-        ConfigRecord(resource_type=2, resource_name="t", name=key, value="2"),
+        topic_value("t", key, "2"),
     )
     assert partition.log.high_watermark == 1
-    world.controller.replay(
-        ConfigRecord(resource_type=2, resource_name="t", name=key, value="1"),
-    )
+    world.controller.replay(topic_value("t", key, "1"))
     assert partition.log.high_watermark == 2
     assert await waiting == ErrorCode.NONE
     await connection.close()

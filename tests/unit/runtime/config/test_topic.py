@@ -83,7 +83,6 @@ def test_broker_values_hide_secrets_and_internal_keys():
         ({"cleanup.policy": "compact,drop"}, "cleanup.policy"),
         ({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}, "min.compaction.lag.ms"),
         ({"leader.replication.throttled.replicas": "1-2"}, "leader.replication.throttled.replicas"),
-        ({"remote.storage.enable": "true"}, "remote.storage.enable"),
     ],
 )
 def test_bad_topic_values_are_refused(overrides, key):

@@ -639,6 +639,32 @@ async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
     assert world.start().logs[("topic", 0)].log_start_offset == 0
 
 
+async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
+    """Whatever else writes the same file meanwhile."""
+    gate, waiting = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        waiting.set()
+        await gate.wait()
+
+    world = World(LossyFiles(MemoryFiles(), before_work=hold))
+    manager = world.start()
+    for each in (create(manager), create(manager, "other")):
+        fill(each, 9, size=50)
+        each.flush_blocking()
+        each.update_high_watermark(9)
+        each.advance_log_start(5)
+    saving = asyncio.ensure_future(manager.checkpoint_log_starts())
+    await waiting.wait()
+    manager.delete("other", 0)
+    create(manager, "other", topic_id=OTHER_ID)  # which forgets the line of the old one
+    gate.set()
+    await saving
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    assert world.start().logs[("topic", 0)].log_start_offset == 5
+
+
 # Disk errors ---------------------------------------------------------------------------------
 
 

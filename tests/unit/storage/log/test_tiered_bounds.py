@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -103,6 +104,34 @@ def test_a_log_that_leaves_the_store_starts_where_it_is_local():
 
 
 # The bounds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stays_tiered", [True, False])
+def test_until_it_is_known_whether_a_log_is_tiered_nothing_of_the_store_is_forgotten(stays_tiered):
+    """Logs are opened before the metadata are read (S4, S5)."""
+    files = MemoryFiles()
+    before = half_local(files)
+    before.close()
+    log = make_log(files, segment_bytes=200, remote_storage_enable=True, clean=True)
+    local = log.local_log_start_offset
+    assert (log.log_start_offset, local) == (0, before.local_log_start_offset)
+    log.configure(replace(log.config, remote_storage_enable=stays_tiered))
+    assert log.log_start_offset == (0 if stays_tiered else local)
+    assert log.epoch_at(0) == (2 if stays_tiered else -1)
+    assert log.epoch_at(local) == 5
+
+
+def test_an_empty_log_keeps_the_epoch_that_is_to_begin_at_its_end():
+    files = MemoryFiles()
+    log = make_log(files, segment_bytes=200, retention_bytes=0)
+    fill(log, 3, size=50)
+    log.update_high_watermark(3)
+    assert log.retention(T0) > 0
+    log.note_leader_epoch(4)
+    log.close()
+    again = make_log(files, remote_storage_enable=True, clean=True)
+    assert (again.log_start_offset, again.local_log_start_offset) == (0, 3)
+    assert again.latest_epoch == 4
 
 
 def test_s1_the_high_watermark_is_never_below_the_local_log_start():

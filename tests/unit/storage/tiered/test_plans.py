@@ -9,12 +9,11 @@ from storage.tiered.cache import SegmentCache
 from storage.tiered.copying import LocalSegment, local_only_bytes, plan_copy
 from storage.tiered.expiry import ExpiryPlan, Reason, Retention, plan_expiry
 from storage.tiered.lineage import Lineage
-from storage.tiered.local import local_deletable
 from storage.tiered.states import SegmentState
 from testkit.records.tier import PARTITION, segment, segment_id, update
 
 MINE = Lineage([EpochEntry(0, 0)], 50)
-CLOSED = [LocalSegment(at, at + 10, 100, at + 9) for at in range(0, 40, 10)]
+CLOSED = [LocalSegment(at, at + 10, 100) for at in range(0, 40, 10)]
 
 
 def cache_of(*offsets: tuple[int, int], unfinished: int = 0) -> SegmentCache:
@@ -176,24 +175,24 @@ def test_lineages_that_lost_go_and_those_that_are_not_known_stay() -> None:
     ]
 
 
-def deletable(cache: SegmentCache | None, retention: Retention, **given: int) -> int:
-    values = {"now_ms": 100, "log_start_offset": 0, "high_watermark": 50, "active_bytes": 100}
-    return local_deletable(cache, MINE, CLOSED, retention, **{**values, **given})
-
-
-def test_what_may_leave_the_disk() -> None:
-    assert deletable(THREE, Retention(ms=0)) == 3
-    assert deletable(THREE, Retention(ms=85)) == 1
-    assert deletable(THREE, Retention(bytes=250)) == 2
-    assert deletable(THREE, Retention()) == 0
-    assert deletable(THREE, Retention(ms=0), high_watermark=15) == 1
-    assert deletable(cache_of((0, 9), (11, 29)), Retention(ms=0)) == 1, "offset 10 has no copy"
-    assert deletable(cache_of(unfinished=1), Retention(ms=0)) == 0, "its copy is not finished (S2)"
-    assert deletable(None, Retention(ms=0)) == 0, "the metadata are not there (S9)"
-    assert deletable(None, Retention(), log_start_offset=25) == 2, "below the log start"
+@pytest.mark.parametrize(
+    ("cache", "first", "expected"),
+    [
+        (THREE, 0, 30),
+        (THREE, 5, 30),
+        (THREE, 30, 30),
+        (cache_of((0, 9), (11, 29)), 0, 10),
+        (cache_of((0, 14), (5, 29)), 0, 30),
+        (cache_of((0, 70)), 0, 50),
+        (cache_of(unfinished=1), 0, 0),
+    ],
+)
+def test_how_far_the_tier_has_a_log(cache: SegmentCache, first: int, expected: int) -> None:
+    """S2: what is not finished, or stands behind a gap, does not count."""
+    assert cache.covered_to(MINE, first, 49) == expected
 
 
 def test_bytes_that_are_only_local() -> None:
-    local = [*CLOSED, LocalSegment(40, 50, 70, 49), LocalSegment(50, 50, 0, 49)]
+    local = [*CLOSED, LocalSegment(40, 50, 70), LocalSegment(50, 50, 0)]
     assert local_only_bytes(THREE, MINE, local, log_start_offset=0) == 170
     assert local_only_bytes(cache_of(), MINE, local, log_start_offset=15) == 370

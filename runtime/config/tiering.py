@@ -1,0 +1,102 @@
+"""Rules of tiered storage (KIP-405, KIP-950) for a topic's configuration, and for a node's.
+
+The rules and their order are those of Kafka 4.3. They look at values in effect, whoever set them: a
+topic may break a rule by a default of the node.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, TypeVar
+
+from runtime.config import keys_topic
+from runtime.config.errors import ConfigError
+from runtime.config.schema import TopicKey
+
+T = TypeVar("T")
+
+FOLLOW_TOTAL: Final = -2
+"""`local.retention.*`: whatever `retention.*` is."""
+UNLIMITED: Final = -1
+
+RETENTION_PAIRS: Final = (
+    (keys_topic.LOCAL_RETENTION_BYTES, keys_topic.RETENTION_BYTES),
+    (keys_topic.LOCAL_RETENTION_MS, keys_topic.RETENTION_MS),
+)
+
+
+class TopicValues(Protocol):
+    """Values in effect by key, as `TopicConfig` has them."""
+
+    def __getitem__(self, key: TopicKey[T]) -> T: ...
+
+
+def tiering_problem(config: TopicValues, *, system_enabled: bool) -> ConfigError | None:
+    """Why a topic with these values cannot be tiered; None if it can, or is not to be.
+
+    Args:
+        system_enabled: `remote.log.storage.system.enable` of the node that judges.
+    """
+    enable = keys_topic.REMOTE_STORAGE_ENABLE
+    if not config[enable]:
+        return None
+    if not system_enabled:
+        return ConfigError(
+            enable.name,
+            "true",
+            "must be false while the nodes have remote.log.storage.system.enable=false: tiered "
+            "storage is off",
+        )
+    if "compact" in config[keys_topic.CLEANUP_POLICY]:
+        return ConfigError(
+            keys_topic.CLEANUP_POLICY.name,
+            ",".join(config[keys_topic.CLEANUP_POLICY]),
+            f"must be delete or empty with {enable.name}=true: compacted topics are not tiered",
+        )
+    return _above_total(config) or _differs_without_copies(config)
+
+
+def turning_off_problem(before: TopicValues, after: TopicValues) -> ConfigError | None:
+    """Why a tiered topic cannot become one that is not: what is in the tier would stay for good,
+    and nobody would know of it (KIP-950)."""
+    enable, delete = keys_topic.REMOTE_STORAGE_ENABLE, keys_topic.REMOTE_LOG_DELETE_ON_DISABLE
+    if not before[enable] or after[enable] or after[delete]:
+        return None
+    return ConfigError(
+        enable.name,
+        "false",
+        f"needs {delete.name}=true, which deletes what the tier has of the topic; to keep that "
+        f"and copy no more, leave it true and set {keys_topic.REMOTE_LOG_COPY_DISABLE.name}=true",
+    )
+
+
+def local_retention_problem(
+    local_key: str, local: int, total_key: str, total: int
+) -> ConfigError | None:
+    """Why a local limit does not go with the one for all: it lies above it, or is none."""
+    if total <= UNLIMITED or local == FOLLOW_TOTAL or 0 <= local <= total:
+        return None
+    return ConfigError(local_key, local, f"must not be above {total_key}={total}")
+
+
+def _above_total(config: TopicValues) -> ConfigError | None:
+    for local, total in RETENTION_PAIRS:
+        problem = local_retention_problem(local.name, config[local], total.name, config[total])
+        if problem is not None:
+            return problem
+    return None
+
+
+def _differs_without_copies(config: TopicValues) -> ConfigError | None:
+    """Where nothing is copied any more, a local segment that goes is gone, tier or not."""
+    disable = keys_topic.REMOTE_LOG_COPY_DISABLE
+    if not config[disable]:
+        return None
+    for local, total in RETENTION_PAIRS:
+        if config[local] not in (FOLLOW_TOTAL, config[total]):
+            return ConfigError(
+                local.name,
+                config[local],
+                f"must be {FOLLOW_TOTAL} or equal {total.name}={config[total]} with "
+                f"{disable.name}=true: what goes from the disk is not copied any more",
+            )
+    return None
