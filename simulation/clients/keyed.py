@@ -84,10 +84,11 @@ class KeyReader:
         try:
             _, self._at = await load.fetch_keyed(one, self._at)
         except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
             lost = one.ended or one.topic in load.promises.given_up
-            out = error.code is ErrorCode.OFFSET_OUT_OF_RANGE
-            require(lost or not out, f"P6: {one}: {self._at} is out of range")
-            raise
+            require(lost, f"P6: {one}: {self._at} is out of range")
+            self._at = 0
 
 
 def _is_compacted(topics: tuple[TopicShape, ...]) -> bool:
