@@ -461,10 +461,11 @@ class Load:
         }
         require(list(found) == sorted(found), f"H7: {one}: {list(found)} are out of order")
         committed = self.promises.partitions[asked.key].keys.records
+        given_up = one.topic in self.promises.given_up
         for at, record in found.items():
-            one.was_read(at, record)
+            one.was_read(at, record, given_up=given_up)
             known = committed.get(at)
-            if one.topic not in self.promises.given_up:
+            if not given_up:
                 require(known == record, f"P6: {one}: {record} at {at}, committed is {known}")
         return found, max([offset, *ends])
 

@@ -121,9 +121,12 @@ class CompactedLedger(PartitionLedger):
         self.puts += puts
         return puts
 
-    def was_read(self, offset: int, record: Keyed) -> None:
-        """H1: an offset has one record for ever. H2: nobody reads what was refused."""
+    def was_read(self, offset: int, record: Keyed, *, given_up: bool = False) -> None:
+        """H1: an offset has one record for ever, but where the topic was `given_up`. H2: nobody
+        reads what was refused."""
         known = self.read.setdefault(offset, record)
+        if given_up:
+            self.read[offset] = known = record
         require(known == record, f"H1: {self}: {record} at {offset}, {known} was read there before")
         possible = [one for one in self.puts if one.record == record and not one.refused]
         require(

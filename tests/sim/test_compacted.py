@@ -205,3 +205,11 @@ def test_seeds_draw_compacted_topics() -> None:
     drawn = [draw_schedule(seed).shape for seed in range(30)]
     assert 5 < sum(bool(one.compacted) for one in drawn) < 25
     assert all(any(c.kind == "key writer" for c in one.clients) for one in drawn if one.compacted)
+
+
+def test_an_offset_of_a_topic_that_was_given_up_may_get_another_record() -> None:
+    ledger = acked(CompactedLedger("k", 0, True), A, B)
+    ledger.was_read(0, A)
+    ledger.puts[1].offset = 0
+    ledger.was_read(0, B, given_up=True)
+    assert ledger.read[0] == B
