@@ -346,7 +346,8 @@ class BrokerServer:
             return Tier(
                 RemoteSettings.of(self.config),
                 open_objects=self._open_objects,
-                metadata=self.metadata,
+                replicas=self.replicas,
+                topic_settings=self.settings,
                 creator=creator,
                 supervisor=self._supervisor,
                 clock=self._clock,
@@ -447,6 +448,8 @@ class BrokerServer:
         strays = self.replicas.set_strays_aside(image)
         if strays:
             _log.warning("logs set aside: not this broker's any more", logs=strays[:NAMED_MAX])
+        if self.context is not None and self.context.tier is not None:
+            self.context.tier.caught_up()
         self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image))
 
     def _advance_soon(self) -> None:

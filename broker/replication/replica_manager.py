@@ -26,6 +26,7 @@ from broker.replication.isr import IsrProposal
 from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import throttles
+from broker.replication.tier_listener import NoTier, TierListener
 from metalog.image.delta import Change, MetadataDelta
 from metalog.image.values import (
     LeaderRecoveryState,
@@ -134,6 +135,7 @@ class ReplicaManager:
         self._propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: None
         self._role_given: Callable[[Partition, PartitionImage], None] = lambda partition, now: None
         self._fetchers: FetcherPort = _NoFetchers()
+        self._tier: TierListener = NoTier()
 
     # --- finding ------------------------------------------------------------------------------
 
@@ -311,6 +313,7 @@ class ReplicaManager:
         self._fetchers.unfollow(partition)
         if partition.role is not ReplicaRole.DELETED:
             partition.become_offline()
+            self._tier.stopped(partition)
         self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
 
     # --- what partitions ask (`PartitionHost`) ------------------------------------------------
@@ -370,6 +373,10 @@ class ReplicaManager:
         """`fetchers` is told which partitions to fetch."""
         self._fetchers = fetchers
 
+    def on_tier(self, listener: TierListener) -> None:
+        """`listener` is told of all that tiered storage has to do with."""
+        self._tier = listener
+
     def add_leadership_listener(self, topic: str, listener: LeadershipListener) -> None:
         """Tells `listener` of roles in `topic`, at once of those held already."""
         self._listeners.setdefault(topic, []).append(listener)
@@ -388,6 +395,7 @@ class ReplicaManager:
             for partition in self._by_name.get(topic, {}).values():
                 if found is not None and found.id == partition.topic_id:
                     self._configure(partition, self._settings.of(topic))
+                    self._tier.configured(partition)
 
     def apply(self, delta: MetadataDelta) -> None:
         """Follows the newest image, which `metadata` and the settings hold already.
@@ -436,10 +444,17 @@ class ReplicaManager:
 
     def _set_aside(self, topic: str, index: int) -> None:
         del self._strays[topic, index]
+        self._keep_folder(topic, index)
+
+    def _keep_folder(self, topic: str, index: int) -> None:
+        log = self.logs.get(topic, index)
         try:
-            self.logs.set_aside(topic, index)
+            path = self.logs.set_aside(topic, index)
         except OSError as error:
             self._on_storage_failure(f"log of {topic}-{index}", error)
+            return
+        if log is not None and path is not None:
+            self._tier.folder_kept(topic, index, log.topic_id, path)
 
     def _apply_topic(self, topic_id: bytes, change: Change[TopicImage]) -> None:
         topic = change.after
@@ -569,6 +584,7 @@ class ReplicaManager:
             if led:
                 self._tell_resigned(partition, wanted.leader_epoch)
             self._tell_elected(partition)
+            self._tier.led(partition)
             if wanted.recovery_state == LeaderRecoveryState.RECOVERING:
                 partition.declare_recovered()
 
@@ -587,6 +603,8 @@ class ReplicaManager:
                 self._fetchers.follow(partition)
         if led and epoch >= 0:
             self._tell_resigned(partition, wanted.leader_epoch)
+        if changed:
+            self._tier.followed(partition)
 
     def _stop_replica(self, partition: Partition) -> None:
         """Nothing more is served from it; its files go when the backlog comes to it."""
@@ -597,6 +615,7 @@ class ReplicaManager:
         partition.become_deleted()
         if led:
             self._tell_resigned(partition, None)
+        self._tier.stopped(partition)
 
     def _delete_replica(self, partition: Partition) -> None:
         """Takes the replica out of all tables and its files out of the way."""
@@ -604,6 +623,9 @@ class ReplicaManager:
         self.deleted_counters.add(partition.counters)
         _drop(self._by_id, partition.topic_id, partition)
         _drop(self._by_name, partition.topic, partition)
+        if self._tier.keeps_folder(partition):
+            self._keep_folder(partition.topic, partition.index)
+            return
         try:
             self.logs.delete(partition.topic, partition.index)
         except OSError as error:

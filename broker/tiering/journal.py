@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
+from broker.tiering.pauses import Pauses
 from broker.tiering.topic_link import (
     EARLIEST,
     FAILURES,
@@ -43,8 +44,6 @@ from storage.tiered.values import (
     TierRecord,
 )
 
-PAUSE_MS: Final = 100.0
-PAUSE_MAX_MS: Final = 2_000.0
 REPLAYED_AT_ONCE: Final = 64
 """Records between two turns of the loop: some milliseconds."""
 
@@ -93,21 +92,6 @@ class _Watch:
                 self.changed()
 
 
-class _Pauses:
-    """Pauses between tries, which grow."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        self._next_ms = PAUSE_MS
-
-    def next_s(self) -> float:
-        pause_ms, self._next_ms = self._next_ms, min(self._next_ms * 2, PAUSE_MAX_MS)
-        return pause_ms * self._rng.uniform(0.8, 1.2) / 1000.0
-
-    def reset(self) -> None:
-        self._next_ms = PAUSE_MS
-
-
 class Journal:
     """The metadata topic as one broker reads and writes it.
 
@@ -135,6 +119,7 @@ class Journal:
         self._metadata: RemoteMetadata | None = None
         self._topic_id: TopicId | None = None
         self._taken: dict[tuple[TopicId, int], RemotePartition] = {}
+        self._times_taken: dict[tuple[TopicId, int], int] = {}
         self._unready: defaultdict[int, dict[tuple[TopicId, int], RemotePartition]]
         self._unready = defaultdict(dict)
         self._watches: dict[int, _Watch] = {}
@@ -146,13 +131,18 @@ class Journal:
         """For which of these times it is known."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
+        self._moved = asyncio.Event()
         self._closed = False
 
     # Partitions ------------------------------------------------------------------------------
 
     def take(self, partition: RemotePartition) -> None:
-        """This broker leads or follows it from now on; again changes nothing."""
-        if partition.identity in self._taken or self._closed:
+        """Somebody here needs to know of it, until as many have given it up as have taken it."""
+        if self._closed:
+            return
+        times = self._times_taken.get(partition.identity, 0)
+        self._times_taken[partition.identity] = times + 1
+        if times:
             return
         self._taken[partition.identity] = partition
         if self._metadata is None:
@@ -161,18 +151,41 @@ class Journal:
             self._begin(self._metadata, partition)
 
     def give_up(self, partition: RemotePartition) -> None:
-        """It does so no longer. Whoever waits for a record of it has waited in vain."""
-        if self._taken.pop(partition.identity, None) is None:
+        """One of them needs it no longer. After the last, whoever waits for a record of it has
+        waited in vain."""
+        times = self._times_taken.get(partition.identity, 0)
+        if times > 1:
+            self._times_taken[partition.identity] = times - 1
+        if times != 1:
             return
+        del self._times_taken[partition.identity]
+        del self._taken[partition.identity]
         if self._metadata is not None:
             self._metadata.give_up(partition)
         for unready in self._unready.values():
             unready.pop(partition.identity, None)
         self._fail_writers(lambda record: _of(record).identity == partition.identity)
+        self._have_moved()
 
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
         """What is known of a partition; None until that is enough to act on."""
         return None if self._metadata is None else self._metadata.cache(partition)
+
+    async def ready(self, partition: RemotePartition) -> SegmentCache:
+        """The cache of a partition that was taken on, as soon as it is enough to act on. Raises
+        TierUnavailable when the partition is given up first."""
+        while True:
+            if partition.identity not in self._taken:
+                raise TierUnavailable(f"{partition} is not this broker's")
+            cache = self.cache(partition)
+            if cache is not None:
+                return cache
+            await self._moved.wait()
+
+    def _have_moved(self) -> None:
+        """A partition became ready, or was given up."""
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
     def subscribe(self, callback: Subscriber) -> None:
         """`callback` is told of each partition whose cache has become ready, or has changed."""
@@ -246,7 +259,7 @@ class Journal:
 
     async def _append(self, record: TierRecord) -> None:
         """Until it is written for certain, or cannot be. Raises ApiError."""
-        pauses = _Pauses(self._rng)
+        pauses = Pauses(self._rng)
         value = encode_record(record)
         while True:
             metadata = self._metadata
@@ -286,7 +299,7 @@ class Journal:
             self._kick()
 
     async def _find_topic(self) -> None:
-        pauses = _Pauses(self._rng)
+        pauses = Pauses(self._rng)
         while self._metadata is None:
             topic = self._link.topic()
             if topic is not None:
@@ -325,7 +338,7 @@ class Journal:
 
     async def _learn_end(self, number: int) -> None:
         """The end of one of the topic's partitions at a moment after the last `take`."""
-        pauses = _Pauses(self._rng)
+        pauses = Pauses(self._rng)
         while True:
             wanted = self._ends_wanted[number]
             try:
@@ -359,7 +372,7 @@ class Journal:
 
     async def _read_from(self, leader: int) -> None:
         """Read all that is wanted of one leader, for as long as anything is."""
-        pauses = _Pauses(self._rng)
+        pauses = Pauses(self._rng)
         while True:
             metadata = self._metadata
             offsets = {
@@ -449,6 +462,8 @@ class Journal:
         for partition in fresh:
             self._unready[number].pop(partition.identity, None)
             self._tell(partition)
+        if fresh:
+            self._have_moved()
         return {partition.identity for partition in fresh}
 
     def _tell(self, partition: RemotePartition) -> None:
@@ -476,7 +491,7 @@ class Journal:
             self._supervisor.survive("remote log metadata", error)
         self._kick()  # something may have come to be wanted when it was about to end
 
-    async def _pause(self, pauses: _Pauses) -> None:
+    async def _pause(self, pauses: Pauses) -> None:
         """A pause that grows, or until there is another metadata image."""
         try:
             async with asyncio.timeout(pauses.next_s()):
@@ -497,6 +512,9 @@ class Journal:
     async def close(self) -> None:
         """Stop reading; writers fail."""
         self._closed = True
+        self._taken.clear()
+        self._times_taken.clear()
+        self._have_moved()
         self._fail_writers(lambda record: True)
         tasks = list(self._tasks.values())
         for task in tasks:

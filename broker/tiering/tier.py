@@ -10,8 +10,11 @@ import random
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from broker.metadata.cache import MetadataCache
+from broker.metadata.topic_settings import TopicSettingsTable
+from broker.replication.replica_manager import ReplicaManager
 from broker.tiering.journal import Journal
+from broker.tiering.removal import Remover
+from broker.tiering.roles import Roles
 from broker.tiering.settings import MetadataTopicSettings, RemoteSettings
 from broker.tiering.topic_link import TopicLink
 from protocol.messages.create_topics import CreateTopicsRequest
@@ -40,7 +43,8 @@ class Tier:
         settings: RemoteSettings,
         *,
         open_objects: ObjectsFactory,
-        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        topic_settings: TopicSettingsTable,
         creator: TopicCreation,
         supervisor: Supervisor,
         clock: Clock,
@@ -49,14 +53,41 @@ class Tier:
         """Must be called on the running loop of a process that forks no more."""
         self.settings = settings
         self.store = SegmentStore(open_objects(settings.store))
+        self._replicas = replicas
         self.journal = Journal(
-            TopicLink(metadata, listener=settings.metadata.listener),
+            TopicLink(replicas.metadata, listener=settings.metadata.listener),
             create_topic=lambda: creator.ensure_as(metadata_topic(settings.metadata)),
             consume_wait_ms=settings.metadata.consume_wait_ms,
             supervisor=supervisor,
             clock=clock,
             rng=rng,
         )
+        self._remover = Remover(
+            node_id=replicas.node_id,
+            journal=self.journal,
+            store=self.store,
+            at_once=settings.tasks.expirations_at_once,
+            supervisor=supervisor,
+            clock=clock,
+            rng=rng,
+        )
+        self.roles = Roles(
+            node_id=replicas.node_id,
+            journal=self.journal,
+            remover=self._remover,
+            settings=topic_settings.of,
+            metadata=replicas.metadata,
+            logs=replicas.logs,
+            supervisor=supervisor,
+            clock=clock,
+            rng=rng,
+        )
+        replicas.on_tier(self.roles)
+        replicas.add_leadership_listener(METADATA_TOPIC, self._remover)
+
+    def caught_up(self) -> None:
+        """The metadata image is from after this broker's start: what it does not show is gone."""
+        self.roles.look_at_strays(list(self._replicas.logs.strays))
 
     def follow(self, node: NodeConfig) -> None:
         """Dynamic values have changed."""
@@ -68,6 +99,8 @@ class Tier:
 
     async def close(self) -> None:
         """Stops everything, and gives connections back."""
+        await self.roles.close()
+        await self._remover.close()
         await self.journal.close()
         await self.store.objects.close()
 

@@ -332,6 +332,11 @@ class LogManager:
         self.strays.append(log.directory)
         return log.directory
 
+    def remove_stray(self, path: str) -> None:
+        """Remove a folder that was set aside: nobody needs it any more."""
+        self.strays.remove(path)
+        self._discard_path(path, 0)
+
     def find_strays(self, belongs: Callable[[str, int, TopicId | None], bool]) -> list[Log]:
         """Logs for which `belongs(topic, partition, topic id)` is false."""
         return [

@@ -151,6 +151,8 @@ class SegmentCache:
             known = self._segments.get(record.segment_id)
             state = known.state if known is not None else None
             begins = record.state is SegmentState.COPY_STARTED
+            if begins and self.deletion is not None:
+                return f"the partition's removal is {self.deletion.name}"
             if isinstance(record, RemoteSegment) is not begins:
                 return f"{record.state.name} in a {type(record).__name__}"
             if segment_may_become(state, record.state):

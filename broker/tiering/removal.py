@@ -1,0 +1,191 @@
+"""Shell: The removal of all that the tier has of a partition.
+
+A deleted topic's partition has no leader any more. The broker that leads the partition of
+`__remote_log_metadata` with its records does the work, as it is marked there, and whoever leads
+that after it goes on: every step may be done twice. A partition whose tiering was switched off is
+cleared by its own leader; it may be tiered again, so nothing is marked, and it begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+
+from broker.tiering.journal import Journal, TierUnavailable
+from broker.tiering.pauses import Pauses
+from protocol.ids import TopicId
+from runtime.clock import Clock
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+from storage.objects import ObjectError
+from storage.tiered.cache import Outcome, SegmentCache
+from storage.tiered.segment_store import SegmentStore
+from storage.tiered.states import PartitionDeleteState, SegmentState
+from storage.tiered.values import PartitionDeletion, RemotePartition, RemoteSegment, SegmentUpdate
+
+_log = get_logger("broker.tier")
+
+
+class Remover:
+    """Removes segments and says so. It is the metadata topic's leadership listener."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        journal: Journal,
+        store: SegmentStore,
+        at_once: int,
+        supervisor: Supervisor,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        """`at_once`: partitions."""
+        self._node_id = node_id
+        self._journal = journal
+        self._store = store
+        self._turns = asyncio.Semaphore(at_once)
+        self._supervisor = supervisor
+        self._clock = clock
+        self._rng = rng
+        self._quiet = RateLimited(clock, 10_000)
+        self._tasks: dict[tuple[TopicId, int], asyncio.Task[None]] = {}
+        self._closed = False
+
+    # Deleted topics --------------------------------------------------------------------------
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """See `LeadershipListener`: this broker leads that partition of the metadata topic."""
+        self._journal.watch(partition, self._look)
+
+    def resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """See `LeadershipListener`."""
+        self._journal.unwatch(partition)
+
+    def _look(self) -> None:
+        for partition in self._journal.removals():
+            self._begin(partition, partial(self._leads, partition), deleted=True)
+
+    def _leads(self, partition: RemotePartition) -> bool:
+        return self._journal.leader(partition) == self._node_id
+
+    # Tiering that was switched off -----------------------------------------------------------
+
+    def clear(self, partition: RemotePartition, wanted: Callable[[], bool]) -> None:
+        """Remove all segments of a partition that goes on without them, while it is `wanted`."""
+        self._begin(partition, wanted, deleted=False)
+
+    # Either ----------------------------------------------------------------------------------
+
+    def _begin(
+        self, partition: RemotePartition, wanted: Callable[[], bool], *, deleted: bool
+    ) -> None:
+        if self._closed or partition.identity in self._tasks:
+            return
+        task = self._supervisor.spawn(
+            f"remove {partition}", self._remove(partition, wanted, deleted=deleted), fatal=False
+        )
+        self._tasks[partition.identity] = task
+        task.add_done_callback(lambda done: self._ended(partition, done))
+
+    def _ended(self, partition: RemotePartition, task: asyncio.Task[None]) -> None:
+        del self._tasks[partition.identity]
+        if task.cancelled() or self._closed:
+            return
+        error = task.exception()
+        if error is not None:
+            self._supervisor.survive("removal of remote segments", error, partition=str(partition))
+        else:
+            self._look()  # it may have become this broker's again when this one was about to end
+
+    async def _remove(
+        self, partition: RemotePartition, wanted: Callable[[], bool], *, deleted: bool
+    ) -> None:
+        self._journal.take(partition)
+        pauses = Pauses(self._rng)
+        try:
+            while wanted():
+                try:
+                    async with self._turns:
+                        if await self._remove_once(partition, wanted, deleted=deleted):
+                            _log.info("remote segments removed", partition=str(partition))
+                            return
+                except (ObjectError, TierUnavailable) as error:
+                    self._grumble(partition, error)
+                await asyncio.sleep(pauses.next_s())
+        finally:
+            self._journal.give_up(partition)
+
+    async def _remove_once(
+        self, partition: RemotePartition, wanted: Callable[[], bool], *, deleted: bool
+    ) -> bool:
+        """One round over all segments; returns whether nothing is left to do."""
+        cache = await self._journal.ready(partition)
+        if _is_finished(cache):
+            return True
+        if cache.deletion is PartitionDeleteState.MARKED:
+            await self._say(partition, PartitionDeleteState.STARTED)
+        for segment in list(cache.segments()):
+            if not wanted() or not await self._remove_segment(cache, segment):
+                return False
+        if len(cache) or not wanted():
+            return False
+        if deleted:
+            await self._say(partition, PartitionDeleteState.FINISHED)
+        return not deleted or _is_finished(cache)
+
+    async def _remove_segment(self, cache: SegmentCache, segment: RemoteSegment) -> bool:
+        """Returns whether the segment is gone; if not, its state is another one meanwhile."""
+        if segment.state is not SegmentState.DELETE_STARTED:
+            outcome = await self._step(segment, SegmentState.DELETE_STARTED)
+            if outcome.refusal:
+                return cache.get(segment.segment_id) is None
+        await self._store.delete(segment)
+        await self._step(segment, SegmentState.DELETE_FINISHED)
+        return cache.get(segment.segment_id) is None
+
+    async def _step(self, segment: RemoteSegment, state: SegmentState) -> Outcome:
+        return await self._journal.write(
+            SegmentUpdate(
+                partition=segment.partition,
+                segment_id=segment.segment_id,
+                broker_id=self._node_id,
+                event_timestamp_ms=self._clock.now_ms(),
+                state=state,
+            )
+        )
+
+    async def _say(self, partition: RemotePartition, state: PartitionDeleteState) -> None:
+        await self._journal.write(
+            PartitionDeletion(
+                partition=partition,
+                broker_id=self._node_id,
+                event_timestamp_ms=self._clock.now_ms(),
+                state=state,
+            )
+        )
+
+    def _grumble(self, partition: RemotePartition, error: BaseException) -> None:
+        held_back = self._quiet.admit()
+        if held_back is not None:
+            _log.warning(
+                "cannot remove remote segments, trying again",
+                partition=str(partition),
+                error=str(error),
+                held_back=held_back,
+            )
+
+    async def close(self) -> None:
+        """Stop where it is; whoever leads next, or this broker after its start, goes on."""
+        self._closed = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _is_finished(cache: SegmentCache) -> bool:
+    return cache.deletion is PartitionDeleteState.FINISHED

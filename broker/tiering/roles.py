@@ -1,0 +1,243 @@
+"""Shell: Roles of tiered partitions, and what follows from a change of them.
+
+Whoever works on remote segments is told, in order, what this broker leads, follows, or does no
+longer; the journal knows what it holds. A replica of a deleted topic marks the removal of what the
+tier has of it, before its folder goes: the folder is set aside, and a broker that ends meanwhile
+finds it at its next start. Only what is known counts. A topic id that the image does not have is
+that of a deleted topic if a replica of it was here: images never go back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.metadata.cache import MetadataCache
+from broker.metadata.topic_settings import TopicSettings
+from broker.replication.partition import Partition
+from broker.replication.replica_role import ReplicaRole
+from broker.tiering.journal import Journal, TierUnavailable
+from broker.tiering.pauses import Pauses
+from broker.tiering.removal import Remover
+from protocol.ids import TopicId
+from runtime.clock import Clock
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+from storage.log.directory import parse_folder
+from storage.log.errors import CorruptLog
+from storage.log.manager import LogManager
+from storage.log.topic_id_file import load_topic_id
+from storage.tiered.records import METADATA_TOPIC
+from storage.tiered.states import PartitionDeleteState
+from storage.tiered.values import PartitionDeletion, RemotePartition
+
+_log = get_logger("broker.tier")
+
+
+class RoleUser(Protocol):
+    """Whoever works on the remote segments of partitions. Plain calls, in order."""
+
+    def led(self, partition: Partition, remote: RemotePartition) -> None:
+        """This broker leads it, in a new epoch or since it is tiered."""
+
+    def followed(self, partition: Partition, remote: RemotePartition) -> None:
+        """It follows another leader, or waits for one."""
+
+    def stopped(self, remote: RemotePartition) -> None:
+        """It has no replica of it any more, or it is no longer tiered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A folder of a replica of a deleted topic. `tiered`: its topic certainly was."""
+
+    remote: RemotePartition
+    folder: str
+    tiered: bool
+
+
+class Roles:
+    """See `TierListener` for what it is told."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        journal: Journal,
+        remover: Remover,
+        settings: Callable[[str], TopicSettings],
+        metadata: MetadataCache,
+        logs: LogManager,
+        supervisor: Supervisor,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._node_id = node_id
+        self._journal = journal
+        self._remover = remover
+        self._settings = settings
+        self._metadata = metadata
+        self._logs = logs
+        self._supervisor = supervisor
+        self._clock = clock
+        self._rng = rng
+        self._quiet = RateLimited(clock, 10_000)
+        self._users: list[RoleUser] = []
+        self._tiered: dict[tuple[TopicId, int], RemotePartition] = {}
+        """What has a role here and is tiered."""
+        self._were_tiered: dict[tuple[TopicId, int], bool] = {}
+        """Replicas that have stopped or are cleared, whose folders are still there; whether there
+        certainly is something in the tier."""
+        self._marking: set[asyncio.Task[None]] = set()
+
+    def add(self, user: RoleUser) -> None:
+        """Before the first role is given."""
+        self._users.append(user)
+
+    # What replicas become --------------------------------------------------------------------
+
+    def led(self, partition: Partition) -> None:
+        if self._take(partition):
+            for user in self._users:
+                user.led(partition, remote_of(partition))
+        elif self._is_to_be_cleared(partition):
+            self._clear(partition)
+
+    def followed(self, partition: Partition) -> None:
+        if self._take(partition):
+            for user in self._users:
+                user.followed(partition, remote_of(partition))
+
+    def stopped(self, partition: Partition) -> None:
+        remote = remote_of(partition)
+        if remote.identity in self._tiered:
+            self._were_tiered[remote.identity] = True
+            self._release(remote)
+
+    def configured(self, partition: Partition) -> None:
+        remote = remote_of(partition)
+        was = remote.identity in self._tiered
+        if was is self._settings(partition.topic).tiered:
+            return
+        if was:
+            self._release(remote)
+        if partition.is_leader:
+            self.led(partition)
+        elif partition.role is ReplicaRole.FOLLOWER:
+            self.followed(partition)
+
+    def _take(self, partition: Partition) -> bool:
+        """Returns whether it is tiered."""
+        if not self._settings(partition.topic).tiered:
+            return False
+        remote = remote_of(partition)
+        if remote.identity not in self._tiered:
+            self._tiered[remote.identity] = remote
+            self._were_tiered.pop(remote.identity, None)
+            self._journal.take(remote)
+        return True
+
+    def _release(self, remote: RemotePartition) -> None:
+        del self._tiered[remote.identity]
+        for user in self._users:
+            user.stopped(remote)
+        self._journal.give_up(remote)
+
+    # Tiering that was switched off -----------------------------------------------------------
+
+    def _is_to_be_cleared(self, partition: Partition) -> bool:
+        settings = self._settings(partition.topic)
+        return (
+            partition.is_leader
+            and not settings.tiered
+            and settings.tier_deleted_on_disable
+            and self._metadata.topic(METADATA_TOPIC) is not None
+        )
+
+    def _clear(self, partition: Partition) -> None:
+        remote = remote_of(partition)
+        self._were_tiered.setdefault(remote.identity, False)
+        self._remover.clear(remote, lambda: self._is_to_be_cleared(partition))
+
+    # Folders of deleted topics ---------------------------------------------------------------
+
+    def keeps_folder(self, partition: Partition) -> bool:
+        known = remote_of(partition).identity in self._were_tiered
+        gone = self._metadata.topic_by_id(partition.topic_id) is None
+        if known and not gone:
+            del self._were_tiered[remote_of(partition).identity]
+        return known and gone
+
+    def folder_kept(self, topic: str, index: int, topic_id: bytes | None, folder: str) -> None:
+        if topic_id is None or self._metadata.topic_by_id(topic_id) is not None:
+            return
+        remote = RemotePartition(TopicId(topic_id), index, topic)
+        tiered = self._were_tiered.pop(remote.identity, False)
+        if tiered or self._metadata.topic(METADATA_TOPIC) is not None:
+            self._mark_soon(_Kept(remote, folder, tiered))
+
+    def look_at_strays(self, folders: Sequence[str]) -> None:
+        """Folders that were set aside in an earlier life of this broker, as soon as its image has
+        caught up."""
+        for folder in folders:
+            try:
+                named = parse_folder(posixpath.basename(folder))
+                topic_id, _ = load_topic_id(self._logs.files, folder, None)
+            except (ValueError, CorruptLog):
+                continue
+            self.folder_kept(named.topic, named.partition, topic_id, folder)
+
+    def _mark_soon(self, kept: _Kept) -> None:
+        task = self._supervisor.spawn(f"mark {kept.remote}", self._mark(kept), fatal=False)
+        self._marking.add(task)
+        task.add_done_callback(self._marked)
+
+    def _marked(self, task: asyncio.Task[None]) -> None:
+        self._marking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._supervisor.survive("mark of a removal", error)
+
+    async def _mark(self, kept: _Kept) -> None:
+        pauses = Pauses(self._rng)
+        remote = kept.remote
+        self._journal.take(remote)
+        try:
+            while True:
+                try:
+                    cache = await self._journal.ready(remote)
+                    if cache.deletion is not None:
+                        break
+                    if not kept.tiered and not len(cache):
+                        return  # nothing tells that it was ever tiered: a stray like others
+                    await self._journal.write(
+                        PartitionDeletion(
+                            partition=remote,
+                            broker_id=self._node_id,
+                            event_timestamp_ms=self._clock.now_ms(),
+                            state=PartitionDeleteState.MARKED,
+                        )
+                    )
+                except TierUnavailable as error:
+                    if self._quiet.admit() is not None:
+                        _log.warning("cannot mark, trying again", error=str(error))
+                    await asyncio.sleep(pauses.next_s())
+        finally:
+            self._journal.give_up(remote)
+        self._logs.remove_stray(kept.folder)
+
+    async def close(self) -> None:
+        """What is not marked yet is found at the next start."""
+        tasks = list(self._marking)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def remote_of(partition: Partition) -> RemotePartition:
+    """How the tier calls it."""
+    return RemotePartition(TopicId(partition.topic_id), partition.index, partition.topic)

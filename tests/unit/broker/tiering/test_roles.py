@@ -1,0 +1,322 @@
+"""What a change of roles, settings or topics means for the tier; removal of what it had."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from broker.replication.partition import Partition
+from broker.tiering.journal import Journal
+from broker.tiering.removal import Remover
+from broker.tiering.roles import Roles
+from protocol.ids import TopicId
+from protocol.metadata.partition_record import PartitionRecord
+from protocol.metadata.remove_topic_record import RemoveTopicRecord
+from protocol.metadata.topic_record import TopicRecord
+from runtime.clock import SystemClock
+from storage.files import Files
+from storage.objects import FaultyObjects, MemoryObjects, Objects, Weather
+from storage.tiered.layout import keys_to_delete
+from storage.tiered.records import METADATA_TOPIC, decode_record
+from storage.tiered.segment_store import SegmentStore
+from storage.tiered.states import PartitionDeleteState, SegmentState
+from storage.tiered.values import PartitionDeletion, RemotePartition, RemoteSegment, SegmentUpdate
+from testkit.memory.broker import LOG_DIR, NODE, OTHER, Harness, topic_id
+from testkit.memory.tier_topic import MemoryLink, MemoryTopic, memory_journal
+from testkit.memory.turns import until
+from testkit.records.tier import segment, update
+
+ON = {
+    "remote_log_storage_system_enable": "true",
+    "kraftbox_tiered_storage_preview": "true",
+}
+TIERED = {"remote.storage.enable": "true"}
+REMOTE = RemotePartition(TopicId(topic_id(1)), 0, "t")
+
+
+class User:
+    """What a driver hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def led(self, partition: Partition, remote: RemotePartition) -> None:
+        assert partition.is_leader
+        self.heard.append(f"led {remote.topic}-{remote.partition}")
+
+    def followed(self, partition: Partition, remote: RemotePartition) -> None:
+        assert not partition.is_leader
+        self.heard.append(f"followed {remote.topic}-{remote.partition}")
+
+    def stopped(self, remote: RemotePartition) -> None:
+        self.heard.append(f"stopped {remote.topic}-{remote.partition}")
+
+
+class Broker(Harness):
+    """A broker with the roles of a tier, over a metadata topic that others lead."""
+
+    def __init__(
+        self,
+        topic: MemoryTopic,
+        objects: Objects,
+        *,
+        node_id: int = NODE,
+        files: Files | None = None,
+    ) -> None:
+        super().__init__(node_id=node_id, files=files, clock=SystemClock(), **ON)
+        self.topic = topic
+        self.link = MemoryLink(topic)
+        self.journal: Journal = memory_journal(topic, self.supervisor, link=self.link)
+        self.remover = Remover(
+            node_id=node_id,
+            journal=self.journal,
+            store=SegmentStore(objects),
+            at_once=2,
+            supervisor=self.supervisor,
+            clock=self.clock,
+            rng=random.Random(1),
+        )
+        self.roles = Roles(
+            node_id=node_id,
+            journal=self.journal,
+            remover=self.remover,
+            settings=self.settings.of,
+            metadata=self.metadata,
+            logs=self.logs,
+            supervisor=self.supervisor,
+            clock=self.clock,
+            rng=random.Random(1),
+        )
+        self.user = User()
+        self.roles.add(self.user)
+        self.replicas.on_tier(self.roles)
+        self.create_topic(METADATA_TOPIC, number=99, replicas=[OTHER], leader=OTHER)
+
+    def folders(self) -> list[str]:
+        """Without what is unique to each."""
+        names = [name for name in self.files.listdir(LOG_DIR) if not name.startswith("__")]
+        return sorted(name.partition(".")[0] for name in names if name[0] == "t" and "-" in name)
+
+    def written(self) -> Iterator[object]:
+        for log in self.topic.logs:
+            yield from map(decode_record, log)
+
+    def marks(self) -> list[tuple[RemotePartition, PartitionDeleteState]]:
+        return [
+            (one.partition, one.state)
+            for one in self.written()
+            if isinstance(one, PartitionDeletion)
+        ]
+
+    async def close(self) -> None:
+        await self.roles.close()
+        await self.remover.close()
+        await self.journal.close()
+        await self.supervisor.close()
+        assert self.failures == []
+        assert self.supervisor.survived == {}
+
+
+@pytest.fixture
+def bucket() -> MemoryObjects:
+    return MemoryObjects()
+
+
+@pytest.fixture
+async def broker(bucket: MemoryObjects) -> AsyncIterator[Broker]:
+    each = Broker(MemoryTopic(), bucket)
+    yield each
+    await each.close()
+
+
+async def remote_segments(
+    broker: Broker, bucket: MemoryObjects, *, partition: RemotePartition = REMOTE
+) -> list[RemoteSegment]:
+    """A finished copy and one under way, of another leader; returns them."""
+    other = memory_journal(broker.topic, broker.supervisor)
+    other.take(partition)
+    segments = [segment(1, 0, 9, partition=partition), segment(2, 10, 19, partition=partition)]
+    for one in segments:
+        await other.write(one)
+        for key in keys_to_delete(one):
+            await bucket.put(key, b"data")
+    await other.write(update(1, SegmentState.COPY_FINISHED, partition=partition))
+    await other.close()
+    return segments
+
+
+async def test_drivers_hear_of_roles_in_order(broker: Broker) -> None:
+    broker.create_topic(configs=TIERED, replicas=[NODE, OTHER])
+    broker.change(leader=OTHER)
+    broker.change(leader=NODE)
+    broker.change(replicas=[OTHER], isr=[OTHER], leader=OTHER)
+    assert broker.user.heard == ["led t-0", "followed t-0", "led t-0", "stopped t-0"]
+    assert broker.journal.cache(REMOTE) is None
+    assert broker.marks() == []
+    assert broker.folders() == ["t-0"], "deleted as that of any replica that moved away"
+
+
+async def test_a_topic_that_is_not_tiered_is_nobodys(broker: Broker) -> None:
+    broker.create_topic(replicas=[NODE, OTHER])
+    broker.change(leader=OTHER)
+    broker.delete_topic()
+    assert broker.user.heard == []
+
+
+async def test_tiering_begins_and_ends_with_the_topics_setting(broker: Broker) -> None:
+    broker.create_topic()
+    broker.set_config("t", "remote.storage.enable", "true")
+    broker.set_config("t", "retention.ms", "77")
+    broker.set_config("t", "remote.storage.enable", "false")
+    assert broker.user.heard == ["led t-0", "stopped t-0"]
+
+
+async def test_a_deleted_topic_is_marked_before_its_folder_goes(broker: Broker) -> None:
+    broker.create_topic(configs=TIERED)
+    await until(lambda: broker.journal.cache(REMOTE) is not None)
+    broker.link.down = True
+    broker.delete_topic()
+    assert broker.user.heard == ["led t-0", "stopped t-0"]
+    (folder,) = broker.logs.strays
+    assert broker.files.isdir(folder)
+    broker.link.down = False
+    await until(lambda: broker.logs.strays == [])
+    assert broker.marks() == [(REMOTE, PartitionDeleteState.MARKED)]
+    await broker.logs.remove_discarded()
+    assert not broker.files.exists(folder)
+
+
+async def test_a_namesake_made_meanwhile_keeps_its_own(broker: Broker) -> None:
+    broker.create_topic(configs=TIERED)
+    broker.replay(
+        RemoveTopicRecord(topic_id=topic_id(1)),
+        TopicRecord(name="t", topic_id=topic_id(2)),
+        PartitionRecord(
+            partition_id=0, topic_id=topic_id(2), replicas=[NODE], isr=[NODE], leader=NODE
+        ),
+    )
+    broker.set_config("t", "remote.storage.enable", "true")
+    await until(lambda: broker.logs.strays == [])
+    assert broker.marks() == [(REMOTE, PartitionDeleteState.MARKED)]
+    assert broker.user.heard == ["led t-0", "stopped t-0", "led t-0"]
+    assert broker.partition().topic_id == topic_id(2)
+
+
+@pytest.mark.parametrize("has_segments", [True, False])
+async def test_a_folder_that_an_earlier_life_set_aside_is_marked_if_it_has_segments(
+    bucket: MemoryObjects, has_segments: bool
+) -> None:
+    before = Broker(MemoryTopic(), bucket)
+    before.create_topic(configs=TIERED)
+    if has_segments:
+        await remote_segments(before, bucket)
+    before.link.down = True
+    before.delete_topic()
+    await before.close()
+    after = Broker(before.topic, bucket, files=before.files)
+    after.roles.look_at_strays(list(after.logs.strays))
+    assert len(after.logs.strays) == 1
+    await until(lambda: not after.roles._marking)
+    marked = [(REMOTE, PartitionDeleteState.MARKED)]
+    assert after.marks() == (marked if has_segments else [])
+    assert len(after.logs.strays) == (0 if has_segments else 1)
+    await after.close()
+
+
+async def test_a_stray_of_a_topic_that_is_there_is_not_marked(
+    bucket: MemoryObjects, broker: Broker
+) -> None:
+    broker.create_topic(configs=TIERED, replicas=[OTHER], leader=OTHER)
+    await remote_segments(broker, bucket)
+    broker.roles.folder_kept("t", 0, topic_id(1), f"{LOG_DIR}/t-0.x-stray")
+    assert not broker.roles._marking
+
+
+async def test_the_topics_leader_removes_what_was_marked(
+    broker: Broker, bucket: MemoryObjects
+) -> None:
+    await remote_segments(broker, bucket)
+    namesake = RemotePartition(TopicId(topic_id(2)), 0, "t")
+    (kept, _) = await remote_segments(broker, bucket, partition=namesake)
+    broker.create_topic(configs=TIERED)
+    broker.delete_topic()
+    await until(lambda: broker.logs.strays == [])
+    broker.remover.elected(0, 5)
+    await until(lambda: broker.marks()[-1:] == [(REMOTE, PartitionDeleteState.FINISHED)])
+    assert [state for _, state in broker.marks()] == list(PartitionDeleteState)
+    assert bucket.keys == sorted(
+        key for one in (kept, segment(2, 10, 19, partition=namesake)) for key in keys_to_delete(one)
+    )
+    await until(lambda: broker.journal.removals() == [])
+
+
+async def test_a_copier_that_has_not_heard_of_the_removal_begins_nothing_more(
+    broker: Broker,
+) -> None:
+    broker.create_topic(configs=TIERED)
+    broker.delete_topic()
+    await until(lambda: broker.marks() != [])
+    late = memory_journal(broker.topic, broker.supervisor)
+    late.take(REMOTE)
+    outcome = await late.write(segment(3, 0, 9, partition=REMOTE))
+    assert "removal" in outcome.refusal
+    await late.close()
+
+
+async def test_a_removal_is_tried_again_and_goes_on_elsewhere(bucket: MemoryObjects) -> None:
+    faulty = FaultyObjects(bucket, random.Random(1), Weather(down=True))
+    first = Broker(MemoryTopic(), faulty)
+    await remote_segments(first, bucket)
+    first.create_topic(configs=TIERED)
+    first.delete_topic()
+    first.remover.elected(0, 5)
+    await until(lambda: PartitionDeleteState.STARTED in [state for _, state in first.marks()])
+    assert first.marks()[-1] != (REMOTE, PartitionDeleteState.FINISHED)
+    second = Broker(first.topic, bucket, node_id=OTHER)
+    first.topic.leaders[0] = OTHER
+    first.remover.resigned(0, 6)
+    first.journal.published()
+    second.remover.elected(0, 6)
+    await until(lambda: second.marks()[-1] == (REMOTE, PartitionDeleteState.FINISHED))
+    assert bucket.keys == []
+    for each in (first, second):
+        await each.close()
+
+
+async def test_tiering_switched_off_with_deletion_clears_and_may_begin_anew(
+    broker: Broker, bucket: MemoryObjects
+) -> None:
+    """KIP-950."""
+    await remote_segments(broker, bucket)
+    broker.create_topic(configs={**TIERED, "remote.log.delete.on.disable": "true"})
+    broker.set_config("t", "remote.storage.enable", "false")
+    await until(lambda: bucket.keys == [])
+    await until(
+        lambda: (
+            [
+                one.segment_id[-1]
+                for one in broker.written()
+                if isinstance(one, SegmentUpdate) and one.state is SegmentState.DELETE_FINISHED
+            ]
+            == [1, 2]
+        )
+    )
+    assert broker.marks() == []
+    broker.set_config("t", "remote.storage.enable", "true")
+    outcome = await broker.journal.write(segment(3, 20, 29, partition=REMOTE))
+    assert outcome.changed
+    assert broker.user.heard == ["led t-0", "stopped t-0", "led t-0"]
+
+
+async def test_a_new_leader_goes_on_with_the_clearing(
+    broker: Broker, bucket: MemoryObjects
+) -> None:
+    await remote_segments(broker, bucket)
+    broker.create_topic(
+        configs={"remote.log.delete.on.disable": "true"}, replicas=[NODE, OTHER], leader=OTHER
+    )
+    assert bucket.keys != []
+    broker.change(leader=NODE)
+    await until(lambda: bucket.keys == [])
