@@ -32,8 +32,7 @@ def draw_elections(rng: Random, shape: Shape) -> Shape:
     if rng.random() < MANAGER_CHANCE:
         settings[MANAGER] = "true"
     common = rng.choice((None, None, BALANCED, NOBODY, AGGRESSIVE))
-    groups = any(one.kind == "member" for one in shape.clients)
-    if common == AGGRESSIVE and (groups or len(shape.topics) < 2):
+    if common == AGGRESSIVE and (shape.has_groups or len(shape.topics) < 2):
         common = None
     if common is not None:
         settings[STRATEGY] = common

@@ -40,6 +40,11 @@ class Operator:
         self._promises = promises
         self._load = load
         self._loop = asyncio.get_running_loop()
+        self.rules = asyncio.Lock()
+        """Held while a topic is made, or a strategy set: no topic is without one of its own while
+        all others may elect anybody."""
+        self.anybody = False
+        """Whether the strategy of the cluster is, or is about to be, Aggressive."""
 
     async def close(self) -> None:
         await self._cluster.close()

@@ -31,7 +31,8 @@ LATER_MS = 6_000.0
 """Between two events of kinds that came later."""
 LEADING = ("all down", "recovery struck")
 """Without these the others find nothing to be done."""
-PREFIXES = {"event": "e", "elections": "x", "later": "l"}
+LATER_CHANCE = 0.3
+PREFIXES = {"event": "e", "elections": "x", "later": "l", "rules": "r"}
 
 
 @dataclass(frozen=True)
@@ -87,25 +88,30 @@ def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
     """What the seed says; `faults` leaves only these kinds to choose from. What is about elections
     is drawn apart, so that all the rest is as it would be without."""
     kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
-    common = {name: kind for name, kind in kinds.items() if name not in ELECTIONS | LATER}
+    late = frozenset().union(*LATER.values())
+    common = {name: kind for name, kind in kinds.items() if name not in ELECTIONS | late}
     shape = draw_shape(seed, common, CLIENTS)
     rng = stream(seed, "schedule")
     quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
     pause_ms = rng.choice([700.0, 1_500.0, 3_000.0, 8_000.0])
     own = stream(seed, "elections")
     shape = draw_apart(seed, draw_elections(own, shape), CLIENTS)
-    apart = draw_faults(own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS})
+    apart = draw_faults(
+        own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS - late}
+    )
     apart |= {name: WEIGHT_MAX for name in LEADING if shape.elr and name in kinds}
-    late = stream(seed, "later")
-    later = draw_faults(late, shape, {name: kinds[name] for name in kinds if name in LATER})
-    later = later if late.random() < 0.3 else {}
     events = [
         *_draw_events(seed, "event", rng, shape, shape.faults, pause_ms, quiet_from_ms),
         *_draw_events(seed, "elections", own, shape, apart, ELECTIONS_MS, quiet_from_ms),
-        *_draw_events(seed, "later", late, shape, later, LATER_MS, quiet_from_ms),
     ]
-    shape = replace(shape, faults={**shape.faults, **apart, **later})
-    return Schedule(seed, shape, tuple(events), quiet_from_ms)
+    drawn = {**shape.faults, **apart}
+    for name, those in LATER.items():
+        chance = stream(seed, name)
+        later = draw_faults(chance, shape, {one: kinds[one] for one in kinds if one in those})
+        later = later if chance.random() < LATER_CHANCE else {}
+        events += _draw_events(seed, name, chance, shape, later, LATER_MS, quiet_from_ms)
+        drawn |= later
+    return Schedule(seed, replace(shape, faults=drawn), tuple(events), quiet_from_ms)
 
 
 def _draw_events(

@@ -167,6 +167,11 @@ class Shape:
         return tuple(one for one in self.nodes if one.serves)
 
     @property
+    def has_groups(self) -> bool:
+        """Whether there may be a topic that nobody makes: that of the groups."""
+        return any(one.kind == "member" for one in self.clients)
+
+    @property
     def given_up(self) -> frozenset[str]:
         """Topics whose operator chose availability over what was acknowledged."""
         unclean = (one.name for one in self.topics if one.allows_unclean(self.settings))

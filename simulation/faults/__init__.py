@@ -15,6 +15,7 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
 }
 """By the name that schedules, options and tables use."""
 ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
-"""Kinds that are drawn apart from the others, for clusters with eligible leader replicas alone."""
-LATER = frozenset({"clock drift"})
-"""Kinds that came later, from a stream of their own: seeds keep the events that they had."""
+"""Kinds that are for clusters with eligible leader replicas alone; drawn apart from the others."""
+LATER = {"later": frozenset({"clock drift"}), "rules": frozenset({"strategy of all", "patience"})}
+"""Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
+had."""

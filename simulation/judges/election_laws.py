@@ -12,7 +12,7 @@ What topics lose whose operators gave them up is not asked; by which rules they 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from metalog.image.values import (
@@ -24,10 +24,9 @@ from metalog.image.values import (
 )
 from protocol.metadata import PartitionChangeRecord, PartitionRecord
 from simulation.judges.election_truth import ElectionTruth, least_isr
-from simulation.shape import AGGRESSIVE, NOBODY, TIMEOUT
+from simulation.shape import AGGRESSIVE, NOBODY
 from simulation.world.invariants import Key, require
 
-DEFAULT_TIMEOUT_MS = 300_000
 BY_OPERATOR = "operator-request"
 
 
@@ -68,12 +67,9 @@ class ElectionLaws:
     """See the module. `asked`: topic and index of what operators have asked to be elected whatever
     is configured, told before they ask."""
 
-    def __init__(
-        self, truth: ElectionTruth, given_up: Collection[str], static: Mapping[str, str]
-    ) -> None:
+    def __init__(self, truth: ElectionTruth, given_up: Collection[str]) -> None:
         self._truth = truth
         self._given_up = given_up
-        self._timeout_s = int(static.get(TIMEOUT, DEFAULT_TIMEOUT_MS)) / 1000
         self.asked: set[tuple[str, int]] = set()
         self.committed: Counter[ElectedAs] = Counter()
         """Elections by what they were, not by what their records say."""
@@ -156,7 +152,8 @@ class ElectionLaws:
         by_operator = getattr(one.record, "election_cause", "") == BY_OPERATOR
         if strategy == AGGRESSIVE or by_operator:
             since_s = self._truth.of[one.key].leaderless_s
-            if by_operator or since_s is None or one.now_s - since_s >= self._timeout_s:
+            timeout_s = self._truth.timeout_ms(one.image) / 1000
+            if by_operator or since_s is None or one.now_s - since_s >= timeout_s:
                 return
             alive = [b for b in one.old.replicas if not one.fenced(b)]
             self._nobody_has_more(one, won, alive, may_be_silent=True)

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 
 from metalog.image.features import ELR_VERSION
 from metalog.image.values import ConfigResourceType, MetadataImage, PartitionImage
-from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, STRATEGY, UNCLEAN
+from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, STRATEGY, TIMEOUT, UNCLEAN
 from simulation.world.invariants import Key, require
+
+DEFAULT_TIMEOUT_MS = 300_000
 
 
 def min_isr(image: MetadataImage, topic: str) -> int:
@@ -69,6 +71,11 @@ class ElectionTruth:
             if UNCLEAN in configs:
                 return AGGRESSIVE if configs[UNCLEAN] == "true" else BALANCED
         return BALANCED
+
+    def timeout_ms(self, image: MetadataImage) -> int:
+        """How long answers of those that are not needed are waited for."""
+        common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
+        return int(common.get(TIMEOUT, self._static.get(TIMEOUT, DEFAULT_TIMEOUT_MS)))
 
     # --- records ------------------------------------------------------------------------------
 

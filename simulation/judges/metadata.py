@@ -57,7 +57,7 @@ class MetadataTruth:
         now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.eligible = ElectionTruth(static or {})
-        self.elections = ElectionLaws(self.eligible, given_up, static or {})
+        self.elections = ElectionLaws(self.eligible, given_up)
         self._now_s = now_s
         self.image: MetadataImage = EMPTY_IMAGE
         self.end = 0

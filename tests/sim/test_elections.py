@@ -40,19 +40,21 @@ def played(
     quiet_from_ms: int = 6000,
     write_ms: float = 20.0,
     writer: str = "w",
+    topics: int = 1,
     **settings: Any,
 ) -> Outcome:
     drawn = schedule(*events, quiet_from_ms=quiet_from_ms, **settings)
     # t1 has min ISR 1: it survives no loss.
-    topics = drawn.shape.topics[:1]
+    kept = drawn.shape.topics[:topics]
+    names = {one.name for one in kept}
     clients = tuple(
         replace(one, name=writer, pause_ms=write_ms) if one.name == "w" else one
         for one in drawn.shape.clients
-        if one.args.get("topic") != "t1"
+        if one.args.get("topic", "t0") in names
     )
     more = tuple(NodeShape(5 + n, ("controller",)) for n in range(controllers - 1))
     shape = replace(
-        drawn.shape, elr=True, topics=topics, clients=clients, nodes=(*drawn.shape.nodes, *more)
+        drawn.shape, elr=True, topics=kept, clients=clients, nodes=(*drawn.shape.nodes, *more)
     )
     return run(replace(drawn, shape=shape))
 
@@ -102,6 +104,45 @@ def test_the_strategy_changes() -> None:
     outcome = held(set_none, all_down(), quiet_from_ms=9000, **MANAGED)
     assert outcome.took_effect["strategy"] == 1
     assert outcome.marks["controller.recovery-elected"]
+
+
+def test_all_but_the_topics_that_keep_their_promises_may_elect_anybody() -> None:
+    """Broker 2 is missed: t1 waits for it until the strategy of all is another one, t0 has its own.
+    Broker 3 leads t1 at once."""
+    down = all_down(up=[3, 4, 2], up_ms=[0, 3000, 0], kept=[2, 3, 4], for_ms=6000)
+    change = event("strategy of all", "the cluster", 3000, "s", for_ms=4000)
+    outcome = held(down, change, topics=2, quiet_from_ms=9000, **MANAGED)
+    assert outcome.took_effect["strategy of all"] == 1
+    missed = {
+        one.partition
+        for one in outcome.history
+        if one.what == "send" and one.answer == "ok" and 2.5 < one.begin_s < 4.0
+    }
+    assert missed == {"t1-0"}
+
+
+@pytest.mark.parametrize(("before", "value"), [("6000", "0"), ("2000", "6000")])
+def test_a_recovery_that_runs_waits_for_as_long_as_is_configured_now(
+    before: str, value: str
+) -> None:
+    """Broker 3 has left the ISR: it need not answer, and is cut off for 3.4 s when 2 and 4 are
+    back. It is waited for with the longer timeout, and not with the shorter one."""
+    settings = {
+        **MANAGED,
+        TIMEOUT: before,
+        "broker.session.timeout.ms": "6000",
+        "kraftbox.broker.connection.loss.fence.ms": "100",
+    }
+    outcome = held(
+        event("cut", "node 3", 100, "left behind", **{"from": "brokers", "for_ms": 6500}),
+        all_down(2500, down=[2, 4], up=[2, 4], up_ms=[200, 200], kept=[2, 4], down_ms=0),
+        event("cut", "node 1", 2700, "silent", **{"from": "node 3", "for_ms": 3900}),
+        event("patience", "the cluster", 4000, "p", value=value, back=False),
+        quiet_from_ms=9000,
+        **settings,
+    )
+    assert outcome.took_effect == {"cut": 2, "all down": 1, "patience": 1}
+    assert ("controller.recovery-overdue" in outcome.marks) is (value == "0")
 
 
 def test_the_manager_is_turned_on() -> None:

@@ -14,7 +14,16 @@ from client.admin import ConfigChange, ConfigOperation, ResourceType
 from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.process import lowering
-from simulation.shape import FACTOR_MAX, MANAGER, RETENTION, SEGMENT_BYTES, UNCLEAN, may_give_up
+from simulation.shape import (
+    BALANCED,
+    FACTOR_MAX,
+    MANAGER,
+    RETENTION,
+    SEGMENT_BYTES,
+    STRATEGY,
+    UNCLEAN,
+    may_give_up,
+)
 
 if TYPE_CHECKING:
     from random import Random
@@ -73,6 +82,23 @@ async def set_for_a_while(world: RunWorld, event: Event, resource: Resource, key
         # With eligible leader replicas the cluster's min ISR may change, not go; 1 is the default.
         last = (resource, key) == (CLUSTER, MIN_ISR)
         await set_config(world, resource, key, "1" if last else None)
+    return done
+
+
+async def set_strategy(world: RunWorld, resource: Resource, value: str | None) -> bool:
+    """None: its own goes, unless the topic would then elect anybody."""
+    async with world.operator.rules:
+        if value is None and world.operator.anybody and resource != CLUSTER:
+            value = BALANCED
+        return await set_config(world, resource, STRATEGY, value)
+
+
+async def set_strategy_for_a_while(world: RunWorld, event: Event, resource: Resource) -> bool:
+    """As `set_for_a_while`."""
+    done = await set_strategy(world, resource, event.args["value"])
+    if done and event.args["back"]:
+        await asyncio.sleep(event.for_ms / 1000)
+        await set_strategy(world, resource, None)
     return done
 
 

@@ -14,17 +14,26 @@ from client.admin import ResourceType
 from client.elections import ElectionType
 from client.errors import check
 from metalog.image.features import ELR_VERSION
+from metalog.image.values import ConfigResourceType
 from protocol.messages.update_features import UpdateFeaturesRequest
 from simulation.faults.elections import between, cut, has_elr, leaderless
 from simulation.faults.kind import Args, OperatorKind
-from simulation.faults.operators.configs import CLUSTER, MIN_ISR, set_config, set_for_a_while
+from simulation.faults.operators.configs import (
+    CLUSTER,
+    MIN_ISR,
+    set_config,
+    set_for_a_while,
+    set_strategy,
+    set_strategy_for_a_while,
+)
 from simulation.faults.operators.replicas import elect
 from simulation.faults.process import lowering
 from simulation.judges.election_truth import min_isr
-from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY
+from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY, TIMEOUT, may_give_up
 from simulation.world.links import Trouble
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from random import Random
 
     from metalog.image.values import PartitionImage
@@ -39,6 +48,8 @@ BEFORE = 0.7
 """Of the lag time, when the minimum is raised at the earliest."""
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 LOOK_S = 0.05
+PATIENCE_MS = ("0", "300", "6000")
+GROUPS = "__consumer_offsets"
 FOR_MS_MIN, FOR_MS_MAX = 1_000, 20_000
 PARTITION_TYPES = (
     ElectionType.LONGEST_LOG_BALANCED,
@@ -65,7 +76,7 @@ def _draw_strategy(rng: Random, shape: Shape) -> tuple[str, Args]:
 async def _strategy(world: RunWorld, event: Event, _rng: Random) -> bool:
     operator = world.operator
     if event.target == "the cluster":
-        return await set_for_a_while(world, event, CLUSTER, STRATEGY)
+        return await set_strategy_for_a_while(world, event, CLUSTER)
     name = event.target.removeprefix("topic ")
     if name.isdecimal():
         topic = operator.topic(int(name))
@@ -76,7 +87,60 @@ async def _strategy(world: RunWorld, event: Event, _rng: Random) -> bool:
         if not operator.may_give_up(name):
             return False
         operator.giving_up(name)
-    return await set_for_a_while(world, event, (ResourceType.TOPIC, name), STRATEGY)
+    return await set_strategy_for_a_while(world, event, (ResourceType.TOPIC, name))
+
+
+def _draw_all_aggressive(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    return "the cluster", {"for_ms": rng.randint(FOR_MS_MIN, FOR_MS_MAX)}
+
+
+async def _all_aggressive(world: RunWorld, event: Event, _rng: Random) -> bool:
+    """Every topic but the last one has a strategy of its own before, and until it is over."""
+    operator = world.operator
+    last = world.shape.topics[-1].name
+    if operator.anybody or not operator.may_give_up(last):
+        return False
+    async with operator.rules:
+        own = await _keep_balanced(world, last)
+        if own is None:
+            return False
+        operator.anybody = True
+        operator.giving_up(last)
+    done = await set_strategy(world, CLUSTER, AGGRESSIVE)
+    await asyncio.sleep(event.for_ms / 1000)
+    await set_strategy(world, CLUSTER, None)
+    operator.anybody = False
+    for name in own:
+        await set_strategy(world, (ResourceType.TOPIC, name), None)
+    return done
+
+
+async def _keep_balanced(world: RunWorld, last: str) -> list[str] | None:
+    """The topics that have got a strategy of their own; None where that cannot be, since a group's
+    topic may be made at any moment, and nobody would give it one."""
+    image = world.promises.metadata.image
+    if GROUPS not in image.topics.by_name and world.shape.has_groups:
+        return None
+    got: list[str] = []
+    for name in sorted(image.topics.by_name):
+        own: Mapping[str, str] = image.configs.get((ConfigResourceType.TOPIC, name), {})
+        if name != last and STRATEGY not in own:
+            await set_config(world, (ResourceType.TOPIC, name), STRATEGY, BALANCED)
+            got.append(name)
+    return got
+
+
+def _draw_patience(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    value, back = rng.choice(PATIENCE_MS), rng.random() < 0.5
+    return "the cluster", {
+        "value": value,
+        "back": back,
+        "for_ms": rng.randint(FOR_MS_MIN, FOR_MS_MAX),
+    }
+
+
+async def _patience(world: RunWorld, event: Event, _rng: Random) -> bool:
+    return await set_for_a_while(world, event, CLUSTER, TIMEOUT)
 
 
 def _draw_manager(rng: Random, _shape: Shape) -> tuple[str, Args]:
@@ -193,6 +257,11 @@ async def _raise(world: RunWorld, event: Event, rng: Random) -> bool:
     return done and trouble.hits["late"] > 0
 
 
+def may_elect_anybody(shape: Shape) -> bool:
+    """A cluster that has the strategy from the start has it for good."""
+    return has_elr(shape) and may_give_up(shape) and shape.settings.get(STRATEGY) != AGGRESSIVE
+
+
 async def rescue(world: RunWorld) -> None:
     """Ask for what the cluster may not elect by itself: by the longest log of all that may have
     everything, or, where the disk of one of these is gone for good, of those that are alive. Where
@@ -230,6 +299,20 @@ KINDS = {
         "unclean.recovery.strategy changes, of a topic or of all",
         _draw_strategy,
         _strategy,
+        has_elr,
+    ),
+    "strategy of all": OperatorKind(
+        "elections",
+        "the strategy of all topics is Aggressive for a while, of those that give nothing up not",
+        _draw_all_aggressive,
+        _all_aggressive,
+        may_elect_anybody,
+    ),
+    "patience": OperatorKind(
+        "elections",
+        "unclean.recovery.timeout.ms changes",
+        _draw_patience,
+        _patience,
         has_elr,
     ),
     "recovery manager": OperatorKind(

@@ -59,8 +59,10 @@ def _draw_again(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _make(operator: Operator, name: str, args: Args) -> bool:
-    topic = NewTopic(name, args["partitions"], args["factor"], args["configs"])
-    code = await operator.insist(lambda: operator.admin.create_topics([topic]))
+    async with operator.rules:
+        own = {STRATEGY: BALANCED} if operator.anybody else {}
+        topic = NewTopic(name, args["partitions"], args["factor"], {**own, **args["configs"]})
+        code = await operator.insist(lambda: operator.admin.create_topics([topic]))
     operator.look()
     return code in MADE
 
