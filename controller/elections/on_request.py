@@ -57,14 +57,17 @@ def decide_elect_leaders(
     """Elect leaders in the named partitions, or in all of them when none are named.
 
     For all partitions, those that need no election are left out of the reply. With a `limit` no
-    more than that are served.
-    Raises INVALID_REQUEST for a type that does not exist, POLICY_VIOLATION.
+    more than that are served. Desired leaders say nothing here: they are a designation's.
+    Raises INVALID_REQUEST for a type that does not exist and for desired leaders of another length
+    than the partitions, POLICY_VIOLATION.
     """
     if request.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"{request.election_type} is not a type of election"
         )
     election = ElectionType(request.election_type)
+    for named in request.topic_partitions or ():
+        check_desired_leaders(named)
     elections = ElectionContext(view)
     everything = request.topic_partitions is None
     records: list[MetadataRecord] = []
@@ -81,6 +84,18 @@ def decide_elect_leaders(
             records.append(record)
     check_record_count(len(records))
     return Decision(tuple(records), tuple(outcomes))
+
+
+def check_desired_leaders(named: ElectLeadersRequest.TopicPartitions) -> None:
+    """Raises INVALID_REQUEST where they do not match the partitions, whatever the election is: who
+    counts wrong may mean another partition. None at all is no mismatch."""
+    desired = named.desired_leaders
+    if desired and len(desired) != len(named.partitions):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"topic {named.topic}: {len(desired)} desired leaders for "
+            f"{len(named.partitions)} partitions",
+        )
 
 
 def _named(view: ControllerView, request: ElectLeadersRequest) -> Iterator[tuple[str, int]]:

@@ -16,7 +16,11 @@ from controller.elections.cause import Cause
 from controller.elections.context import ElectionContext
 from controller.elections.election import Election, ThisBroker, Wish
 from controller.elections.eligibility import Ineligible
-from controller.elections.on_request import ElectionOutcome, ElectionType
+from controller.elections.on_request import (
+    ElectionOutcome,
+    ElectionType,
+    check_desired_leaders,
+)
 from controller.elections.recovery_questions import PartitionKey
 from metalog.image.values import NO_LEADER, ElectedAs, PartitionImage, TopicImage
 from protocol.errors import ApiError, ErrorCode
@@ -127,11 +131,7 @@ def _named(
         desired = topic.desired_leaders or None
         if desired is None and designation and topic.partitions:
             raise _invalid(f"topic {topic.topic}: a designation needs desired leaders")
-        if desired is not None and len(desired) != len(topic.partitions):
-            raise _invalid(
-                f"topic {topic.topic}: {len(desired)} desired leaders for "
-                f"{len(topic.partitions)} partitions"
-            )
+        check_desired_leaders(topic)
         for at, index in enumerate(topic.partitions):
             leader = desired[at] if designation and desired is not None else None
             before = found.setdefault((topic.topic, index), _Named(topic.topic, index, leader))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from broker.apis import get_replica_log_info
@@ -97,6 +99,27 @@ async def test_beyond_the_limit() -> None:
     codes = [info.error_code for info in infos]
     assert codes[:PARTITIONS_PER_REQUEST_MAX] == [ErrorCode.NONE] * PARTITIONS_PER_REQUEST_MAX
     assert codes[PARTITIONS_PER_REQUEST_MAX:] == [ErrorCode.REQUEST_LIMIT_REACHED] * 2
+
+
+async def test_requests_of_extreme_sizes() -> None:
+    """No list, empty ones, a partition twice, numbers that no partition has, ten thousand: each is
+    answered in its place, in one answer."""
+    h = Harness()
+    h.create_topic()
+    assert ask(h) == []
+    for nothing in (None, []):
+        request = GetReplicaLogInfoRequest(broker_id=NODE, topic_partitions=nothing)
+        assert h.body(request, 0).topic_partition_log_info_list == []
+    twice, again, low, high = ask(h, 0, 0, -(2**31), 2**31 - 1)
+    assert twice == again
+    assert (twice.error_code, twice.log_end_offset) == (ErrorCode.NONE, 0)
+    assert low.error_code == high.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(h, 0, topic=bytes(16))[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    codes = Counter(info.error_code for info in ask(h, *range(10_000), topic=topic_id(9)))
+    assert codes == {
+        ErrorCode.UNKNOWN_TOPIC_ID: PARTITIONS_PER_REQUEST_MAX,
+        ErrorCode.REQUEST_LIMIT_REACHED: 10_000 - PARTITIONS_PER_REQUEST_MAX,
+    }
 
 
 @pytest.mark.parametrize("unstable", [False, True])

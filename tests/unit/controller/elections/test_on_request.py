@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from controller.apis import elect_leaders
+from controller.decision import Decision
 from controller.elections.on_request import ElectionOutcome, decide_elect_leaders
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest
@@ -105,6 +106,43 @@ def test_types_that_do_not_exist(cluster: Cluster, kind: int) -> None:
     with pytest.raises(ApiError) as refusal:
         elect(cluster, kind, "t")
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
+@pytest.mark.parametrize("desired", [[2], [1, 2, 3]])
+def test_desired_leaders_match_the_partitions(
+    cluster: Cluster, kind: int, desired: list[int]
+) -> None:
+    """They say nothing in these elections, as in the tool's file; a list that is shifted does."""
+    named = ElectLeadersRequest.TopicPartitions(
+        topic="t", partitions=[0, 1], desired_leaders=desired
+    )
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=[named])
+    with pytest.raises(ApiError) as refusal:
+        decide_elect_leaders(cluster.view(), request)
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
+    assert str(len(desired)) in str(refusal.value)
+    named.desired_leaders = None
+    expected = decide_elect_leaders(cluster.view(), request)
+    for ignored in ([9, -1], []):
+        named.desired_leaders = ignored
+        assert decide_elect_leaders(cluster.view(), request) == expected
+
+
+@pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
+def test_requests_of_extreme_sizes(cluster: Cluster, kind: int) -> None:
+    """Nothing named is nothing elected, which is not everything; ten thousand that are not there
+    are answered one by one."""
+    nothing = ElectLeadersRequest(election_type=kind, topic_partitions=[])
+    assert decide_elect_leaders(cluster.view(), nothing) == Decision((), ())
+    indexes = [-(2**31), -1, *range(1, 10_000), 2**31 - 1]
+    named = ElectLeadersRequest.TopicPartitions(topic="t", partitions=indexes)
+    empty = ElectLeadersRequest.TopicPartitions(topic="t", partitions=[])
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=[empty, named])
+    decision = decide_elect_leaders(cluster.view(), request)
+    assert decision.records == ()
+    assert [one.partition_id for one in decision.reply] == indexes
+    assert {one.error for one in decision.reply} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_unclean_election_by_configuration() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from controller.configs.topic_settings import RecoveryStrategy
@@ -155,6 +157,22 @@ def test_beyond_the_limit(cluster: Cluster, kind: ElectionType) -> None:
     ] * 2
     served = plan.parts[:PARTITIONS_PER_REQUEST_MAX]
     assert ErrorCode.REQUEST_LIMIT_REACHED not in {getattr(part, "error", None) for part in served}
+
+
+@pytest.mark.parametrize("kind", [AGGRESSIVE, BALANCED, DESIGNATION])
+def test_requests_of_extreme_sizes(cluster: Cluster, kind: ElectionType) -> None:
+    """Nothing named is nothing elected, which is not everything; of ten thousand that are not there
+    a thousand are looked up."""
+    nothing = ElectLeadersRequest(election_type=kind, topic_partitions=[])
+    assert decide_recovery_elections(cluster.view(), nothing, 3).reply.parts == ()
+    indexes = [-(2**31), -1, *range(1, 10_000), 2**31 - 1]
+    plan = elect(cluster, kind, named("t", []), named("no", indexes, [2] * len(indexes)))
+    errors = [part.error for part in plan.parts if isinstance(part, ElectionOutcome)]
+    assert len(errors) == len(indexes)
+    assert Counter(errors) == {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: PARTITIONS_PER_REQUEST_MAX,
+        ErrorCode.REQUEST_LIMIT_REACHED: len(indexes) - PARTITIONS_PER_REQUEST_MAX,
+    }
 
 
 def test_the_limit_of_the_older_types_counts_what_needs_an_election(cluster: Cluster) -> None:

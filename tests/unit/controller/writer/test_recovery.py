@@ -433,6 +433,28 @@ async def test_extreme_times_of_operators(timeout_ms: int) -> None:
         assert (code, w.leader) == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
+@pytest.mark.parametrize("kind", [0, 1, 4])
+@pytest.mark.parametrize("timeout_ms", [0, -1, 2**31 - 1])
+@in_virtual_time
+async def test_what_is_decided_at_once_is_so_whatever_the_time(kind: int, timeout_ms: int) -> None:
+    """What is not committed within it is not told as elected."""
+    w = World(unclean_recovery_strategy="None")
+    w.unfence(1)
+    code, _ = outcome(await w.elect(kind, timeout_ms, desired_leaders=[1]))
+    preferred = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert code == (preferred if kind == 0 else ErrorCode.NONE)
+    if kind == 0:
+        w.quorum.commit_at_once = False
+        late = asyncio.ensure_future(w.elect(1, timeout_ms))
+        await asyncio.sleep(60)
+        assert late.done() is (timeout_ms <= 0)
+        w.quorum.commit()
+        assert (await late).error_code == (
+            ErrorCode.NONE if timeout_ms > 0 else ErrorCode.REQUEST_TIMED_OUT
+        )
+    assert w.failures == []
+
+
 @in_virtual_time
 async def test_an_operator_who_goes_away_elects_nothing() -> None:
     w = World(unclean_recovery_strategy="None")
