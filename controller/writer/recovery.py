@@ -4,6 +4,10 @@ An activity around the machine of `elections.recovery`, which decides. The activ
 connects to brokers at their inter-broker listener, as they registered it, when something is to be
 asked there, and closes the connection when nothing is. A broker that cannot be reached, answers too
 late or does not have the API has not answered.
+
+Which of its listeners a broker keeps for brokers is not in its registration. A controller that is
+not told (`inter.broker.listener.name`) tries those of its security protocol one after the other:
+only that listener has the API, so whoever answers is right.
 """
 
 from __future__ import annotations
@@ -70,6 +74,8 @@ class Recovery:
         self._connect = connect or self._dial
         self._active = False
         self._links: dict[int, tuple[Endpoint, Connection]] = {}
+        self._misses: dict[int, int] = {}
+        """How often each broker has not answered."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: dict[RecoveryRequest, asyncio.Future[Mapping[PartitionKey, Outcome]]] = {}
 
@@ -91,6 +97,7 @@ class Recovery:
         for _, connection in self._links.values():
             connection.abort()
         self._links.clear()
+        self._misses.clear()
         waiters, self._waiters = self._waiters, {}
         for future in waiters.values():
             if not future.done():
@@ -186,6 +193,7 @@ class Recovery:
             if self._active:
                 now_ms = self._clock.monotonic_ms()
                 if response is None:
+                    self._misses[question.broker_id] = self._misses.get(question.broker_id, 0) + 1
                     self._core.unanswered(question, now_ms)
                 else:
                     self._core.answered(question, response, self._view(), now_ms)
@@ -220,15 +228,19 @@ class Recovery:
         return connection
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        """The one to try now: another one after each miss, where there are several."""
+        found = self._endpoints(broker)
+        return found[self._misses.get(broker.id, 0) % len(found)] if found else None
+
+    def _endpoints(self, broker: BrokerImage) -> Sequence[Endpoint]:
+        """The likeliest first: the one that is called as its security protocol."""
         config = self._settings.config
-        found = broker.endpoint(config.inter_broker_listener_name)
-        if found is None and config[keys_server.INTER_BROKER_LISTENER_NAME] is None:
-            protocol = SECURITY_PROTOCOL_IDS.get(
-                config[keys_security.SECURITY_INTER_BROKER_PROTOCOL]
-            )
-            same = (e for e in broker.endpoints if e.security_protocol == protocol)
-            found = next(same, None)
-        return found
+        named = broker.endpoint(config.inter_broker_listener_name)
+        if config[keys_server.INTER_BROKER_LISTENER_NAME] is not None:
+            return () if named is None else (named,)
+        protocol = SECURITY_PROTOCOL_IDS.get(config[keys_security.SECURITY_INTER_BROKER_PROTOCOL])
+        same = [e for e in broker.endpoints if e.security_protocol == protocol]
+        return sorted(same, key=lambda e: e != named)
 
     async def _dial(self, host: str, port: int, timeout_ms: float) -> Connection:
         return await Connection.connect(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, cast
 
 import pytest
@@ -20,6 +20,7 @@ from metalog.loader import MetadataLoader
 from metalog.quorum.node import QuorumNode
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, EncodeError, ErrorCode
+from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
@@ -51,11 +52,12 @@ Answer = Callable[[GetReplicaLogInfoRequest], Awaitable[GetReplicaLogInfoRespons
 
 
 class Link:
-    """A connection to a broker that answers as the world says."""
+    """A connection to a broker that answers as the world says, or else `answer`."""
 
-    def __init__(self, world: World, broker_id: int) -> None:
+    def __init__(self, world: World, broker_id: int, answer: Answer | None) -> None:
         self.world = world
         self.broker_id = broker_id
+        self.answer = answer
         self.is_closed = False
 
     async def request(self, message: Any, timeout_ms: float) -> GetReplicaLogInfoResponse:
@@ -67,7 +69,7 @@ class Link:
         world.under_way[self.broker_id] = world.under_way.get(self.broker_id, 0) + 1
         assert world.under_way[self.broker_id] == 1, "one request per broker"
         try:
-            return await world.answers[self.broker_id](message)
+            return await (self.answer or world.answers[self.broker_id])(message)
         finally:
             world.under_way[self.broker_id] -= 1
 
@@ -77,9 +79,10 @@ class Link:
 
 class World:
     """An active controller; brokers 1 to 3 are registered after a power cut, all that partition 0
-    of t was in sync with. Broker n's log ends at `ends[n]`."""
+    of t was in sync with. Broker n's log ends at `ends[n]`. `listeners` are names of listeners: the
+    first one is for brokers, at port 9000 + n, the next at 9100 + n."""
 
-    def __init__(self, **properties: str) -> None:
+    def __init__(self, listeners: Sequence[str] = ("PLAINTEXT",), **properties: str) -> None:
         loop = asyncio.get_running_loop()
         self.quorum = FakeQuorum(commit_at_once=True)
         self.failures: list[BaseException] = []
@@ -103,12 +106,21 @@ class World:
         self.asked: list[int] = []
         self.under_way: dict[int, int] = {}
         self.closed: set[int] = set()
+        self.for_clients: Answer | None = None
         self.ends = {1: 10, 2: 20, 3: 15}
         self.answers: dict[int, Answer] = dict.fromkeys((1, 2, 3), self.answer)
         self.quorum.become_leader(1)
         self.quorum.commit()
         for broker_id in (1, 2, 3):
-            request = registration(broker_id)
+            request = registration(
+                broker_id,
+                listeners=[
+                    BrokerRegistrationRequest.Listener(
+                        name=name, host="localhost", port=9000 + 100 * number + broker_id
+                    )
+                    for number, name in sorted(enumerate(listeners), key=lambda one: one[1])
+                ],
+            )
             self.controller.submit(
                 lambda view, r=request: decide_register_broker(view, r),  # type: ignore[misc]
                 lambda reply: reply,
@@ -130,10 +142,10 @@ class World:
         self.controller.submit(lambda view: Decision(records, None), lambda reply: reply)
 
     async def connect(self, host: str, port: int, timeout_ms: float) -> Connection:
-        broker_id = port - 9000
+        number, broker_id = divmod(port - 9000, 100)
         if broker_id in self.closed:
             raise ConnectionRefusedError(port)
-        link = Link(self, broker_id)
+        link = Link(self, broker_id, self.for_clients if number else None)
         self.links.append(link)
         return cast(Connection, link)
 
@@ -229,22 +241,64 @@ async def test_brokers_are_asked_and_the_connections_closed_when_all_is_said() -
     assert w.failures == []
 
 
+async def hangs(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+    await asyncio.sleep(ASK_TIMEOUT_MS / 1000)
+    raise ConnectionError("too late")
+
+
+async def without_api(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+    raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "it offers none")
+
+
+async def cut_off(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+    raise ConnectionResetError
+
+
+@pytest.mark.parametrize("for_clients", [hangs, without_api, cut_off])
+@in_virtual_time
+async def test_a_controller_that_is_not_told_which_listener_is_for_brokers_tries_them(
+    for_clients: Answer,
+) -> None:
+    """The first one registered does not have the API, or does not answer."""
+    w = World(["Z_INTERNAL", "EXTERNAL"])
+    w.for_clients = for_clients
+    w.unfence(1, 2, 3)
+    await asyncio.sleep(10)
+    assert w.leader == 2
+    # Once at the wrong one, once at the right one.
+    assert sorted(w.asked) == [1, 1, 2, 2, 3, 3]
+    assert all(link.is_closed for link in w.links)
+
+
+@in_virtual_time
+async def test_a_controller_that_is_told_the_listener_tries_no_other() -> None:
+    w = World(["INTERNAL", "EXTERNAL"], inter_broker_listener_name="INTERNAL")
+    w.for_clients = cut_off
+    w.unfence(1, 2, 3)
+    await asyncio.sleep(10)
+    assert w.leader == 2
+    assert sorted(w.asked) == [1, 2, 3]
+
+
+@in_virtual_time
+async def test_the_listener_with_the_name_of_its_protocol_is_the_likeliest() -> None:
+    w = World(["PLAINTEXT", "EXTERNAL"])
+    w.for_clients = cut_off
+    w.unfence(1, 2, 3)
+    await asyncio.sleep(10)
+    assert w.leader == 2
+    assert sorted(w.asked) == [1, 2, 3]
+
+
 @in_virtual_time
 async def test_a_closed_port_a_hanging_broker_and_one_without_the_api_are_no_answers() -> None:
     w = World()
-
-    async def hangs(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
-        await asyncio.sleep(ASK_TIMEOUT_MS / 1000)
-        raise ConnectionError("too late")
-
-    async def without(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "it offers none")
 
     async def surprise(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
         raise ValueError("nobody foresaw this")
 
     w.closed = {1}
-    w.answers |= {2: hangs, 3: without}
+    w.answers |= {2: hangs, 3: without_api}
     w.unfence(1, 2, 3)
     await asyncio.sleep(60)
     assert w.leader == -1
