@@ -38,6 +38,7 @@ R = TypeVar("R", bound=Response)
 
 REQUEST_MS = 3_000
 FETCH_WAIT_MS = 200
+EASED = 4
 REFUSED = frozenset(
     {
         ErrorCode.BROKER_NOT_AVAILABLE,
@@ -138,6 +139,8 @@ class Load:
         self.groups: dict[str, GroupTruth] = {}
         self.calm = False
         """The quiet phase has begun: members stay where they are."""
+        self.eased = False
+        """Clients rest `EASED` times as long: who is far behind over a slow link catches up."""
         self._ended: set[bytes] = set()
         self._clients: list[SimClient] = []
 
@@ -223,7 +226,8 @@ class Load:
         rng = random.Random(f"{self._seed}/{name}")
         try:
             while not self._stopping:
-                await asyncio.sleep(rng.expovariate(1000 / pause_ms))
+                pause_s = rng.expovariate(1000 / pause_ms)
+                await asyncio.sleep(pause_s * EASED if self.eased else pause_s)
                 self.operations += 1
                 try:
                     await step(rng)

@@ -20,8 +20,10 @@ from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.process import KINDS as PROCESS
 from simulation.schedule import Schedule, draw_schedule
+from simulation.shape import ClientShape, LinkShape
 from simulation.swarm import run
 from simulation.world.trace import FullTrace
+from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
 
@@ -159,3 +161,16 @@ def test_a_schedule_is_played_from_a_file(
     path.write_text(json.dumps(drawn.to_json()))
     assert command.main(Options(schedule=str(path))) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"trace {run(drawn).trace}"
+
+
+@pytest.mark.rest
+def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
+    """P26: over its slow link one batch comes in each round, and more are written meanwhile."""
+    settings = {"replica.fetch.max.bytes": "1", "replica.lag.time.max.ms": "500"}
+    drawn = schedule(quiet_from_ms=3000, **settings)
+    slow = LinkShape(delay_ms_min=60.0, delay_ms_max=70.0)
+    nodes = [replace(one, link=slow) if one.node_id == 4 else one for one in drawn.shape.nodes]
+    clients = (*drawn.shape.clients, ClientShape("acks 1", "fast", 10.0))
+    behind = replace(drawn, shape=replace(drawn.shape, nodes=tuple(nodes), clients=clients))
+    with mock.patch.object(swarm, "EASE_S", 3.0), mock.patch.object(swarm, "WHOLE_S", 15.0):
+        assert run(behind).broken is None
