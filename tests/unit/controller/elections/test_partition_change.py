@@ -28,6 +28,7 @@ from controller.elections.partition_change import (
 )
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import ElectedAs, PartitionImage
+from protocol.metadata import PartitionChangeRecord
 
 TOPIC_ID = b"t" * 16
 LISTS = ("replicas", "isr", "elr", "last_known_elr", "adding", "removing")
@@ -237,6 +238,26 @@ def test_directories_follow_their_replicas() -> None:
     assert changed is not None
     after = merge_partition_change(before, changed.record)
     assert after.directories == tuple(bytes([r]) * 16 for r in after.replicas)
+
+
+def test_a_replica_that_is_in_another_directory_is_a_change_of_its_own() -> None:
+    before = partition("replicas=2,1,3 isr=2,1,3 leader=2")
+    directories = (before.directories[0], b"lost" * 4, b"here" * 4)
+    changed = change_partition(
+        before,
+        topic_id=TOPIC_ID,
+        partition_id=7,
+        target=Target(directories=directories),
+        election=Wish.ONLINE,
+        cause=Cause.DIRECTORY_FAILED,
+        safety=safety({}),
+        touch=False,
+    )
+    assert changed is not None
+    assert changed.record == PartitionChangeRecord(
+        topic_id=TOPIC_ID, partition_id=7, directories=list(directories)
+    )
+    assert describe(before, changed) == "epoch only"
 
 
 @pytest.mark.parametrize(
