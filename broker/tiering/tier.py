@@ -12,7 +12,9 @@ from typing import Protocol, TypeAlias
 
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.replication.replica_manager import ReplicaManager
+from broker.tiering.index_cache import IndexCache
 from broker.tiering.journal import Journal
+from broker.tiering.reader import RemoteReader
 from broker.tiering.removal import Remover
 from broker.tiering.roles import Roles
 from broker.tiering.settings import MetadataTopicSettings, RemoteSettings
@@ -24,6 +26,7 @@ from runtime.tasks import Supervisor
 from storage.objects import Objects, StoreSettings
 from storage.tiered.records import METADATA_TOPIC
 from storage.tiered.segment_store import SegmentStore
+from storage.tiered.values import RemotePartition
 
 ObjectsFactory: TypeAlias = Callable[[StoreSettings], Objects]
 
@@ -62,6 +65,28 @@ class Tier:
             clock=clock,
             rng=rng,
         )
+        files = replicas.logs.files
+        indexes = IndexCache(
+            files,
+            replicas.logs.directory,
+            self.store,
+            supervisor,
+            monotonic_ms=clock.monotonic_ms,
+            max_bytes=lambda: self.settings.reads.index_cache_bytes,
+            ttl_ms=lambda: self.settings.reads.index_cache_ttl_ms,
+        )
+        indexes.load()
+        self.reader = RemoteReader(
+            self.store,
+            indexes,
+            self.journal.cache,
+            settings=lambda: self.settings.reads,
+            quota=lambda: self.settings.fetch_quota,
+            files=files,
+            supervisor=supervisor,
+            clock=clock,
+        )
+        self.journal.subscribe(self._metadata_changed)
         self._remover = Remover(
             node_id=replicas.node_id,
             journal=self.journal,
@@ -93,6 +118,11 @@ class Tier:
         """Dynamic values have changed."""
         self.settings = RemoteSettings.of(node)
 
+    def _metadata_changed(self, partition: RemotePartition) -> None:
+        cache = self.journal.cache(partition)
+        if cache is not None:
+            self.reader.indexes.retain(cache)
+
     def published(self) -> None:
         """The replicas follow the newest metadata image."""
         self.journal.published()
@@ -102,6 +132,7 @@ class Tier:
         await self.roles.close()
         await self._remover.close()
         await self.journal.close()
+        self.reader.indexes.close()
         await self.store.objects.close()
 
 

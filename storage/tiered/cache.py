@@ -107,7 +107,15 @@ class _EpochIndex:
 class SegmentCache:
     """What is known of one partition's segments."""
 
-    __slots__ = ("_by_epoch", "_highest", "_segments", "deletion", "next_offset", "partition")
+    __slots__ = (
+        "_by_epoch",
+        "_highest",
+        "_segments",
+        "_with_aborted",
+        "deletion",
+        "next_offset",
+        "partition",
+    )
 
     def __init__(self, partition: RemotePartition) -> None:
         self.partition = partition
@@ -118,6 +126,7 @@ class SegmentCache:
         self._segments: dict[SegmentId, RemoteSegment] = {}
         self._by_epoch: dict[int, _EpochIndex] = {}
         self._highest: dict[int, int] = {}
+        self._with_aborted: dict[SegmentId, RemoteSegment] = {}
 
     # Replaying -------------------------------------------------------------------------------
 
@@ -176,11 +185,14 @@ class SegmentCache:
         return APPLIED
 
     def _index(self, segment: RemoteSegment) -> None:
+        if not segment.txn_index_empty:
+            self._with_aborted[segment.segment_id] = segment
         for epoch, start, end in segment.epoch_ranges():
             self._by_epoch.setdefault(epoch, _EpochIndex()).add(segment.segment_id, start, end)
             self._highest[epoch] = max(end, self._highest.get(epoch, -1))
 
     def _unindex(self, segment: RemoteSegment) -> None:
+        self._with_aborted.pop(segment.segment_id, None)
         for epoch, start, _ in segment.epoch_ranges():
             self._by_epoch[epoch].remove(segment.segment_id, start)
 
@@ -220,6 +232,19 @@ class SegmentCache:
         if segment is None:
             return None
         return SharedSegment(segment, lineage.shared(segment))
+
+    def with_aborted(self, lineage: Lineage, offset: int) -> list[SharedSegment]:
+        """The finished copies that have a transaction index and offsets of this log from `offset`
+        on, by offset: a transaction may be aborted long after its records."""
+        found = [
+            SharedSegment(one, lineage.shared(one))
+            for one in self._with_aborted.values()
+            if one.end_offset >= offset
+        ]
+        return sorted(
+            (shared for shared in found if shared.offsets),
+            key=lambda shared: (shared.offsets, shared.segment.segment_id),
+        )
 
     def remote_end(self, lineage: Lineage) -> RemoteEnd:
         """The highest offset of this log that was ever copied: not the highest there is, which

@@ -11,8 +11,9 @@ read whole with their checksums in the manifest, parts of the log with the batch
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
@@ -30,6 +31,9 @@ from storage.tiered.manifest import (
     encode_manifest,
 )
 from storage.tiered.values import RemoteSegment
+
+Run: TypeAlias = Callable[..., Awaitable[CheckedBatches]]
+"""Calls a function with arguments, here or in a worker."""
 
 MANIFEST_BYTES_MAX: Final = 1 << 20
 _SUM_BYTES: Final = 4 << 20
@@ -60,6 +64,10 @@ class SegmentSources:
         if self.txn_index is not None:
             parts[Kind.TXN_INDEX] = self.txn_index
         return parts
+
+
+async def _at_once(check: Callable[..., CheckedBatches], /, *arguments: object) -> CheckedBatches:
+    return check(*arguments)
 
 
 class SegmentStore:
@@ -117,15 +125,17 @@ class SegmentStore:
         size_bytes: int,
         *,
         last_offset: int | None = None,
+        run: Run = _at_once,
     ) -> tuple[bytes, CheckedBatches]:
         """Bytes of the log from `position` on, where a batch begins, and what batches they are:
-        checked, up to the segment's end. Raises ObjectError, CorruptSegment."""
+        checked, up to the segment's end; `run` does the checking, which of many small batches takes
+        long. Raises ObjectError, CorruptSegment."""
         size = min(size_bytes, segment.size_bytes - position)
         if position < 0 or size <= 0:
             raise CorruptSegment(f"{segment}: position {position} of {segment.size_bytes} bytes")
         key = object_key(segment, Kind.LOG)
         data = await self.objects.get(key, position, size)
-        checked = check_batches(segment, data, last_offset)
+        checked = await run(check_batches, segment, data, last_offset)
         at_end = position + size == segment.size_bytes
         if at_end and last_offset is None and checked.whole_bytes < size:
             raise CorruptSegment(f"{key}: its last batch is cut")

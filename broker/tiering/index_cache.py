@@ -1,0 +1,299 @@
+"""Shell: indexes of remote segments on this disk: the folder `remote-log-index-cache`.
+
+Whoever reads a segment needs its offset index, for ListOffsets its time index, for read_committed
+its aborted transactions. They are fetched once, compared with the segment's manifest, and kept as
+files with Kafka's names until there is no room or nobody has used them for a time. The manifest
+is kept beside them and written last: what a process finds in the folder when it starts is compared
+with it before it is used. Only segments whose copy is finished have indexes here (S3).
+
+    <start offset>_<segment id>.index, .timeindex, .txnindex, .manifest
+
+What is in the folder can always be fetched again, so nothing here is flushed, and a file that is
+wrong is no error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from protocol.ids import uuid_from_text, uuid_to_text
+from runtime.tasks import Supervisor
+from storage.files import Files
+from storage.log.indexes import AbortedTxn, CorruptIndex, OffsetIndex, TimeIndex, TxnIndex
+from storage.tiered.batches import CorruptSegment
+from storage.tiered.cache import SegmentCache
+from storage.tiered.layout import Kind
+from storage.tiered.manifest import Manifest, ManifestBroken, decode_manifest, encode_manifest
+from storage.tiered.segment_store import SegmentStore
+from storage.tiered.states import SegmentState
+from storage.tiered.values import RemoteSegment, SegmentId
+
+FOLDER: Final = "remote-log-index-cache"
+OPEN_MAX: Final = 256
+"""Segments whose files are held open."""
+
+_KEPT: Final = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
+_ANY_SIZE: Final = 1 << 40
+
+
+class SegmentIndexes:
+    """The open indexes of one segment. To be used before the next await, and not kept: the cache
+    closes what it does not need."""
+
+    __slots__ = ("_offsets", "_times", "_txns")
+
+    def __init__(self, files: Files, stem: str, base_offset: int, *, txns: bool) -> None:
+        """Raises OSError, CorruptIndex."""
+        self._offsets = OffsetIndex(files, _path(stem, Kind.OFFSET_INDEX), base_offset, _ANY_SIZE)
+        self._times = TimeIndex(files, _path(stem, Kind.TIME_INDEX), base_offset, _ANY_SIZE)
+        self._txns = TxnIndex(files, _path(stem, Kind.TXN_INDEX)) if txns else None
+        self._offsets.load()
+        self._times.load()
+
+    def position(self, offset: int) -> int:
+        """Where in the segment's log a batch begins, not far before the one that has `offset`.
+        Raises OSError."""
+        return self._offsets.lookup(offset)[1]
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """An offset; whatever is before it is older than `timestamp_ms`. Raises OSError."""
+        return self._times.lookup(timestamp_ms)[1]
+
+    def aborted(self) -> list[AbortedTxn]:
+        """Raises OSError, CorruptIndex."""
+        return self._txns.entries() if self._txns is not None else []
+
+    def close(self) -> None:
+        self._offsets.close_file()
+        self._times.close_file()
+        if self._txns is not None:
+            self._txns.close()
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Files of one segment in the folder."""
+
+    stem: str
+    size_bytes: int
+    used_ms: float
+    checked: bool
+    """False for what an earlier life left, until it is used."""
+
+
+class IndexCache:
+    """The folder. `fetched` counts the segments whose indexes had to come from the store."""
+
+    def __init__(
+        self,
+        files: Files,
+        log_directory: str,
+        store: SegmentStore,
+        supervisor: Supervisor,
+        *,
+        monotonic_ms: Callable[[], float],
+        max_bytes: Callable[[], int],
+        ttl_ms: Callable[[], float],
+    ) -> None:
+        """The limits are asked for each time: `max_bytes` is dynamic. A TTL below 0: none."""
+        self.folder = posixpath.join(log_directory, FOLDER)
+        self.fetched = 0
+        self._files = files
+        self._store = store
+        self._supervisor = supervisor
+        self._monotonic_ms = monotonic_ms
+        self._max_bytes = max_bytes
+        self._ttl_ms = ttl_ms
+        # Both in the order of use, the least recent first.
+        self._kept: dict[SegmentId, _Kept] = {}
+        self._open: dict[SegmentId, SegmentIndexes] = {}
+        self._size_bytes = 0
+        self._fetching: dict[SegmentId, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files but the manifests."""
+        return self._size_bytes
+
+    def load(self) -> None:
+        """Take over what an earlier life left; blocks, for the start. Raises OSError."""
+        files = self._files
+        files.mkdirs(self.folder)
+        stems: dict[str, set[str]] = {}
+        for name in files.listdir(self.folder):
+            stem, _, kind = name.partition(".")
+            stems.setdefault(stem, set()).add(kind)
+        for stem, kinds in stems.items():
+            segment_id = _segment_id(stem)
+            path = posixpath.join(self.folder, stem)
+            sizes = [files.size(_path(path, kind)) for kind in _KEPT if kind.value in kinds]
+            kept = _Kept(path, sum(sizes), self._monotonic_ms(), checked=False)
+            if segment_id is None or Kind.MANIFEST.value not in kinds:
+                for kind_name in kinds:
+                    files.unlink(f"{path}.{kind_name}")
+            else:
+                self._add(segment_id, kept)
+
+    async def get(self, segment: RemoteSegment) -> SegmentIndexes:
+        """The indexes of a finished copy. Raises ObjectError, CorruptSegment, OSError,
+        CorruptIndex."""
+        if segment.state is not SegmentState.COPY_FINISHED:
+            raise CorruptSegment(f"{segment}: has no indexes to be read")
+        segment_id = segment.segment_id
+        self.expire()
+        try:
+            found = self._find(segment)
+        except (OSError, CorruptIndex):
+            self.forget(segment_id)  # somebody was at the files
+            found = None
+        while found is None:
+            task = self._fetching.get(segment_id)
+            if task is None:
+                name = f"remote indexes {segment.partition.topic}-{segment.partition.partition}"
+                task = self._supervisor.spawn(name, self._bring(segment), fatal=False)
+                self._fetching[segment_id] = task
+                task.add_done_callback(lambda _: self._fetching.pop(segment_id, None))
+            # Others may wait for it, too.
+            await asyncio.shield(task)
+            found = self._find(segment)
+        return found
+
+    def forget(self, segment_id: SegmentId) -> None:
+        """The segment goes, or what is here is of no use."""
+        kept = self._kept.pop(segment_id, None)
+        self._close(segment_id)
+        if kept is None:
+            return
+        self._size_bytes -= kept.size_bytes
+        for kind in (Kind.MANIFEST, *_KEPT):
+            path = _path(kept.stem, kind)
+            if self._files.exists(path):
+                self._files.unlink(path)
+
+    def retain(self, cache: SegmentCache) -> None:
+        """Segments of a partition whose removal has begun have no indexes any more."""
+        for segment_id in list(self._kept):
+            segment = cache.get(segment_id)
+            if segment is not None and segment.state is not SegmentState.COPY_FINISHED:
+                self.forget(segment_id)
+
+    def expire(self) -> None:
+        """Removes what nobody has used for the time to live."""
+        ttl_ms = self._ttl_ms()
+        if ttl_ms < 0:
+            return
+        oldest_ms = self._monotonic_ms() - ttl_ms
+        while self._kept:
+            segment_id, kept = next(iter(self._kept.items()))
+            if kept.used_ms > oldest_ms:
+                return
+            self.forget(segment_id)
+
+    def close(self) -> None:
+        """The files stay for the next life."""
+        for segment_id in list(self._open):
+            self._close(segment_id)
+
+    # --- within -------------------------------------------------------------------------------
+
+    def _find(self, segment: RemoteSegment) -> SegmentIndexes | None:
+        """What can be used at once. Raises OSError, CorruptIndex."""
+        segment_id = segment.segment_id
+        kept = self._kept.pop(segment_id, None)
+        if kept is None:
+            return None
+        self._kept[segment_id] = kept
+        kept.used_ms = self._monotonic_ms()
+        if not kept.checked:
+            return None
+        indexes = self._open.pop(segment_id, None)
+        if indexes is None:
+            indexes = SegmentIndexes(
+                self._files, kept.stem, segment.start_offset, txns=not segment.txn_index_empty
+            )
+        self._open[segment_id] = indexes
+        while len(self._open) > OPEN_MAX:
+            self._close(next(iter(self._open)))
+        return indexes
+
+    async def _bring(self, segment: RemoteSegment) -> None:
+        """Has the segment's files in the folder, checked."""
+        kept = self._kept.get(segment.segment_id)
+        if kept is not None:
+            kept.checked = await self._files.run(self._agree, kept.stem, segment)
+            if kept.checked:
+                return
+            self.forget(segment.segment_id)
+        self.fetched += 1
+        manifest = await self._store.manifest(segment)
+        contents = {
+            kind: await self._store.read_whole(manifest, kind)
+            for kind in _KEPT
+            if kind in manifest.objects
+        }
+        stem = posixpath.join(
+            self.folder, f"{segment.start_offset}_{uuid_to_text(segment.segment_id)}"
+        )
+        self.forget(segment.segment_id)
+        for kind, content in contents.items():
+            self._write(_path(stem, kind), content)
+        self._write(_path(stem, Kind.MANIFEST), encode_manifest(manifest))
+        size = sum(map(len, contents.values()))
+        self._add(segment.segment_id, _Kept(stem, size, self._monotonic_ms(), checked=True))
+
+    def _write(self, path: str, content: bytes) -> None:
+        file = self._files.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.append(content)
+        finally:
+            file.close()
+
+    def _agree(self, stem: str, segment: RemoteSegment) -> bool:
+        """Whether the files in the folder are what the segment's manifest says."""
+        try:
+            manifest = decode_manifest(self._files.read(_path(stem, Kind.MANIFEST)))
+            return manifest.belongs_to(segment) and all(
+                self._agrees(stem, kind, manifest) for kind in _KEPT if kind in manifest.objects
+            )
+        except (OSError, ManifestBroken):
+            return False
+
+    def _agrees(self, stem: str, kind: Kind, manifest: Manifest) -> bool:
+        data, expected = self._files.read(_path(stem, kind)), manifest.objects[kind]
+        return len(data) == expected.size_bytes and crc32c(data) == expected.crc32c
+
+    def _add(self, segment_id: SegmentId, kept: _Kept) -> None:
+        self._kept[segment_id] = kept
+        self._size_bytes += kept.size_bytes
+        while self._size_bytes > self._max_bytes() and len(self._kept) > 1:
+            self.forget(next(iter(self._kept)))
+
+    def _close(self, segment_id: SegmentId) -> None:
+        indexes = self._open.pop(segment_id, None)
+        if indexes is not None:
+            indexes.close()
+
+
+def _path(stem: str, kind: Kind) -> str:
+    return f"{stem}.{kind.value}"
+
+
+def _segment_id(stem: str) -> SegmentId | None:
+    """Of whose files these are; None for names that are nobody's."""
+    offset, _, text = stem.partition("_")
+    if not offset.isascii() or not offset.isdigit():
+        return None
+    try:
+        return uuid_from_text(text)
+    except ValueError:
+        return None

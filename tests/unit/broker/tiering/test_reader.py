@@ -1,0 +1,526 @@
+"""Reads from the tier: what they bring, how many go on, and what becomes of those nobody awaits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.tiering.index_cache import IndexCache
+from broker.tiering.reader import (
+    KEPT_BYTES_MAX,
+    KEPT_MS,
+    PART_BYTES_MAX,
+    RemoteData,
+    RemoteRead,
+    RemoteReader,
+)
+from broker.tiering.settings import QuotaSettings, ReadSettings
+from protocol.batch.header import iter_batches
+from protocol.batch.records import Producer, Record, build_batch, read_records
+from protocol.errors import ApiError, ErrorCode
+from storage.log.errors import OffsetOutOfRange
+from storage.log.log import Log
+from storage.log.producers import Origin
+from storage.objects import FaultyObjects, Objects, Weather
+from storage.tiered.layout import Kind, object_key
+from testkit.memory.broker import Harness, batch, settle
+from testkit.memory.tier import MemoryTier, drop_local, partition_of, tiered
+
+MIB = 1 << 20
+READS = ReadSettings(
+    at_once=2,
+    pending_max=3,
+    fetch_wait_ms=500,
+    list_offsets_timeout_ms=30_000,
+    index_cache_bytes=MIB,
+    index_cache_ttl_ms=-1,
+)
+NO_QUOTA = QuotaSettings(bytes_per_second=2**63 - 1, windows=11, window_seconds=1)
+
+
+class Held:
+    """Reads of parts of logs take until they are let go."""
+
+    def __init__(self, backing: Objects) -> None:
+        self._backing = backing
+        self.holding = False
+        self.waiting: list[asyncio.Future[None]] = []
+        self.sizes: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backing, name)
+
+    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+        if key.endswith(".log"):
+            self.sizes.append(size_bytes)
+            if self.holding:
+                gate = asyncio.get_running_loop().create_future()
+                self.waiting.append(gate)
+                await gate
+        return await self._backing.get(key, start, size_bytes)
+
+    async def let_go(self, count: int = 1) -> None:
+        for gate in self.waiting[:count]:
+            gate.set_result(None)
+        del self.waiting[:count]
+        await settle()
+
+
+class Room:
+    """A topic whose closed segments are in the tier only."""
+
+    def __init__(self, partitions: int = 1, **configs: str) -> None:
+        self.tier = MemoryTier()
+        self.held = Held(self.tier.bucket)
+        self.tier.store.objects = self.held
+        self.h = Harness()
+        self.h.create_topic(
+            partitions=partitions,
+            configs={name.replace("_", "."): value for name, value in configs.items()},
+        )
+        self.settings = READS
+        self.quota = NO_QUOTA
+        self.indexes = IndexCache(
+            self.h.files,
+            "/data",
+            self.tier.store,
+            self.h.supervisor,
+            monotonic_ms=self.h.clock.monotonic_ms,
+            max_bytes=lambda: self.settings.index_cache_bytes,
+            ttl_ms=lambda: self.settings.index_cache_ttl_ms,
+        )
+        self.indexes.load()
+        self.reader = RemoteReader(
+            self.tier.store,
+            self.indexes,
+            self.tier.cache_of,
+            settings=lambda: self.settings,
+            quota=lambda: self.quota,
+            files=self.h.files,
+            supervisor=self.h.supervisor,
+            clock=self.h.clock,
+        )
+
+    @property
+    def log(self) -> Log:
+        return self.h.partition().log
+
+    def produce(self, *values: bytes, index: int = 0) -> None:
+        for value in values:
+            assert self.h.produce(batch(value), index=index).error_code == 0
+
+    async def fill(self, *segments: tuple[bytes, ...]) -> None:
+        """Segments of these values, a batch each, all in the tier alone."""
+        for values in segments:
+            self.produce(*values)
+            await tiered(self.tier, self.log)
+
+    async def read(
+        self, offset: int, max_bytes: int = MIB, *, committed: bool = False
+    ) -> RemoteData:
+        one = self.reader.read(self.log, offset, max_bytes, committed=committed)
+        await done(one)
+        if one.error is not None:
+            raise one.error
+        assert one.data is not None
+        self.h.clock.advance(int(KEPT_MS) + 1)  # nothing is kept for the next one
+        return one.data
+
+
+async def done(one: RemoteRead) -> None:
+    if not one.done:
+        over = asyncio.get_running_loop().create_future()
+        one.listen(over.set_result)
+        await asyncio.wait_for(over, 10)
+
+
+def values(data: RemoteData) -> list[bytes | None]:
+    return [record.value for record in read_records(data.records)]
+
+
+# --- what a read brings ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", ["1", "4096"])
+async def test_batches_from_the_offset_on_to_the_segments_end(interval: str) -> None:
+    room = Room(index_interval_bytes=interval)
+    await room.fill((b"a", b"b", b"c"), (b"d", b"e"))
+    for offset, expected in enumerate([b"abc", b"bc", b"c", b"de", b"e"]):
+        data = await room.read(offset)
+        assert b"".join(value or b"" for value in values(data)) == expected
+        assert (data.last_offset, data.last_epoch) == (2 if offset < 3 else 4, 0)
+        assert room.reader.holds(data, room.log, offset)
+
+
+async def test_the_middle_of_a_batch_is_answered_with_the_whole_batch() -> None:
+    room = Room()
+    room.h.produce(batch(b"a", b"b", b"c"))
+    await room.fill((b"d",))
+    for offset in range(3):
+        assert values(await room.read(offset, 1)) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("max_bytes", [0, -1, -(2**31), 1, 60, 2**31 - 1])
+async def test_at_least_one_batch_and_no_more_than_the_limits(max_bytes: int) -> None:
+    room = Room()
+    await room.fill((b"a" * 30, b"b" * 30))
+    assert len(values(await room.read(0, max_bytes))) == (2 if max_bytes > 1000 else 1)
+
+
+async def test_a_first_batch_that_is_larger_than_all_limits_is_read_whole() -> None:
+    room = Room(max_message_bytes=str(2 * PART_BYTES_MAX), segment_bytes=str(8 * PART_BYTES_MAX))
+    large = random.Random(1).randbytes(PART_BYTES_MAX + MIB)
+    await room.fill((b"before", large, b"after"))
+    assert values(await room.read(1, 100)) == [large]
+    assert values(await room.read(2, 100)) == [b"after"]
+
+
+async def test_a_part_is_all_that_is_read_whatever_is_asked_for() -> None:
+    room = Room(max_message_bytes=str(2 * MIB), segment_bytes=str(16 * PART_BYTES_MAX))
+    await room.fill(tuple(bytes([at]) * MIB for at in range(12)))
+    data = await room.read(0, 2**31 - 1)
+    assert PART_BYTES_MAX - MIB <= len(data.records) <= PART_BYTES_MAX
+    assert max(room.held.sizes) <= PART_BYTES_MAX + MIB
+
+
+async def test_what_an_unclean_election_took_back_is_not_read() -> None:
+    """The copy reaches further than this log's lineage shares with it (S1)."""
+    room = Room()
+    room.produce(b"a", b"b", b"lost")
+    room.log.roll()
+    await room.tier.copy(room.log)
+    room.log.truncate_to(2)
+    room.log.note_leader_epoch(7)
+    room.h.partition().leader_epoch = 7
+    room.produce(b"c", b"d")
+    room.log.copied_to = 0
+    room.log.local_log_start_offset = 2
+    assert values(await room.read(0)) == [b"a", b"b"]
+    with pytest.raises(ApiError):
+        await room.read(2)
+
+
+async def test_records_that_cleaning_left_out_are_passed_over() -> None:
+    """A topic that was compacted before has gaps, also at a segment's end."""
+    room = Room()
+    log = room.log
+    log.append_as_follower(build_batch([Record(0, 1, None, b"a")], 3, leader_epoch=0))
+    log.roll(10)
+    log.append_as_follower(build_batch([Record(0, 1, None, b"b")], 12, leader_epoch=0))
+    log.roll(20)
+    log.append_as_follower(build_batch([Record(0, 1, None, b"c")], 25, leader_epoch=0))
+    log.update_high_watermark(26)
+    log.log_start_offset = 0
+    await room.tier.copy(log)
+    drop_local(log)
+    assert log.local_log_start_offset == 20
+    for offset, expected in ((3, b"a"), (4, b"b"), (9, b"b"), (12, b"b"), (13, b"c"), (19, b"c")):
+        assert values(await room.read(offset)) == [expected], offset
+
+
+# --- aborted transactions -------------------------------------------------------------------------
+
+
+def transact(room: Room, producer_id: int) -> None:
+    """One record in a transaction; it goes to the log itself, as no handler takes it."""
+    producer = Producer(producer_id, 0, 0, transactional=True)
+    log = room.log
+    log.append_as_leader(bytearray(batch(b"t%d" % producer_id, producer=producer)), 0, 0)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def end(room: Room, producer_id: int, *, abort: bool) -> None:
+    key, value = struct.pack(">hh", 0, 0 if abort else 1), struct.pack(">hi", 0, 0)
+    marker = build_batch(
+        [Record(0, 1_700_000_000_000, key, value)],
+        producer=Producer(producer_id, 0, -1, transactional=True),
+        control=True,
+    )
+    log = room.log
+    log.append_as_leader(bytearray(marker), 0, 0, Origin.COORDINATOR)
+    log.update_high_watermark(log.log_end_offset)
+
+
+async def test_aborted_transactions_over_all_segments_up_to_the_end_that_was_read() -> None:
+    room = Room()
+    transact(room, 1)  # 0, aborted at 2, in the next segment
+    await tiered(room.tier, room.log)
+    transact(room, 2)  # 1, aborted at 6, on this disk
+    end(room, 1, abort=True)  # 2
+    await tiered(room.tier, room.log)
+    transact(room, 3)  # 3, committed
+    end(room, 3, abort=False)  # 4
+    transact(room, 4)  # 5, aborted at 7
+    await tiered(room.tier, room.log)
+    end(room, 2, abort=True)
+    end(room, 4, abort=True)
+
+    async def aborted(offset: int) -> list[tuple[int, int]]:
+        data = await room.read(offset, 1, committed=True)
+        return [(one.producer_id, one.first_offset) for one in data.aborted]
+
+    assert [await aborted(offset) for offset in range(6)] == [
+        [(1, 0)],
+        [(1, 0), (2, 1)],
+        [(1, 0), (2, 1)],
+        [(2, 1)],
+        [(2, 1)],
+        [(2, 1), (4, 5)],
+    ]
+    assert (await room.read(0)).aborted == (), "nobody asked"
+
+
+async def test_transactions_that_ended_before_or_began_behind_are_left_out() -> None:
+    room = Room()
+    for producer_id in (1, 2):
+        transact(room, producer_id)
+        end(room, producer_id, abort=True)
+    await tiered(room.tier, room.log)
+    for offset, producer_id in ((0, 1), (2, 2)):
+        data = await room.read(offset, 1, committed=True)
+        assert [one.producer_id for one in data.aborted] == [producer_id]
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63)])
+async def test_below_the_log_start_is_out_of_range(offset: int) -> None:
+    room = Room()
+    await room.fill((b"a",))
+    with pytest.raises(OffsetOutOfRange):
+        await room.read(offset)
+    assert room.reader.counters["t"].errors == 0
+
+
+@pytest.mark.parametrize("offset", [1, 2**63 - 1])
+async def test_what_the_tier_does_not_have_can_be_asked_for_again(offset: int) -> None:
+    room = Room()
+    await room.fill((b"a",))
+    with pytest.raises(ApiError) as caught:
+        await room.read(offset)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_metadata_that_is_not_ready_and_a_copy_that_goes_are_retriable() -> None:
+    room = Room()
+    await room.fill((b"a",))
+    (cache,) = room.tier.caches.values()
+    (one,) = cache.finished()
+    room.tier.caches.clear()
+    with pytest.raises(ApiError, match="not known yet"):
+        await room.read(0)
+    room.tier.caches[partition_of(room.log).identity] = cache
+    await room.tier.delete(one)
+    with pytest.raises(ApiError, match="no segment") as caught:
+        await room.read(0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("how", ["down", "flipped", "lost"])
+async def test_a_store_that_fails_gives_an_error_and_never_data(how: str) -> None:
+    room = Room()
+    await room.fill((b"a" * 100,))
+    await room.read(0)
+    weather = {"down": Weather(down=True), "flipped": Weather(flipped=1.0), "lost": Weather()}[how]
+    room.tier.store.objects = FaultyObjects(room.tier.bucket, random.Random(1), weather)
+    if how == "lost":
+        (cache,) = room.tier.caches.values()
+        await room.tier.bucket.delete([object_key(one, Kind.LOG) for one in cache.finished()])
+    for _ in range(5):
+        with pytest.raises(ApiError) as caught:
+            await room.read(0)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert room.reader.counters["t"].errors == 5
+    assert (room.reader.running, room.reader.pending, room.reader.kept_bytes) == (0, 0, 0)
+
+
+async def test_a_failure_that_nobody_foresaw_is_one_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Room()
+    await room.fill((b"a",))
+
+    def oh(*_: object) -> None:
+        raise RuntimeError("oh")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("broker.tiering.reader._from", oh)
+        with pytest.raises(ApiError):
+            await room.read(0)
+    assert room.h.supervisor.survived == {"remote read": 1}
+    assert values(await room.read(0)) == [b"a"]
+
+
+# --- how many -------------------------------------------------------------------------------------
+
+
+async def many(room: Room, count: int) -> list[RemoteRead | ApiError]:
+    """Reads of the first `count` offsets, begun at once."""
+    found: list[RemoteRead | ApiError] = []
+    for offset in range(count):
+        try:
+            found.append(room.reader.read(room.log, offset, 1, committed=False))
+        except ApiError as error:
+            found.append(error)
+    await settle()
+    return found
+
+
+async def test_so_many_go_on_and_so_many_wait_and_the_rest_is_refused() -> None:
+    room = Room()
+    await room.fill(tuple(b"%d" % at for at in range(1000)))
+    room.held.holding = True
+    reads = await many(room, 1000)
+    refused = [one for one in reads if isinstance(one, ApiError)]
+    assert (room.reader.running, room.reader.pending, len(refused)) == (2, 3, 995)
+    assert {one.code for one in refused} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert len(room.held.waiting) == 2
+    room.settings = replace(READS, at_once=4)
+    await room.held.let_go()
+    assert (room.reader.running, room.reader.pending) == (4, 0)
+    await room.held.let_go(4)
+    assert room.reader.running == 0
+    assert [values(one.data) for one in reads[:5] if isinstance(one, RemoteRead) and one.data] == [
+        [b"%d" % at] for at in range(5)
+    ]
+
+
+async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
+    room = Room()
+    await room.fill((b"a", b"b"))
+    room.held.holding = True
+    first = room.reader.read(room.log, 0, 1, committed=False)
+    assert room.reader.read(room.log, 0, 1, committed=False) is first
+    assert room.reader.read(room.log, 0, 1, committed=True) is not first
+    await settle()
+    await room.held.let_go(2)
+    assert first.done
+    room.h.clock.advance(int(KEPT_MS) - 1)
+    assert room.reader.read(room.log, 0, 1, committed=False) is first
+    room.h.clock.advance(1)
+    assert room.reader.read(room.log, 0, 1, committed=False) is not first
+    assert room.reader.kept_bytes == 0
+
+
+async def test_an_error_that_nobody_heard_is_told_once() -> None:
+    room = Room()
+    await room.fill((b"a",))
+    room.tier.store.objects = FaultyObjects(room.tier.bucket, random.Random(1), Weather(down=True))
+    first = room.reader.read(room.log, 0, 1, committed=False)
+    await settle()
+    assert room.reader.read(room.log, 0, 1, committed=False) is first
+    assert first.error is not None
+    assert room.reader.read(room.log, 0, 1, committed=False) is not first
+
+
+async def test_what_is_kept_is_of_use_or_it_goes() -> None:
+    """A log that was cut below it has other records there now."""
+    room = Room()
+    await room.fill((b"a", b"b", b"c"))
+    data = await room.read(0)
+    first = room.reader.read(room.log, 0, MIB, committed=False)
+    await done(first)
+    room.log.advance_log_start(1)
+    assert not room.reader.holds(data, room.log, 0)
+    assert room.reader.holds(data, room.log, 1)
+    assert room.reader.read(room.log, 0, MIB, committed=False) is not first
+    room.log.truncate_to(2)
+    assert not room.reader.holds(data, room.log, 1)
+    room.log.note_leader_epoch(7)
+    room.h.partition().leader_epoch = 7
+    room.produce(b"d")
+    assert room.log.high_watermark == 3
+    assert not room.reader.holds(data, room.log, 1), "another epoch wrote the last of it"
+
+
+async def test_what_is_kept_is_bounded() -> None:
+    room = Room(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
+    await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(12)))
+    for offset in range(12):
+        await done(room.reader.read(room.log, offset, 1, committed=False))
+        assert 0 < room.reader.kept_bytes <= KEPT_BYTES_MAX
+
+
+async def test_the_part_behind_is_read_ahead_once_if_nobody_waits() -> None:
+    room = Room()
+    await room.fill(tuple(b"%d" % at for at in range(4)))
+    first = room.reader.read(room.log, 0, 1, committed=False)
+    await done(first)
+    room.held.holding = True
+    room.reader.taken(first)
+    await settle()
+    assert (room.reader.running, len(room.held.waiting)) == (1, 1)
+    await room.held.let_go()
+    second = room.reader.read(room.log, 1, 1, committed=False)
+    assert second.done
+    assert (room.reader.running, len(room.held.sizes)) == (0, 2)
+    await many(room, 4)  # all places are taken
+    room.reader.taken(second)
+    assert room.reader.pending == 0
+    await room.held.let_go(4)
+    last = room.reader.read(room.log, 3, 1, committed=False)
+    room.reader.taken(last)
+    assert room.reader.running == 0, "what is behind is on this disk"
+
+
+async def test_nothing_is_read_ahead_when_much_is_kept() -> None:
+    room = Room(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
+    await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(6)))
+    ahead = []
+    for offset in range(5):
+        one = room.reader.read(room.log, offset, 1, committed=False)
+        await done(one)
+        room.reader.taken(one)
+        ahead.append(room.reader.running)
+        await settle()
+    assert ahead == [1, 1, 1, 0, 0]
+
+
+async def test_a_read_that_has_not_begun_goes_with_who_wanted_it() -> None:
+    room = Room()
+    await room.fill(tuple(b"%d" % at for at in range(4)))
+    room.held.holding = True
+    reads = [one for one in await many(room, 4) if isinstance(one, RemoteRead)]
+    heard: list[RemoteRead] = []
+    reads[3].listen(heard.append)
+    for one in reads:
+        room.reader.give_up(one)
+    assert (room.reader.running, room.reader.pending) == (2, 1)
+    reads[3].leave(heard.append)
+    room.reader.give_up(reads[3])
+    room.reader.give_up(reads[3])
+    assert (room.reader.running, room.reader.pending) == (2, 0)
+    await room.held.let_go(2)
+    assert room.reader.read(room.log, 2, 1, committed=False) is not reads[2]
+
+
+async def test_the_quota_holds_reads_back_until_the_rate_is_down() -> None:
+    room = Room()
+    await room.fill((b"a" * 1000, b"b" * 1000))
+    room.quota = QuotaSettings(bytes_per_second=100, windows=11, window_seconds=1)
+    assert room.reader.throttle_ms() == 0.0
+    one = room.reader.read(room.log, 0, 1, committed=False)
+    await done(one)
+    wait_ms = room.reader.throttle_ms()
+    assert wait_ms > 0
+    room.reader.taken(one)
+    assert room.reader.running == 0
+    room.h.clock.advance(12_000)
+    assert room.reader.throttle_ms() == 0.0
+
+
+async def test_every_offset_of_a_random_log_is_found() -> None:
+    rng = random.Random(5)
+    room = Room(index_interval_bytes="300")
+    for _ in range(5):
+        for _ in range(rng.randrange(1, 30)):
+            room.h.produce(batch(*(rng.randbytes(rng.randrange(90)) for _ in range(3))))
+        await tiered(room.tier, room.log)
+    for offset in range(room.log.log_end_offset):
+        data = await room.read(offset, rng.randrange(400))
+        first, _ = next(iter_batches(data.records))
+        assert first.base_offset == offset - offset % 3
