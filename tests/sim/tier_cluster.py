@@ -1,0 +1,143 @@
+"""A simulated cluster with tiered storage: three nodes with both roles over one bucket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from broker.replication.partition import Partition
+from broker.tiering.tier import Tier
+from protocol.errors import ApiError
+from protocol.ids import TopicId
+from runtime import log
+from simulation.clients.client import SimClient, Unknown
+from simulation.world import traps
+from simulation.world.cluster import CLIENT_PORT, Machine, SimCluster
+from simulation.world.life import CURRENT_LIFE
+from simulation.world.loop import VirtualLoop
+from simulation.world.network import CURRENT_HOST, Network
+from simulation.world.trace import Trace
+from storage.objects import FaultyObjects, MemoryObjects
+from storage.tiered.values import RemotePartition
+
+T = TypeVar("T")
+NODES = 3
+SETTINGS = {
+    "remote.log.storage.system.enable": "true",
+    "kraftbox.tiered.storage.preview": "true",
+    "rsm.config.url": "s3://bucket/prefix",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+    "offsets.topic.replication.factor": "3",
+    "log.segment.delete.delay.ms": "1000",
+}
+TOPIC = "t"
+PATIENCE_S = 60.0
+
+Story = Callable[["TierCluster"], Awaitable[None]]
+
+
+class TierCluster:
+    """The run of one seed. `objects` is the bucket behind its weather, `bucket` what it holds."""
+
+    def __init__(self, seed: int, settings: Mapping[str, str] | None = None) -> None:
+        self.loop = VirtualLoop(Network(random.Random(f"{seed}/network")))
+        self.bucket = MemoryObjects()
+        self.objects = FaultyObjects(self.bucket, random.Random(f"{seed}/objects"))
+        self.cluster = SimCluster(
+            self.loop, Trace(self.loop.time), seed, open_objects=lambda given: self.objects
+        )
+        for _ in range(NODES):
+            self.cluster.add({**SETTINGS, **(settings or {})})
+        self.client: SimClient
+
+    @property
+    def machines(self) -> list[Machine]:
+        return self.cluster.machines
+
+    def run(self, story: Story) -> None:
+        """Boot, and tell the story on a client's host."""
+        try:
+            with traps.locked(), log.captured():
+                self.loop.run_world(self._main(story))
+        finally:
+            self.loop.close()
+        assert not self.loop.failures
+
+    async def _main(self, story: Story) -> None:
+        CURRENT_HOST.set("client")
+        await self.boot(*self.machines)
+        self.client = SimClient([(machine.host, CLIENT_PORT) for machine in self.machines])
+        await story(self)
+        await self.client.close()
+
+    async def boot(self, *machines: Machine) -> None:
+        """Until they are ready."""
+        lives = [machine.boot() for machine in machines]
+        await asyncio.wait_for(asyncio.gather(*(life.ready for life in lives)), PATIENCE_S)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Virtual time passes until it holds."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not holds():  # noqa: ASYNC110 - looking costs no virtual time
+                await asyncio.sleep(0.05)
+
+    async def asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """A client's request, again until it is answered well."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    return await ask()
+                except (Unknown, ApiError):
+                    await asyncio.sleep(0.2)
+
+    async def create(self, configs: Mapping[str, str] | None = None) -> RemotePartition:
+        """The tiered topic, one partition on all nodes; returns it as the tier calls it."""
+        given = {"remote.storage.enable": "true", "min.insync.replicas": "2", **(configs or {})}
+        await self.asked(lambda: self.client.create_topic(TOPIC, 1, given, NODES))
+        partition = _replica(await self.leader())
+        assert partition is not None
+        return RemotePartition(TopicId(partition.topic_id), 0, TOPIC)
+
+    def tier(self, machine: Machine) -> Tier:
+        """That of a machine that runs."""
+        node = machine.life.node if machine.life is not None else None
+        assert node is not None and node.broker is not None and node.broker.context is not None
+        assert node.broker.context.tier is not None
+        return node.broker.context.tier
+
+    async def leader(self) -> Machine:
+        """The machine that leads the partition and knows it."""
+        found: list[Machine] = []
+
+        def there() -> bool:
+            found[:] = [one for one in self.machines if _leads(one)]
+            return len(found) == 1
+
+        await self.until(there)
+        return found[0]
+
+    async def inside(self, machine: Machine, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` as the machine's node would."""
+        context = contextvars.copy_context()
+        context.run(CURRENT_HOST.set, machine.host)
+        context.run(CURRENT_LIFE.set, machine.life)
+        result: T = await self.loop.create_task(work, context=context)
+        return result
+
+
+def _replica(machine: Machine) -> Partition | None:
+    life = machine.life
+    if life is None or not life.alive or life.node is None or life.node.broker is None:
+        return None
+    return life.node.broker.replicas.get(TOPIC, 0)
+
+
+def _leads(machine: Machine) -> bool:
+    partition = _replica(machine)
+    return partition is not None and partition.is_leader
