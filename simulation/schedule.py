@@ -32,7 +32,8 @@ LATER_MS = 6_000.0
 LEADING = ("all down", "recovery struck")
 """Without these the others find nothing to be done."""
 LATER_CHANCE = 0.3
-PREFIXES = {"event": "e", "elections": "x", "later": "l", "rules": "r"}
+PREFIXES = {"event": "e", "elections": "x"}
+PREFIXES |= {"later": "l", "rules": "r", "stalls": "s", "seconds": "p"}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,11 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
 """By the name that schedules, options and tables use."""
 ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
 """Kinds that are for clusters with eligible leader replicas alone; drawn apart from the others."""
-LATER = {"later": frozenset({"clock drift"}), "rules": frozenset({"strategy of all", "patience"})}
+LATER = {
+    "later": frozenset({"clock drift"}),
+    "rules": frozenset({"strategy of all", "patience"}),
+    "stalls": frozenset({"stalled"}),
+    "seconds": frozenset({"second process"}),
+}
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, FaultKind
-from simulation.faults.process import may_lose
+from simulation.faults.process import has_pure_brokers, may_lose
 from simulation.targets import draw_broker
 from simulation.world.cluster import End
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
     from simulation.world.cluster import Machine
-
-
-def has_pure_brokers(shape: Shape) -> bool:
-    return any(not one.controls for one in shape.brokers)
 
 
 def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:

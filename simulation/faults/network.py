@@ -36,8 +36,12 @@ PIECES = (2, 4, 12)
 WINDOW_BYTES = (0, 200, 4_000)
 
 
+def has_others(shape: Shape) -> bool:
+    return len(shape.nodes) > 1
+
+
 def _group(rng: Random, shape: Shape) -> str:
-    return rng.choice(GROUPS) if len(shape.nodes) > 1 else "clients"
+    return rng.choice(GROUPS) if has_others(shape) else "clients"
 
 
 def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
@@ -132,6 +136,29 @@ async def _half_open(world: RunWorld, machine: Machine, event: Event, rng: Rando
     return hole.hits["vanished"] > 0
 
 
+def _draw_stalled(rng: Random, shape: Shape) -> tuple[str, Args]:
+    """Between nodes. Whoever sends gives up soon, late or never."""
+    args: Args = {"from": rng.choice(("all", "controllers", "brokers"))}
+    args["here"] = rng.random() < 0.5
+    args["gives_up_ms"] = rng.choice((None, 0, 100, 1_000))
+    return draw_node(rng, shape), args
+
+
+async def _stalled(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
+    if not may_go_silent(world, machine, event.for_ms):
+        return False
+    network, hold = world.loop.network, Trouble(rng)
+    hosts, gives_up_ms = _hosts(world, machine, event.args["from"]), event.args["gives_up_ms"]
+    network.stall(machine.host, hosts, hold, here=bool(event.args["here"]))
+    patience_ms = event.for_ms if gives_up_ms is None else min(gives_up_ms, event.for_ms)
+    await asyncio.sleep(patience_ms / 1000)
+    if gives_up_ms is not None:
+        network.give_up(hold)
+    await asyncio.sleep((event.for_ms - patience_ms) / 1000)
+    network.go_on(hold)
+    return hold.hits["held"] > 0
+
+
 KINDS = {
     "cut": FaultKind("network", "a node is cut off, from all or from some", _draw, _both),
     "cut out": FaultKind("network", "what a node sends does not arrive", _draw, _out),
@@ -171,5 +198,12 @@ KINDS = {
         "one side has lost its connections, the other one believes in them",
         _draw_trouble(here=(True, False)),
         _half_open,
+    ),
+    "stalled": FaultKind(
+        "network",
+        "what one side sent is stuck; perhaps it gives up, and the old requests come after all",
+        _draw_stalled,
+        _stalled,
+        has_others,
     ),
 }

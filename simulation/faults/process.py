@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, FaultKind
-from simulation.targets import draw_node
-from simulation.world.cluster import End
+from simulation.targets import draw_broker, draw_node
+from simulation.world.cluster import End, Machine
 from simulation.world.disks import CHANGES, DiskTrouble
 from simulation.world.life import PowerCut
 from simulation.world.links import Trouble
@@ -40,6 +40,9 @@ DRIFTS = (-0.9, -0.05, 0.05, 0.5, 3.0)
 """Seconds that a wall clock gains in each."""
 JUMPS_MS = (500, 60_000, 3_000_000)
 """Below an hour: records from further in the future are refused."""
+SECOND_MS_MAX = 1_000
+"""Below every session time-out."""
+LOOK_S = 0.01
 SESSION_MS = 9000
 """Of brokers, unless the shape says another."""
 
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
     from simulation.event import Event
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
-    from simulation.world.cluster import Machine
 
 
 def may_be_hit(world: RunWorld, machine: Machine) -> bool:
@@ -230,6 +232,39 @@ async def _pause(world: RunWorld, machine: Machine, event: Event, _rng: Random) 
     return waited
 
 
+def has_pure_brokers(shape: Shape) -> bool:
+    return any(not one.controls for one in shape.brokers)
+
+
+def _draw_second(rng: Random, shape: Shape) -> tuple[str, Args]:
+    return draw_broker(rng, shape), {"for_ms": rng.randint(100, SECOND_MS_MAX)}
+
+
+async def _second(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    """On another host with an empty disk. It may register once the session of the first is over,
+    as in Kafka; so it ends before anything else that goes wrong could end that session."""
+    if machine in world.controllers or not _is_undisturbed(world, machine):
+        return False
+    host = f"{machine.host}-{event.name}".replace(" ", "-")
+    settings = dict(machine.settings)
+    settings["listeners"] = settings["listeners"].replace(f"//{machine.host}:", f"//{host}:")
+    second = Machine(machine.cluster, machine.node_id, settings, host)
+    life = second.boot()
+    hosts = [host, *(one.host for one in world.controllers)]
+    ends_s, asked = world.loop.time() + event.for_ms / 1000, False
+    while world.loop.time() < ends_s and _is_undisturbed(world, machine):
+        await asyncio.sleep(LOOK_S)
+        asked |= any(source == host for source, _ in world.loop.network.between(hosts))
+    second.end(life, End.KILL)
+    return asked
+
+
+def _is_undisturbed(world: RunWorld, machine: Machine) -> bool:
+    """Whether this broker is unfenced, and no other node has trouble."""
+    broker = world.promises.metadata.image.cluster.brokers.get(machine.node_id)
+    return broker is not None and not broker.fenced and world.busy <= {machine.node_id}
+
+
 KINDS = {
     "power cut": FaultKind(
         "process", "the machine loses power, and what was not flushed", _draw_power_cut, _power_cut
@@ -248,4 +283,11 @@ KINDS = {
         "process", "the wall clock runs too fast or too slow", _draw_drift, _drift
     ),
     "pause": FaultKind("process", "the process stands still; its connections stay", _draw, _pause),
+    "second process": FaultKind(
+        "process",
+        "a second process with the id of a broker that lives tries to register",
+        _draw_second,
+        _second,
+        has_pure_brokers,
+    ),
 }

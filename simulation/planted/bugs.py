@@ -1,9 +1,11 @@
 """The planted bugs, by family: replication, log, controller, coordinators, transport; those of the
-quorum are in `planted.quorum`, those of elections in `planted.elections`."""
+quorum are in `planted.quorum`, those of elections in `planted.elections`, and leaks in
+`planted.leaks`."""
 
 from __future__ import annotations
 
 from simulation.planted.elections import ELECTIONS
+from simulation.planted.leaks import LEAKS
 from simulation.planted.planting import Bug
 from simulation.planted.planting import bug as _bug
 from simulation.planted.quorum import QUORUM
@@ -97,6 +99,16 @@ _REPLICATION = [
             f"{ISR}:isr_eligibility",
             "if member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):",
             "if False:",
+        ),
+        (
+            "broker.replication.replica_manager:ReplicaManager.may_join_isr",
+            "and broker.epoch == broker_epoch",
+            "",
+        ),
+        (
+            "broker.apis.follower_fetch:FollowerFetch.start",
+            "self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)",
+            "pass",
         ),
     ),
     _bug(
@@ -453,6 +465,15 @@ _TRANSPORT = [
         (f"{PARTITION}.appended", "watch.touched(key, size_bytes)", "pass"),
     ),
 ]
-_ALL = (*QUORUM, *_REPLICATION, *_LOG, *_CONTROLLER, *_COORDINATORS, *_TRANSPORT, *ELECTIONS)
+_ALL = (
+    *QUORUM,
+    *_REPLICATION,
+    *_LOG,
+    *_CONTROLLER,
+    *_COORDINATORS,
+    *_TRANSPORT,
+    *ELECTIONS,
+    *LEAKS,
+)
 BUGS: dict[str, Bug] = {one.name: one for one in _ALL}
 """By name."""

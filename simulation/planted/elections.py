@@ -110,6 +110,11 @@ ELECTIONS: tuple[Bug, ...] = (
             "self.log.truncate_to(self.log.log_end_offset)",
             "pass",
         ),
+        (
+            "storage.log.recovery:load_log",
+            "epochs.truncate_from_end(end + 1 if end == local else end)",
+            "pass",
+        ),
     ),
     bug(
         "raised minimum unread",

@@ -13,7 +13,7 @@ from typing import Any
 from simulation.event import Event
 from simulation.planted.focus import TOPICS, Focus
 from simulation.schedule import Schedule
-from simulation.shape import LINKS
+from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
 
 When = tuple[int, str, str, dict[str, Any]]
 """At which millisecond, which kind of fault, on whom, with which arguments."""
@@ -49,6 +49,12 @@ _ALONE = (replace(TOPICS[0], replication_factor=1, configs={}),)
 _THREE = Focus(controllers=3, brokers=1, topics=_ALONE, plain=0, idempotent=0)
 _NEW = {"partitions": 1, "factor": 1, "configs": {}, "for_ms": 1}
 _TORN = {"for_ms": 1, "torn": True, "dark": False}
+_T0 = TOPICS[:1]
+_PATIENT = {"replica.lag.time.max.ms": "6000"}
+_LONG_SESSIONS = {"broker.session.timeout.ms": "9000"}
+_HELD = {"here": False, "gives_up_ms": None}
+_ALL_DOWN = {"down": [2, 3, 4], "up": [2, 3, 4], "spared": [], "kept": [2, 3, 4], "torn": True}
+_ALL_DOWN |= {"down_ms": 1, "off_ms": 500, "up_ms": [500, 500, 500], "for_ms": 4_000}
 
 SCENES: dict[str, Scene] = {
     "controller killed": Scene(
@@ -118,7 +124,7 @@ SCENES: dict[str, Scene] = {
             (1_300, "kill", "node 4", {"for_ms": 1_500}),
         ),
         3_300,
-        ("cut at the leader's end", "epochs after a cut"),
+        ("cut at the leader's end", "epochs after a cut", "joins below the epoch start"),
     ),
     "both followers stand still": Scene(
         Focus(sessions=1),
@@ -159,7 +165,7 @@ SCENES: dict[str, Scene] = {
         Focus(),
         ((500, "kill", "follower of t0-0", {"for_ms": 1}),),
         800,
-        ("stays in its ISRs",),
+        ("stays in its ISRs", "waits of a gone connection"),
     ),
     "a leader is cut off": Scene(
         Focus(idempotent=2, plain=2, members=1),
@@ -171,6 +177,7 @@ SCENES: dict[str, Scene] = {
             "cut at the high watermark",
             "never cut",
             "epochs forgotten on election",
+            "cut segment stays open",
         ),
     ),
     "a leader is cut off for long": Scene(
@@ -239,6 +246,118 @@ SCENES: dict[str, Scene] = {
         2_000,
         ("duplicates written",),
         seed=3,
+    ),
+    "a leader leads again": Scene(
+        # The follower 4 hears nothing for long. So it leads with less than 3 has, who is cut; then
+        # the first leader is elected again, and 3 does not reach it.
+        Focus(topics=_T0, plain=1, idempotent=0, settings=_PATIENT),
+        (
+            (300, "cut", "node 4", {"for_ms": 2_600, "from": "node 2"}),
+            (900, "cut", "node 2", {"for_ms": 2_000, "from": "controllers"}),
+            (2_980, "kill", "node 4", {"for_ms": 1_000}),
+            (2_985, "cut", "node 3", {"for_ms": 800, "from": "node 2"}),
+        ),
+        4_200,
+        ("progress survives an election",),
+    ),
+    "an answer comes after two elections": Scene(
+        # 4 says to 3 where their logs part. When that arrives 2 has led, and 4 leads again.
+        Focus(topics=(replace(TOPICS[0], partitions=2),), plain=3, idempotent=0, settings=_PATIENT),
+        (
+            (300, "cut", "node 4", {"for_ms": 2_500, "from": "node 2"}),
+            (900, "cut", "node 2", {"for_ms": 2_000, "from": "controllers"}),
+            (2_295, "stalled", "node 3", {"for_ms": 3_600, "from": "node 4", **_HELD}),
+            (3_700, "preferred election", "t0-0", {"for_ms": 300, "which": 0}),
+            (5_000, "kill", "node 2", {"for_ms": 1_500}),
+        ),
+        6_600,
+        ("answer from before a cut",),
+    ),
+    "leadership goes back, on a slow disk": Scene(
+        Focus(
+            topics=(replace(TOPICS[0], configs={**TOPICS[0].configs, "flush.messages": "1"}),),
+            plain=5,
+            idempotent=0,
+            disk=DiskShape(50.0, 120.0, 1.0),
+        ),
+        (
+            (300, "kill", "leader of t0-0", {"for_ms": 500}),
+            (2_500, "preferred election", "t0-0", {"for_ms": 500, "which": 0}),
+        ),
+        3_300,
+        ("flush across a cut",),
+    ),
+    "a proposal comes late": Scene(
+        # That 3 is to join the ISR is asked a second time and granted; 3 leaves it again, and then
+        # the first request comes.
+        Focus(topics=_T0, plain=1, idempotent=0, settings=_LONG_SESSIONS),
+        (
+            (300, "pause", "node 3", {"for_ms": 2_400}),
+            (
+                2_690,
+                "stalled",
+                "node 1",
+                {"for_ms": 3_300, "from": "node 2", "here": False, "gives_up_ms": 300},
+            ),
+            (3_300, "pause", "node 3", {"for_ms": 3_300}),
+        ),
+        7_000,
+        ("old partition epoch",),
+    ),
+    "a fetch comes after a restart": Scene(
+        # 3 has lost all, and needs long to have it again, since a fetch brings little.
+        Focus(
+            topics=(replace(TOPICS[0], configs={"min.insync.replicas": "2"}),),
+            plain=4,
+            idempotent=0,
+            elr=True,
+            settings={
+                **_LONG_SESSIONS,
+                "replica.lag.time.max.ms": "9000",
+                "replica.fetch.max.bytes": "400",
+                "replica.fetch.response.max.bytes": "400",
+            },
+        ),
+        (
+            (1_500, "pause", "node 4", {"for_ms": 3_000}),
+            (1_520, "stalled", "node 2", {"for_ms": 550, "from": "node 3", **_HELD}),
+            (1_600, "power cut", "node 3", {"for_ms": 300, "torn": False, "dark": False}),
+        ),
+        4_600,
+        ("fetch of an earlier life",),
+    ),
+    "a second process": Scene(
+        Focus(idempotent=0),
+        ((300, "second process", "node 3", {"for_ms": 700}),),
+        1_100,
+        ("two brokers of one id",),
+    ),
+    "an eligible replica leads": Scene(
+        Focus(topics=_T0, idempotent=0, elr=True),
+        (
+            (100, "cut", "node 3", {"for_ms": 4_000, "from": "brokers"}),
+            (100, "cut", "node 4", {"for_ms": 4_000, "from": "brokers"}),
+            (3_000, "kill", "node 2", {"for_ms": 2_500}),
+        ),
+        5_600,
+        ("ELR election marked unclean", "ELR election counted as unclean"),
+    ),
+    "all brokers end": Scene(
+        # The last leader has written nothing.
+        Focus(
+            topics=_T0,
+            idempotent=0,
+            plain=0,
+            elr=True,
+            settings={MANAGER: "true", TIMEOUT: "300"},
+        ),
+        (
+            (100, "cut", "node 4", {"for_ms": 1_400, "from": "clients"}),
+            (300, "kill", "node 2", {"for_ms": 600}),
+            (1_503, "all down", "all brokers", _ALL_DOWN),
+        ),
+        5_600,
+        ("epoch cache for the last batch",),
     ),
 }
 """By name."""

@@ -130,12 +130,14 @@ class MachineClock(LoopClock):
 
 
 class Machine:
-    """A host, its disk, its node's configuration."""
+    """A host, its disk, its node's configuration. `host` is its name, if not the node's own."""
 
-    def __init__(self, cluster: SimCluster, node_id: int, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, cluster: SimCluster, node_id: int, settings: Mapping[str, str], host: str = ""
+    ) -> None:
         self.cluster = cluster
         self.node_id = node_id
-        self.host = f"node-{node_id}"
+        self.host = host or f"node-{node_id}"
         self.settings = dict(settings)
         self.clock = MachineClock(cluster.loop)
         self.disk = MemoryFiles(self.clock.now_ms)

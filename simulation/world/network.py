@@ -114,6 +114,10 @@ class _End:
     lost: bool = False
     fooled_by: Trouble | None = None
     """The other end is gone, and nobody has said so here."""
+    stalled_by: Trouble | None = None
+    """Nothing that was sent from here arrives for now, and all of it later."""
+    left: bool = False
+    """The end of the stream is on its way to the other side of a stalled connection."""
 
     def speak(self, protocol: Any) -> None:
         """From now on this protocol is there."""
@@ -303,6 +307,38 @@ class Network:
                     found += 1
         return found
 
+    def stall(self, host: str, others: Iterable[str], hold: Trouble, *, here: bool) -> None:
+        """What one side (`here`: the host's) sends over the connections there are is held until
+        `go_on`: the path that they take is stuck, and new connections take another one."""
+        peers = set(others) - {host}
+        for one in self._living():
+            for mine, other in (one, one[::-1]):
+                if mine.host == host and other.host in peers and not (mine.lost or other.lost):
+                    (mine if here else other).stalled_by = hold
+
+    def give_up(self, hold: Trouble) -> None:
+        """Who sends over stalled connections has waited long enough; the other side believes in
+        them until what was sent has come."""
+        for near, far in self._stalled(hold):
+            self._leave(near, far)
+            error = TimeoutError(110, "connection timed out")
+            self.loop.call_soon(self._lose, near, error, context=near.context)
+
+    def go_on(self, hold: Trouble) -> None:
+        """What was held arrives within a retransmission."""
+        for near, _ in self._stalled(hold):
+            near.stalled_by = None
+
+    def _stalled(self, hold: Trouble) -> list[tuple[_End, _End]]:
+        both = [pair for one in self._living() for pair in (one, one[::-1])]
+        return [(near, far) for near, far in both if near.stalled_by is hold]
+
+    def _leave(self, near: _End, far: _End) -> None:
+        """The end of the stream, behind what is on its way."""
+        if not near.left:
+            near.left = True
+            self._deliver(near, far, 0, None)
+
     def between(self, hosts: Iterable[str]) -> Counter[tuple[str, str]]:
         """How many connections there are from one of these hosts to another of them."""
         inside = set(hosts)
@@ -337,7 +373,9 @@ class Network:
                     end.lost = True
                     if end.transport is not None:
                         end.transport._closing = True
-                    if silently is None:
+                    if end.stalled_by is not None:
+                        self._leave(end, other)
+                    elif silently is None:
                         error = ConnectionResetError("peer host crashed")
                         self._lose_later(other, error, end)
                     else:
@@ -440,8 +478,11 @@ class Network:
         now_s = max(due_s, self.loop.now_s)  # a timer may be early by less than the clock shows
         coming, link = target.coming, source.link
         while coming and coming[0].due_s <= now_s:
-            if link.cuts:
-                link.held += 1
+            if link.cuts or source.stalled_by is not None:
+                if source.stalled_by is None:
+                    link.held += 1
+                else:
+                    source.stalled_by.hits["held"] += 1
                 again_s = coming[0].due_s = now_s + RETRANSMIT_S
                 self.loop.call_at(
                     again_s, self._come, again_s, source, target, context=target.context
@@ -487,7 +528,10 @@ class Network:
 
     def reset(self, near: _End, far: _End) -> None:
         """An abort by `near`."""
-        self._lose_later(far, ConnectionResetError("connection reset by peer"), near)
+        if near.stalled_by is None:
+            self._lose_later(far, ConnectionResetError("connection reset by peer"), near)
+        else:
+            self._leave(near, far)
         self.loop.call_soon(self._lose, near, None, context=near.context)
 
     def _lose_later(self, end: _End, error: Exception | None, source: _End) -> None:

@@ -174,6 +174,61 @@ def test_a_full_buffer_makes_the_sender_wait_until_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("here", [True, False])
+def test_what_a_stalled_connection_held_comes_when_its_sender_has_long_given_up(here: bool) -> None:
+    async def story(pair: Pair) -> None:
+        hold = Trouble(random.Random(1))
+        sender, other = (pair.client, pair.server) if here else (pair.server, pair.client)
+        pair.network.stall("client", ["server"], hold, here=here)
+        sender.transport.write(FRAME)
+        other.transport.write(FRAME)
+        await asyncio.sleep(1)
+        assert sender.chunks == [FRAME] and not other.chunks
+        pair.network.give_up(hold)
+        await asyncio.sleep(1)
+        assert [type(one) for one in sender.lost] == [TimeoutError] and not other.lost
+        pair.network.go_on(hold)
+        await asyncio.sleep(1)
+        assert other.chunks == [FRAME] and other.lost == [None]
+        assert hold.hits["held"] > 1
+
+    played(story)
+
+
+def test_who_does_not_give_up_a_stalled_connection_goes_on_with_it() -> None:
+    async def story(pair: Pair) -> None:
+        hold = Trouble(random.Random(1))
+        pair.network.stall("client", ["server"], hold, here=True)
+        pair.client.transport.write(FRAME)
+        await asyncio.sleep(1)
+        pair.network.go_on(hold)
+        await asyncio.sleep(1)
+        pair.client.transport.write(FRAME)
+        await asyncio.sleep(1)
+        assert pair.server.chunks == [FRAME, FRAME] and not pair.server.lost
+
+    played(story)
+
+
+@pytest.mark.parametrize("end", ["crash", "abort"])
+def test_what_a_stalled_connection_held_outlives_its_sender(end: str) -> None:
+    async def story(pair: Pair) -> None:
+        hold = Trouble(random.Random(1))
+        pair.network.stall("client", ["server"], hold, here=True)
+        pair.client.transport.write(FRAME)
+        if end == "crash":
+            pair.network.crash_host("client")
+        else:
+            pair.client.transport.abort()
+        await asyncio.sleep(1)
+        assert not pair.server.chunks and not pair.server.lost
+        pair.network.go_on(hold)
+        await asyncio.sleep(1)
+        assert pair.server.chunks == [FRAME] and pair.server.lost == [None]
+
+    played(story)
+
+
+@pytest.mark.parametrize("here", [True, False])
 def test_of_a_half_open_connection_one_side_knows(here: bool) -> None:
     async def story(pair: Pair) -> None:
         hole = Trouble(random.Random(1))

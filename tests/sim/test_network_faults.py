@@ -23,6 +23,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "pieces": {"pieces_max": 12},
     "reset": {"reset_chance": 0.2},
     "half-open": {"here": True},
+    "stalled": {"here": True, "gives_up_ms": 100},
     "cut": {},
     "cut in": {},
     "cut out": {},
@@ -35,7 +36,7 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
         Event(kind, 100 + 500 * number, kind, "node 1", {"for_ms": 400, "from": "all", **args})
         for number, (kind, args) in enumerate(ARGS.items())
     ]
-    outcome = run(replace(draw_schedule(QUICK), events=tuple(events), quiet_from_ms=5000))
+    outcome = run(replace(draw_schedule(QUICK), events=tuple(events), quiet_from_ms=5500))
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == dict.fromkeys(ARGS, 1)
     assert outcome.counts["acked"] > 3

@@ -28,6 +28,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "power cut": {"torn": True, "dark": True},
     "crash": {"after": 7, "cut": False},
     "kill": {"for_ms": 1},
+    "second process": {},
 }
 ENDING = ("kill", "power cut", "crash")
 
@@ -38,10 +39,20 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
         Event(kind, 100 + 4_000 * number, kind, "node 2", {"for_ms": 500, **args})
         for number, (kind, args) in enumerate(ARGS.items())
     )
-    outcome = run(schedule(*events, quiet_from_ms=26_000))
+    outcome = run(schedule(*events, quiet_from_ms=30_000))
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == dict.fromkeys(ARGS, 1)
     assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(ENDING)
+    assert outcome.marks["controller.duplicate-broker"]
+
+
+def test_a_second_process_ends_before_a_session_may_end() -> None:
+    """Who registers when the first was silent for a session is right to do so."""
+    second = Event("second", 100, "second process", "node 2", {"for_ms": 2_500})
+    cut = Event("cut", 300, "cut", "node 1", {"for_ms": 2_000, "from": "all"})
+    outcome = run(schedule(second, cut))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {"second process": 1, "cut": 1}
 
 
 def test_a_slow_process_takes_its_time_for_each_callback_and_keeps_their_order() -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from client.errors import check
 from protocol.errors import ErrorCode
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from simulation.faults.disk import has_pure_brokers
 from simulation.faults.kind import Args, FaultKind, OperatorKind
-from simulation.faults.process import may_be_hit
+from simulation.faults.process import has_pure_brokers, may_be_hit
 from simulation.targets import draw_broker
 from simulation.world.cluster import End
 
