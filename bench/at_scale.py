@@ -69,6 +69,12 @@ class Figures:
         values[cluster] = min(value, values.get(cluster, value))
         print(f"{cluster}: {row}: {shown(value)}", flush=True)
 
+    def note_difference(self, cluster: str, row: str, of: str, less: str) -> None:
+        """By how much the figure of one row is above that of another, of all rounds so far."""
+        value = self.rows[of][cluster] - self.rows[less][cluster]
+        self.rows.setdefault(row, {})[cluster] = value
+        print(f"{cluster}: {row}: {shown(value)}", flush=True)
+
     def table(self, partitions: int) -> str:
         """As Markdown, with the columns that there are figures for."""
         columns = [name for name in HEADS if any(name in row for row in self.rows.values())]
@@ -298,7 +304,10 @@ async def until_rest(cluster: Cluster) -> float:
 
 
 class Run(ABC):
-    """One cluster of three brokers from its start to its stop."""
+    """One cluster of three brokers from its start to its stop. `is_last` of its rounds: what would
+    disturb the figures of all others belongs there."""
+
+    is_last = True
 
     def __init__(self, cluster: Cluster, options: argparse.Namespace, figures: Figures) -> None:
         self.cluster = cluster
@@ -376,7 +385,9 @@ def compare(
             for number in range(options.rounds):
                 nodes = options.controllers, BROKERS
                 ours = Kraftbox(place / f"kraftbox-{number}", *nodes, settings=settings)
-                runs(ours, options, figures).run()
+                run = runs(ours, options, figures)
+                run.is_last = number == options.rounds - 1
+                run.run()
                 if options.kafka:
                     other = Kafka(place / f"kafka-{number}", *nodes, heap="1500m")
                     runs(other, options, figures).run()

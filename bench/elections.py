@@ -10,7 +10,8 @@ Kraftbox alone then loses all brokers at once, with the recovery manager on and 
 Balanced. Two come back: what do 10,000 recoveries cost that wait for the third? It comes back, too:
 how long until all partitions are led by who has the longest log, how long did a loop stand still
 meanwhile (a timer that is due every ten milliseconds), how much memory did that take, and what does
-a scrape of the metrics take then.
+a scrape of the metrics take then. With py-spy on the path the last round says what the longest
+stalls were.
 
 How that is observed says `bench.at_scale`. Prints a Markdown table; `--markdown docs/benchmarks.md`
 puts it between the marks there.
@@ -21,7 +22,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bench.at_scale import (
     BROKERS,
@@ -41,11 +45,15 @@ from bench.at_scale import (
 from bench.cluster_start import idle_core_percent
 from bench.clusters import Kraftbox, is_broker
 from bench.nodes import resident_mb
+from bench.profiled import has_sampler
+from bench.stalls import stalls_of
 from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
 
 LEADER, SECOND, THIRD = 1, 2, 3
 MARK = "elections"
+IDLE = "idle: controller, % of a core"
+WAITING = "waiting for the last broker: controller, % of a core"
 SAMPLE_S = 0.05
 STALLS = {
     "longest stall": re.compile(r"^kraftbox_loop_lag_worst_seconds (\S+)$", re.MULTILINE),
@@ -108,7 +116,7 @@ class Elections(Run):
         await connections.pop(THIRD).close()
         controllers = [p for n, p in cluster.node_pids().items() if not is_broker(n)]
         await until_rest(cluster)
-        await self._note_idle("idle: controller, % of a core", controllers)
+        await self._note_idle(IDLE, controllers)
         log = await MetadataLog.find(cluster)
         before, _ = await log.ends()
         for node_id in (LEADER, SECOND, THIRD):
@@ -119,17 +127,32 @@ class Elections(Run):
             await asyncio.to_thread(cluster.restart, node_id)
             connections[node_id] = await connect(self.cluster, node_id)
         await until_rest(cluster)
-        what = "waiting for the last broker"
-        await self._note_idle(f"{what}: controller, % of a core", controllers)
-        await self._recover(cluster, connections, what)
+        await self._note_idle(WAITING, controllers)
+        self._figures.note_difference(
+            cluster.name, "10,000 that wait: controller, % of a core more than idle", WAITING, IDLE
+        )
+        with self._sampled(cluster):
+            await self._recover(cluster, connections)
+
+    @contextmanager
+    def _sampled(self, cluster: Kraftbox) -> Iterator[None]:
+        """Say what the longest stalls were, where a sampler can tell."""
+        if not (self.is_last and has_sampler()):
+            print("what the longest stalls were tells a last round with py-spy on the path")
+            yield
+            return
+        pids = {_name(node_id): pid for node_id, pid in cluster.node_pids().items()}
+        with TemporaryDirectory() as place:
+            with stalls_of(pids, Path(place)) as found:
+                yield
+            for name, stall in sorted(found.items()):
+                print(f"{cluster.name}: Balanced: {name}: longest stall, sampled: {stall}")
 
     async def _note_idle(self, row: str, pids: Iterable[int]) -> None:
         found = await asyncio.to_thread(idle_core_percent, pids, self.options.idle)
         self.note(row, sum(found.values()))
 
-    async def _recover(
-        self, cluster: Kraftbox, connections: dict[int, Connection], what: str
-    ) -> None:
+    async def _recover(self, cluster: Kraftbox, connections: dict[int, Connection]) -> None:
         """The last broker comes back."""
         pids = cluster.node_pids()
         for node_id in pids:
@@ -137,7 +160,10 @@ class Elections(Run):
         begin = time.monotonic()
         for node_id in pids:
             await asyncio.to_thread(cluster.scrape, node_id)
-        self.note(f"{what}: a scrape of each node, ms", 1e3 * (time.monotonic() - begin))
+        self.note(
+            "waiting for the last broker: a scrape of each node, ms",
+            1e3 * (time.monotonic() - begin),
+        )
         memory = Memory(pids)
         starting = asyncio.ensure_future(asyncio.to_thread(cluster.restart, THIRD))
         asked = connections[LEADER]
@@ -161,6 +187,13 @@ class Elections(Run):
                 self.note(f"Balanced: {kind}: {stall}, ms", worst_s * 1e3)
             growth = max(map(memory.growth_mb, of_kind))
             self.note(f"Balanced: {kind}: most memory more, MiB", growth)
+        text = await asyncio.to_thread(cluster.scrape, THIRD)
+        last_s = float(STALLS["longest stall"].findall(text)[0])
+        self.note("Balanced: the last broker, from its start on: longest stall, ms", last_s * 1e3)
+
+
+def _name(node_id: int) -> str:
+    return f"broker {node_id}" if is_broker(node_id) else f"controller {node_id}"
 
 
 KINDS: Mapping[str, Callable[[int], bool]] = {

@@ -33,6 +33,28 @@ LOOP = "asyncio/runners.py:Runner.run"
 _FRAME = re.compile(r"^(?P<function>.+) \((?P<file>[^()]+\.py)(:\d+)?\)$")
 
 
+def has_sampler() -> bool:
+    """Whether the sampler is on the path."""
+    return shutil.which(SAMPLER) is not None
+
+
+def begin_sampling(
+    pid: int, path: Path, rate_hz: int, options: Sequence[str]
+) -> subprocess.Popen[str]:
+    """Sample a process until `end_sampling`."""
+    command = [SAMPLER, "record", *options, "--output", str(path), "--pid", str(pid)]
+    command += ["--rate", str(rate_hz), "--duration", "unlimited"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def end_sampling(sampler: subprocess.Popen[str], path: Path) -> None:
+    """Have it write its file. RuntimeError if it has not."""
+    sampler.send_signal(signal.SIGINT)
+    _, told = sampler.communicate(timeout=STOP_S_MAX)
+    if not path.exists():
+        raise RuntimeError(f"{SAMPLER} wrote nothing: {told}")
+
+
 class Served(Protocol):
     """A node or a cluster under measurement."""
 
@@ -46,7 +68,7 @@ class Profiles:
     """The samples of a run, by row. SystemExit without the sampler."""
 
     def __init__(self, place: Path) -> None:
-        if shutil.which(SAMPLER) is None:
+        if not has_sampler():
             raise SystemExit(f"--profile needs {SAMPLER} on the path: pip install {SAMPLER}")
         self._place = place
         self._files = 0
@@ -64,23 +86,14 @@ class Profiles:
             user, system = (now - then for now, then in zip(_times(pids), before, strict=True))
             had = self.times.get(row, (0.0, 0.0))
             self.times[row] = had[0] + user, had[1] + system
-            for process, _ in samplers:
-                process.send_signal(signal.SIGINT)
             for process, path in samplers:
-                _, told = process.communicate(timeout=STOP_S_MAX)
-                if not path.exists():
-                    raise RuntimeError(f"{SAMPLER} wrote nothing: {told}")
+                end_sampling(process, path)
                 self.stacks.setdefault(row, Counter()).update(read_stacks(path.read_text()))
 
     def _sample(self, pid: int) -> tuple[subprocess.Popen[str], Path]:
         self._files += 1
         path = self._place / f"samples-{self._files}"
-        command = [SAMPLER, "record", "--format", "raw", "--output", str(path)]
-        command += ["--pid", str(pid), "--rate", str(RATE_HZ), "--duration", "unlimited"]
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        return process, path
+        return begin_sampling(pid, path, RATE_HZ, ["--format", "raw"]), path
 
     def report(self) -> str:
         """A table for each row, as Markdown."""
