@@ -9,15 +9,17 @@ record that opened the epoch, so a controller that becomes active decides on who
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from metalog.quorum.batches import Batch
 from metalog.quorum.core.messages import LeaderChanged
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.snapshots import SnapshotReader
+from runtime.errors import InvariantViolated
 
 CommittedBatch = Batch
 
+NOWHERE: Final = -1
 _READ_BYTES = 1 << 20
 
 
@@ -57,6 +59,8 @@ class Delivery:
         self._node_id = node_id
         self._subscriptions: list[_Subscription] = []
         self._recent: dict[int, Batch] = {}
+        self._read_ahead: Iterator[Batch] = iter(())
+        self._read_ahead_at = NOWHERE
         self._high_watermark = 0
         self._leader = LeaderChanged(None, -1)
         self._epoch_start_offset = 0
@@ -74,6 +78,7 @@ class Delivery:
     def forget_from(self, offset: int) -> None:
         """The log was truncated to `offset`."""
         self._recent = {base: b for base, b in self._recent.items() if base < offset}
+        self._read_ahead_at = NOWHERE
 
     def committed(self, high_watermark: int) -> None:
         self._high_watermark = high_watermark
@@ -132,9 +137,18 @@ class Delivery:
     def _batch_at(self, offset: int) -> Batch:
         batch = self._recent.get(offset)
         if batch is None:
-            for read in self._log.read_committed(offset, _READ_BYTES):
-                self._recent[read.base_offset] = read
-            batch = self._recent[offset]
+            batch = self._recent[offset] = self._read(offset)
+        return batch
+
+    def _read(self, offset: int) -> Batch:
+        """The next batch of what was read last, or of the log: one at a time is decoded."""
+        batch = next(self._read_ahead, None) if offset == self._read_ahead_at else None
+        if batch is None:
+            self._read_ahead = self._log.read_committed(offset, _READ_BYTES)
+            batch = next(self._read_ahead)
+        if batch.base_offset != offset:
+            raise InvariantViolated(f"the batch at offset {offset} begins at {batch.base_offset}")
+        self._read_ahead_at = batch.last_offset + 1
         return batch
 
     def _purge(self) -> None:

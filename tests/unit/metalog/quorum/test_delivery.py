@@ -1,0 +1,102 @@
+"""Committed batches are handed on one by one, and decoded no sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from metalog.quorum.batches import Batch
+from metalog.quorum.delivery import Delivery
+from metalog.quorum.log import MetadataLog
+from runtime.errors import InvariantViolated
+
+BATCHES = [Batch(base, base + 9, 1, 0, 100, ("record",)) for base in range(0, 100, 10)]
+
+
+class Log:
+    """Reads at most five batches at once. `decoded` are the base offsets in order."""
+
+    latest_snapshot = None
+    start_offset = 0
+
+    def __init__(self) -> None:
+        self.decoded: list[int] = []
+        self.reads: list[int] = []
+
+    def read_committed(self, offset: int, max_bytes: int) -> Iterator[Batch]:
+        self.reads.append(offset)
+        first = offset // 10
+        for batch in BATCHES[first : first + 5]:
+            self.decoded.append(batch.base_offset)
+            yield batch
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+
+    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
+        return
+
+    def handle_commit(self, batch: Batch) -> None:
+        self.heard.append(batch.base_offset)
+
+    def handle_snapshot(self, snapshot: Any) -> None:
+        return
+
+
+def started(log: Log, *listeners: Listener) -> Delivery:
+    delivery = Delivery(cast(MetadataLog, log), 1)
+    for listener in listeners:
+        delivery.add(listener)
+    delivery.committed(100)
+    return delivery
+
+
+def test_a_step_decodes_one_batch() -> None:
+    """A thousand partitions' worth of each would else hold up the loop for all of them at once."""
+    log, listener = Log(), Listener()
+    delivery = started(log, listener)
+    for steps in range(1, 11):
+        assert delivery.step()
+        assert log.decoded == listener.heard == [10 * n for n in range(steps)]
+    assert not delivery.step()
+    assert log.reads == [0, 50]
+
+
+def test_each_is_decoded_once_for_all_listeners() -> None:
+    log, listeners = Log(), (Listener(), Listener())
+    delivery = started(log, *listeners)
+    while delivery.step():
+        pass
+    assert log.decoded == listeners[0].heard == listeners[1].heard == list(range(0, 100, 10))
+
+
+def test_what_was_just_written_is_not_read() -> None:
+    log, listener = Log(), Listener()
+    delivery = started(log, listener)
+    delivery.remember(BATCHES[1])
+    while delivery.step():
+        pass
+    assert listener.heard == list(range(0, 100, 10))
+    assert log.reads == [0, 20, 70]
+
+
+def test_what_was_read_of_a_log_that_was_replaced_is_forgotten() -> None:
+    log, listener = Log(), Listener()
+    delivery = started(log, listener)
+    delivery.step()
+    delivery.forget_from(0)
+    delivery.step()
+    assert log.reads == [0, 10]
+
+
+def test_an_offset_within_a_batch_is_no_place_to_begin() -> None:
+    log = Log()
+    delivery = started(log, Listener())
+    delivery.remember(Batch(0, 4, 1, 0, 100, ("record",)))
+    delivery.step()
+    with pytest.raises(InvariantViolated, match="at offset 5 begins at 0"):
+        delivery.step()
