@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from controller.heartbeats import HeartbeatView
 from controller.settings import ControllerSettings
@@ -37,6 +37,18 @@ class Decision(Generic[R]):
 
     records: tuple[MetadataRecord, ...]
     reply: R
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[R]):
+    """A part of an operation that would hold up all others if it were one batch.
+
+    records: a batch that leaves a state of its own; the log may end behind it. then: decides what
+    follows, over the view as it is once the others have had their turn.
+    """
+
+    records: tuple[MetadataRecord, ...]
+    then: Decide[R]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +81,10 @@ class ControllerView:
     def expired_brokers(self) -> frozenset[int]:
         """Unfenced brokers that have not been heard of for too long."""
         return self.heartbeats.expired(self.monotonic_ms, self.settings.session_timeouts)
+
+
+Decide: TypeAlias = Callable[[ControllerView], Decision[R] | Step[R]]
+"""An operation, or what is left of one."""
 
 
 def check_record_count(count: int) -> None:

@@ -13,13 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
+from functools import partial
 from typing import NamedTuple
 
-from controller.decision import ControllerView, Decision
+from controller.decision import ControllerView, Decision, Step
 from controller.elections.cause import Cause
 from controller.elections.context import BrokerChange
-from controller.elections.triggers import records_for_change
+from controller.elections.triggers import (
+    CHANGES_PER_STEP,
+    Part,
+    part_of_changes,
+    records_for_change,
+)
 from metalog.image.features import (
     CONTROLLER_REGISTRATION_LEVEL,
     CORDONED_DIRECTORIES_LEVEL,
@@ -75,15 +80,16 @@ class HeartbeatReply:
 
 
 def decide_register_broker(
-    view: ControllerView, request: BrokerRegistrationRequest
-) -> Decision[int]:
+    view: ControllerView, request: BrokerRegistrationRequest, since: str = ""
+) -> Decision[int] | Step[int]:
     """Register a broker; the reply is its epoch.
 
-    The last record is the registration, and its offset the epoch: where there are too many changes
-    for one batch, a controller that is lost in between leaves a broker that has yet to register,
-    and the next one goes on. A broker that comes back as a new process leaves the ISRs it was in;
-    the same process that registers again (its endpoints changed) keeps epoch, fencing and ISRs
-    (KAFKA-16952), but for replicas in a log directory that it does not name any more.
+    The last record is the registration, and its offset the epoch. What the broker leaves stands
+    before it, in steps, the next from the topic `since` on: a controller that is lost in between
+    leaves a broker that has yet to register, and the next one goes on. A broker that comes back as
+    a new process leaves the ISRs it was in; the same process that registers again (its endpoints
+    changed) keeps epoch, fencing and ISRs (KAFKA-16952), but for replicas in a log directory that
+    it does not name any more.
 
     Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
     UNSUPPORTED_VERSION.
@@ -134,14 +140,18 @@ def decide_register_broker(
         changes = _leave_directories(view, existing, lost) if record.log_dirs else []
     else:
         if existing is not None:
-            changes = _leave_behind(view, existing, request.previous_broker_epoch)
+            part = _leave_behind(view, existing, request.previous_broker_epoch, since)
+            if part.since is not None:
+                go_on = partial(decide_register_broker, request=request, since=part.since)
+                return Step(part.records, go_on)
+            changes = [*part.records]
         record.broker_epoch = view.next_offset + len(changes)
     return Decision((*changes, record), record.broker_epoch)
 
 
 def _leave_behind(
-    view: ControllerView, existing: BrokerImage, previous_epoch: int
-) -> list[MetadataRecord]:
+    view: ControllerView, existing: BrokerImage, previous_epoch: int, since: str
+) -> Part:
     """A new process under an old id: it holds what its disk holds.
 
     Without ELR it leaves every ISR that has another member, as a fenced broker does. With ELR it
@@ -151,7 +161,7 @@ def _leave_behind(
     here = frozenset({existing.id})
     clean = previous_epoch == existing.epoch or not view.elr_enabled
     change = BrokerChange(leaving=here) if clean else BrokerChange(leaving=here, unclean=here)
-    return list(records_for_change(view, change, Cause.BROKER_REGISTERED))
+    return part_of_changes(view, change, Cause.BROKER_REGISTERED, since)
 
 
 def _check_identity(
@@ -284,18 +294,25 @@ def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> Brok
 
 
 def decide_heartbeat(
-    view: ControllerView, request: BrokerHeartbeatRequest
-) -> Decision[HeartbeatReply]:
-    """Move the broker to its next state. Raises STALE_BROKER_EPOCH."""
+    view: ControllerView, request: BrokerHeartbeatRequest, since: str = "", moved: bool = False
+) -> Decision[HeartbeatReply] | Step[HeartbeatReply]:
+    """Move the broker to its next state, in steps where that changes many partitions: the next from
+    the topic `since` on, `moved` what the ones before did of HeartbeatReply.moved_leaders.
+
+    Raises STALE_BROKER_EPOCH.
+    """
     broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= broker.epoch
     state = next_state(view, broker, request, caught_up)
-    records = _records_for_state(view, broker, state)
-    moved = state is BrokerState.CONTROLLED_SHUTDOWN and bool(records)
+    records, left = _records_for_state(view, broker, state, since)
+    moved = moved or (state is BrokerState.CONTROLLED_SHUTDOWN and bool(records))
+    if left is not None:
+        go_on = partial(decide_heartbeat, request=request, since=left, moved=moved)
+        return Step(records, go_on)
     reply = HeartbeatReply(state=state, is_caught_up=caught_up, moved_leaders=moved)
     if not records:
         # Otherwise the partitions are about to change already; the next heartbeat says it again.
-        records = _lost_directories(view, broker, request)
+        records = tuple(_lost_directories(view, broker, request))
     return Decision((*records, *_cordoning(view, broker, request)), reply)
 
 
@@ -403,45 +420,53 @@ def has_leaderships(view: ControllerView, broker_id: int) -> bool:
 
 
 def _records_for_state(
-    view: ControllerView, broker: BrokerImage, state: BrokerState
-) -> list[MetadataRecord]:
+    view: ControllerView, broker: BrokerImage, state: BrokerState, since: str
+) -> _RecordsLeft:
     if state is BrokerState.UNFENCED:
-        return unfence_records(view, broker) if broker.fenced else []
+        return _unfence(view, broker, since) if broker.fenced or since else _NOTHING
     if state is BrokerState.CONTROLLED_SHUTDOWN:
-        return _shutdown_records(view, broker)
+        return _begin_shutdown(view, broker, since)
     if broker.fenced:
-        return []
+        return _NOTHING
     leaves = state is BrokerState.SHUTDOWN_NOW
-    return fence_records(view, broker, Cause.CONTROLLED_SHUTDOWN if leaves else Cause.BROKER_FENCED)
+    cause = Cause.CONTROLLED_SHUTDOWN if leaves else Cause.BROKER_FENCED
+    return _fence(view, broker, cause, since)
 
 
-def fence_records(view: ControllerView, broker: BrokerImage, cause: Cause) -> list[MetadataRecord]:
+class _RecordsLeft(NamedTuple):
+    """As `Part`, with the broker's own record."""
+
+    records: tuple[MetadataRecord, ...]
+    left: str | None
+
+
+_NOTHING = _RecordsLeft((), None)
+
+
+def _fence(view: ControllerView, broker: BrokerImage, cause: Cause, since: str) -> _RecordsLeft:
     """Take the broker out of its ISRs and leaderships, then fence it."""
-    change = BrokerChange(leaving=frozenset({broker.id}))
-    return [
-        *records_for_change(view, change, cause),
-        _registration_change(broker, fenced=_FENCE),
-    ]
+    part = part_of_changes(view, BrokerChange(leaving=frozenset({broker.id})), cause, since)
+    if part.since is not None:
+        return _RecordsLeft(*part)
+    return _RecordsLeft((*part.records, _registration_change(broker, fenced=_FENCE)), None)
 
 
-def unfence_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
+def _unfence(view: ControllerView, broker: BrokerImage, since: str) -> _RecordsLeft:
     """Unfence the broker, then let it lead what nobody leads."""
-    return [
-        _registration_change(broker, fenced=_UNFENCE),
-        *records_for_change(
-            view, BrokerChange(joining=frozenset({broker.id})), Cause.BROKER_UNFENCED
-        ),
-    ]
+    change = BrokerChange(joining=frozenset({broker.id}))
+    part = part_of_changes(view, change, Cause.BROKER_UNFENCED, since)
+    if not broker.fenced:
+        return _RecordsLeft(*part)
+    return _RecordsLeft((_registration_change(broker, fenced=_UNFENCE), *part.records), part.since)
 
 
-def _shutdown_records(view: ControllerView, broker: BrokerImage) -> list[MetadataRecord]:
+def _begin_shutdown(view: ControllerView, broker: BrokerImage, since: str) -> _RecordsLeft:
     change = BrokerChange(leaving=frozenset({broker.id}))
-    changes: list[MetadataRecord] = list(
-        records_for_change(view, change, Cause.CONTROLLED_SHUTDOWN)
-    )
+    part = part_of_changes(view, change, Cause.CONTROLLED_SHUTDOWN, since)
     if broker.in_controlled_shutdown:
-        return changes
-    return [_registration_change(broker, in_controlled_shutdown=_SHUTTING_DOWN), *changes]
+        return _RecordsLeft(*part)
+    own = _registration_change(broker, in_controlled_shutdown=_SHUTTING_DOWN)
+    return _RecordsLeft((own, *part.records), part.since)
 
 
 def _registration_change(
@@ -480,7 +505,7 @@ def silent_brokers(view: ControllerView) -> Silent:
 
 
 def decide_fence_silent(
-    view: ControllerView, silent: Silent, partitions_max: int
+    view: ControllerView, silent: Silent, partitions_max: int = CHANGES_PER_STEP
 ) -> Decision[Silent | None]:
     """Fence the first of them, or change as many of its partitions; the reply is what is left.
 
@@ -498,13 +523,11 @@ def decide_fence_silent(
         left = {key: value for key, value in silent.causes.items() if key >= (broker_id, epoch)}
         doomed = frozenset(each for each, _ in left)
         change = BrokerChange(leaving=frozenset({broker_id}), doomed=doomed)
-        for since in dict.fromkeys((silent.since, "")):
-            changes = records_for_change(view, change, cause, since=since)
-            records = tuple(islice(changes, partitions_max))
-            if len(records) == partitions_max:
-                last = view.image.topics.by_id[records[-1].topic_id].name
-                return Decision(records, Silent(left, last))
-        return Decision((*records, _registration_change(broker, fenced=_FENCE)), Silent(left))
+        part = part_of_changes(view, change, cause, silent.since, partitions_max)
+        if part.since is not None:
+            return Decision(part.records, Silent(left, part.since))
+        fencing = _registration_change(broker, fenced=_FENCE)
+        return Decision((*part.records, fencing), Silent(left))
     return Decision((), None)
 
 
@@ -516,14 +539,19 @@ def silence(view: ControllerView, broker_id: int) -> Cause:
     return Cause.BROKER_FENCED
 
 
-def decide_unregister_broker(view: ControllerView, broker_id: int) -> Decision[None]:
-    """Forget a broker. Raises BROKER_ID_NOT_REGISTERED."""
+def decide_unregister_broker(
+    view: ControllerView, broker_id: int, since: str = ""
+) -> Decision[None] | Step[None]:
+    """Forget a broker, once it has left everything. Raises BROKER_ID_NOT_REGISTERED."""
     broker = view.image.cluster.brokers.get(broker_id)
     if broker is None:
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker is registered with id {broker_id}"
         )
     change = BrokerChange(leaving=frozenset({broker_id}))
-    changes = records_for_change(view, change, Cause.BROKER_UNREGISTERED)
+    part = part_of_changes(view, change, Cause.BROKER_UNREGISTERED, since)
+    if part.since is not None:
+        go_on = partial(decide_unregister_broker, broker_id=broker_id, since=part.since)
+        return Step(part.records, go_on)
     removal = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
-    return Decision((*changes, removal), None)
+    return Decision((*part.records, removal), None)

@@ -2,13 +2,20 @@
 
 Fencing, unfencing, controlled shutdown, removal and an unclean shutdown differ only in who leaves,
 who joins and whose log is doubted; the partitions concerned all go through `change_partition`.
-The records that come from here stand in the same atomic batch as the broker's own record.
+
+A broker may be in ten thousand of them, so they change in parts, each a batch that leaves a state
+of its own. What a broker leaves it leaves before the record that says so, and the last part stands
+in one batch with that record: whatever came in meanwhile, the broker is in nothing any more when it
+counts as fenced, removed, or registered anew. It is unfenced with the first part, since nobody
+fenced may lead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from itertools import islice
+from typing import Final, NamedTuple
 
 from controller.decision import ControllerView
 from controller.elections.cause import Cause
@@ -16,6 +23,33 @@ from controller.elections.context import AS_IT_IS, BrokerChange, ElectionContext
 from controller.elections.partition_change import Target
 from metalog.image.values import NO_LEADER, PartitionImage
 from protocol.metadata import PartitionChangeRecord
+
+CHANGES_PER_STEP: Final = 250
+"""Partitions that change before others have their turn: 3 ms, written down."""
+
+
+class Part(NamedTuple):
+    """Some of the changes, and the topic from which the others go on; None: these are the last."""
+
+    records: tuple[PartitionChangeRecord, ...] = ()
+    since: str | None = None
+
+
+def part_of_changes(
+    view: ControllerView,
+    change: BrokerChange,
+    cause: Cause,
+    since: str = "",
+    changes_max: int = CHANGES_PER_STEP,
+) -> Part:
+    """At most so many of the changes that follow from `change`. They are only said to be the last
+    after a look at every topic: what is done already may have been undone."""
+    for start in dict.fromkeys((since, "")):
+        changes = records_for_change(view, change, cause, since=start)
+        records = tuple(islice(changes, changes_max))
+        if len(records) == changes_max:
+            return Part(records, view.image.topics.by_id[records[-1].topic_id].name)
+    return Part(records)
 
 
 def records_for_change(

@@ -16,8 +16,12 @@ from typing import Protocol, TypeAlias
 
 from controller.brokers.registration import Silent, decide_fence_silent, silent_brokers
 from controller.decision import ControllerView, Decision
+from controller.elections.cause import Cause
+from controller.elections.context import BrokerChange
+from controller.elections.triggers import part_of_changes
 from controller.heartbeats import Heartbeats, SessionTimeouts
 from controller.writer.stats import ControllerStats
+from metalog.image.values import NO_LEADER, MetadataImage
 from protocol.metadata import ConfigRecord, NoOpRecord
 from protocol.schema import MetadataRecord
 from runtime.log import get_logger
@@ -25,8 +29,6 @@ from runtime.log import get_logger
 LATE_MS = 50.0
 """A turn that is later than this did not only wait for others: the process was busy or stopped."""
 GRACE_MS = 500.0
-CHANGES_PER_TURN = 250
-"""Partitions of a silent broker that change before others have their turn: 5 ms, written down."""
 
 _log = get_logger("controller")
 
@@ -119,7 +121,7 @@ class Fencing:
                 return ()
             self._silent = silent_brokers(replace(view(), monotonic_ms=now_ms))
             self._tell(self._silent)
-        decision = decide_fence_silent(view(), self._silent, CHANGES_PER_TURN)
+        decision = decide_fence_silent(view(), self._silent)
         self._silent = decision.reply
         self.due_ms = now_ms
         self.look_again()
@@ -143,6 +145,43 @@ class Fencing:
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
         if self.due_ms is None:
             self.look_again()
+
+
+class Vacancies:
+    """Elects, where a controller begins, what the one before it left to be elected cleanly.
+
+    A broker is unfenced first and leads afterwards, in steps. A controller that ends in between has
+    nobody come back to what was not elected yet: the broker counts as unfenced.
+    """
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self.due_ms: float | None = None
+        self._image = image
+        self._since = ""
+
+    def begin(self, now_ms: float) -> None:
+        topics = self._image().topics.by_id.values()
+        vacant = any(p.leader == NO_LEADER for t in topics for p in t.partitions.values())
+        self.due_ms = now_ms if vacant else None
+        self._since = ""
+
+    def end(self) -> None:
+        self.due_ms = None
+
+    def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
+        seen = view()
+        brokers = seen.image.cluster.brokers
+        unfenced = frozenset(
+            broker_id for broker_id, broker in brokers.items() if not broker.fenced
+        )
+        change = BrokerChange(joining=unfenced)
+        part = part_of_changes(seen, change, Cause.BROKER_UNFENCED, self._since)
+        self.due_ms = None if part.since is None else now_ms
+        self._since = part.since or ""
+        return part.records
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
+        """Whatever unfences a broker sees to its elections itself."""
 
 
 class Idling:

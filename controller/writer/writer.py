@@ -27,15 +27,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from controller.configs.topic_settings import ELECTION_KEYS
-from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decision
+from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decide, Step
 from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
 from controller.settings import ControllerSettings
-from controller.writer.activities import Activities, Activity, Fencing, Idling, Upkeep
+from controller.writer.activities import (
+    Activities,
+    Activity,
+    Fencing,
+    Idling,
+    Upkeep,
+    Vacancies,
+)
 from controller.writer.recovery import Recovery
 from controller.writer.stats import ControllerStats, last_known_leaders
 from metalog.image.features import METADATA_VERSION, MINIMUM_METADATA_VERSION, record_version
@@ -94,6 +101,15 @@ class _Early(NamedTuple):
     future: asyncio.Future[Any]
     submit: Callable[[], asyncio.Future[Any]]
     fail: Callable[[ApiError], Any] | None
+
+
+class _Operation(NamedTuple, Generic[R, T]):
+    """What is left of an operation, and who waits for it."""
+
+    future: asyncio.Future[T]
+    decide: Decide[R]
+    respond: Callable[[R], T]
+    fail: Callable[[ApiError], T] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +193,7 @@ class Controller:
     def _own_activities(self) -> Iterator[Activity]:
         settings = self.settings
         yield self._fencing
+        yield Vacancies(lambda: self._log_image.working)
         if settings.max_idle_interval_ms > 0:
             yield Idling(settings.max_idle_interval_ms, lambda: bool(self._pending))
         yield Upkeep(
@@ -261,7 +278,7 @@ class Controller:
 
     def submit(
         self,
-        decide: Callable[[ControllerView], Decision[R]],
+        decide: Decide[R],
         respond: Callable[[R], T],
         *,
         fail: Callable[[ApiError], T] | None = None,
@@ -269,6 +286,7 @@ class Controller:
     ) -> asyncio.Future[T]:
         """Decide now; the future has `respond(reply)` once the records are committed.
 
+        An operation in steps goes on after the next turn of the loop, while somebody waits for it.
         A refusal, a lost leadership or a timeout gives `fail(error)`, or without `fail` the
         ApiError itself: raised here if it is known at once.
         """
@@ -280,26 +298,45 @@ class Controller:
                 text = f"this controller was not ready within {timeout_ms} ms; nothing is changed"
                 _limit_wait(future, fail, timeout_ms, text)
             return future
-        started_ms = self._clock.monotonic_ms()
         try:
-            decision = decide(self.view())
-            append = self._append(decision.records)
+            self._operate(_Operation(future, decide, respond, fail))
         except ApiError as error:
             if fail is None:
                 raise
             future.set_result(fail(error))
-            return future
-        finally:
-            self.stats.operation(self._clock.monotonic_ms() - started_ms)
-        reply = decision.reply
-        if append is None:
-            future.set_result(respond(reply))
-            return future
-        append.waiters.append(_Waiter(future, lambda: respond(reply), fail))
-        if timeout_ms is not None:
+        if timeout_ms is not None and not future.done():
             text = f"the change was not committed within {timeout_ms} ms; it may be later"
             _limit_wait(future, fail, timeout_ms, text)
         return future
+
+    def _operate(self, operation: _Operation[R, T]) -> None:
+        """One step. Raises ApiError."""
+        future, decide, respond, fail = operation
+        started_ms = self._clock.monotonic_ms()
+        try:
+            decision = decide(self.view())
+            append = self._append(decision.records)
+        finally:
+            self.stats.operation(self._clock.monotonic_ms() - started_ms)
+        if isinstance(decision, Step):
+            rest = operation._replace(decide=decision.then)
+            asyncio.get_running_loop().call_soon(self._go_on, rest)
+            return
+        reply = decision.reply
+        if append is None:
+            future.set_result(respond(reply))
+        else:
+            append.waiters.append(_Waiter(future, lambda: respond(reply), fail))
+
+    def _go_on(self, operation: _Operation[R, T]) -> None:
+        """The next step. Nobody may wait any more; then what was written is a state of its own, and
+        whoever asks again goes on from there."""
+        if operation.future.done():
+            return
+        try:
+            self._operate(operation)
+        except ApiError as error:
+            _settle_error(operation.future, operation.fail, error)
 
     def committed(self) -> asyncio.Future[None]:
         """Done when everything that is appended now is committed; ApiError(NOT_CONTROLLER) where

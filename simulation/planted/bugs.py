@@ -327,8 +327,8 @@ _CONTROLLER = [
         "a broker that comes back stays in its ISRs, whatever its disk lost",
         (
             f"{REGISTRATION}:decide_register_broker",
-            "changes = _leave_behind(view, existing, request.previous_broker_epoch)",
-            "changes = []",
+            "part = _leave_behind(view, existing, request.previous_broker_epoch, since)",
+            "part = Part()",
         ),
         REGISTERS_AT_ONCE,
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from controller.brokers.registration import (
     decide_register_broker,
     silent_brokers,
 )
-from controller.decision import ControllerView, Decision
+from controller.decision import ControllerView, Decide, Decision, Step
 from controller.heartbeats import Heartbeats
 from controller.settings import ControllerSettings
 from controller.topics.create import CreatedTopic, decide_create_topics
@@ -133,7 +133,15 @@ class Cluster:
         self.next_offset += len(records)
         self.heartbeats.follow(self.image.cluster.brokers.values(), self.monotonic_ms)
 
-    def run(self, decide: Callable[[ControllerView], Decision[R]]) -> R:
+    def run(self, decide: Decide[R]) -> R:
+        """Take every step of an operation."""
+        while True:
+            decision = self.step(decide)
+            if isinstance(decision, Decision):
+                return decision.reply
+            decide = decision.then
+
+    def step(self, decide: Decide[R]) -> Decision[R] | Step[R]:
         """Decide twice over one view, compare, apply."""
         self.seed = self.rng.getrandbits(64)
         view = self.view()
@@ -150,10 +158,12 @@ class Cluster:
             raise
         again_decision = decide(view)
         assert again_decision.records == decision.records
-        assert repr(again_decision.reply) == repr(decision.reply)
+        if isinstance(decision, Decision):
+            assert isinstance(again_decision, Decision)
+            assert repr(again_decision.reply) == repr(decision.reply)
         assert view.image is before
         self.apply(decision.records)
-        return decision.reply
+        return decision
 
     def advance(self, by_ms: float) -> None:
         self.monotonic_ms += by_ms

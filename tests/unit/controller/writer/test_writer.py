@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from controller.brokers.registration import decide_register_broker
-from controller.decision import ControllerView, Decision
+from controller.decision import ControllerView, Decision, Step
 from controller.topics.create import decide_create_topics
 from controller.writer.writer import Controller
 from metalog.image.replay import GrowingImage, TouchedTopics
@@ -79,6 +79,23 @@ def code_of(call: Callable[[], Any]) -> ErrorCode:
     with pytest.raises(ApiError) as refusal:
         call()
     return refusal.value.code
+
+
+def in_steps(left: int) -> Callable[[ControllerView], Decision[str] | Step[str]]:
+    """So many batches of two records, and one of one, whose offset is the reply."""
+
+    def decide(view: ControllerView) -> Decision[str] | Step[str]:
+        if left == 0:
+            return Decision((NoOpRecord(),), f"offset {view.next_offset}")
+        return Step((NoOpRecord(), NoOpRecord()), in_steps(left - 1))
+
+    return decide
+
+
+async def turns(count: int) -> None:
+    """So many turns of the loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 def touched_topics_held() -> int:
@@ -330,6 +347,40 @@ class TestOperations:
         assert world.controller.committed_image.cluster.brokers[1].epoch == epoch
         (record,) = [r for r in world.quorum.records() if type(r) is RegisterBrokerRecord]
         assert record.broker_epoch == epoch
+
+    async def test_an_operation_in_steps_lets_others_have_their_turn(self) -> None:
+        """It is answered when its last step is committed, and each sees what came in between."""
+        world = World().lead()
+        future = world.controller.submit(in_steps(3), same)
+        world.write(NoOpRecord())
+        assert [len(b.records) for b in world.quorum.batches[2:]] == [2, 1]
+        await turns(3)
+        assert [len(b.records) for b in world.quorum.batches[2:]] == [2, 1, 2, 2, 1]
+        world.quorum.commit(len(world.quorum.batches) - 3)
+        assert not future.done()
+        world.quorum.commit()
+        assert await future == "offset 9"
+        await turns(3)
+        assert len(world.quorum.batches) == 7
+
+    async def test_a_leadership_lost_between_steps_fails_who_waits(self) -> None:
+        world = World().lead()
+        raised = world.controller.submit(in_steps(3), same)
+        told = world.controller.submit(in_steps(3), same, fail=lambda e: e.code.name)
+        await turns(1)
+        world.quorum.follow(7, 2)
+        await turns(1)
+        assert await told == "NOT_CONTROLLER"
+        with pytest.raises(ApiError):
+            await raised
+        assert len(world.quorum.batches) == 6
+
+    async def test_steps_end_where_nobody_waits_any_more(self) -> None:
+        world = World().lead()
+        future = world.controller.submit(in_steps(3), same)
+        future.cancel()
+        await turns(3)
+        assert len(world.quorum.batches) == 3
 
     async def test_decisions_see_each_other_before_they_are_committed(self) -> None:
         world = World().lead()
@@ -856,6 +907,34 @@ class TestAStall:
 
 
 class TestUpkeep:
+    def test_a_new_controller_elects_where_the_one_before_had_not_come(self) -> None:
+        """The log ends between the unfencing of a broker and an election that follows."""
+
+        async def main() -> None:
+            world = World(commit_at_once=True).lead()
+            await asyncio.sleep(1.0)
+            await heartbeat(world, 1, await world.register(1))
+            partition = PartitionRecord(
+                partition_id=0,
+                topic_id=b"t" * 16,
+                replicas=[1],
+                isr=[1],
+                leader=-1,
+                directories=[DIRECTORY_MIGRATING],
+            )
+            await world.write(TopicRecord(name="t", topic_id=b"t" * 16), partition)
+            await asyncio.sleep(1.0)
+            topics = world.controller.view().image.topics
+            assert topics.by_name["t"].partitions[0].leader == -1
+            world.quorum.follow(7, 2)
+            world.lead(3)
+            await asyncio.sleep(0.01)
+            topics = world.controller.view().image.topics
+            assert topics.by_name["t"].partitions[0].leader == 1
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
     def test_unclean_election_begins_when_it_becomes_allowed(self) -> None:
         async def main() -> None:
             world = World(commit_at_once=True)

@@ -1,0 +1,201 @@
+"""Brokers of many partitions: what they leave and take over changes in steps.
+
+After each the log may end, a heartbeat may come in, a leader may change its ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from controller.brokers.registration import (
+    BrokerState,
+    HeartbeatReply,
+    decide_heartbeat,
+    decide_register_broker,
+    decide_unregister_broker,
+)
+from controller.decision import Decide, Decision, R
+from controller.elections.triggers import CHANGES_PER_STEP
+from controller.writer.activities import Vacancies
+from metalog.image.values import NO_LEADER, PartitionImage
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from protocol.metadata import PartitionChangeRecord
+from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster, registration
+
+TOPICS = ("a", "b")
+PER_TOPIC = CHANGES_PER_STEP
+"""Two whole steps, and one that finds that nothing is left."""
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster(elr=True)
+    cluster.start(1, 2, 3)
+    for name in TOPICS:
+        cluster.create_topic(name, *([1, 2, 3] for _ in range(PER_TOPIC)), min_insync_replicas="2")
+    return cluster
+
+
+def partitions(cluster: Cluster) -> Iterator[PartitionImage]:
+    for name in TOPICS:
+        yield from cluster.image.topics.by_name[name].partitions.values()
+
+
+def holding(cluster: Cluster, broker: int) -> int:
+    """In how many ISRs and ELRs it is."""
+    return sum(broker in (*p.isr, *p.elr) for p in partitions(cluster))
+
+
+def led(cluster: Cluster) -> int:
+    return sum(p.leader != NO_LEADER for p in partitions(cluster))
+
+
+def into_isr(cluster: Cluster, *isr: int) -> None:
+    """A leader's proposal for the first partition comes in between."""
+    topic = cluster.image.topics.by_name[TOPICS[0]]
+    cluster.apply([PartitionChangeRecord(topic_id=topic.id, partition_id=0, isr=list(isr))])
+
+
+def stepped(cluster: Cluster, decide: Decide[R]) -> Iterator[R | None]:
+    """Its steps, each applied; the last gives the reply."""
+    while True:
+        decision = cluster.step(decide)
+        assert len(decision.records) <= CHANGES_PER_STEP + 1
+        if isinstance(decision, Decision):
+            yield decision.reply
+            return
+        yield None
+        decide = decision.then
+
+
+def heartbeat(cluster: Cluster, broker: int, **fields: bool) -> Decide[HeartbeatReply]:
+    request = BrokerHeartbeatRequest(
+        broker_id=broker,
+        broker_epoch=cluster.image.cluster.brokers[broker].epoch,
+        current_metadata_offset=cluster.next_offset - 1,
+    ).replace(**fields)
+    return partial(decide_heartbeat, request=request)
+
+
+def expire(cluster: Cluster, broker: int) -> None:
+    cluster.advance(SESSION_TIMEOUT_MS)
+    for other in {1, 2, 3} - {broker}:
+        cluster.touch(other)
+
+
+class TestRegistration:
+    def test_it_counts_once_everything_is_left(self, cluster: Cluster) -> None:
+        """No registration of a life that lost data beside an ISR or ELR of the one before (P11)."""
+        expire(cluster, 1)
+        before = cluster.image.cluster.brokers[1]
+        held = []
+        for epoch in stepped(
+            cluster, partial(decide_register_broker, request=registration(1, life=2))
+        ):
+            held.append(holding(cluster, 1))
+            assert all(
+                p.leader in p.isr and p.leader != 1 for p in partitions(cluster) if 1 not in p.isr
+            )
+            if epoch is None:
+                assert cluster.image.cluster.brokers[1] == before
+        assert held == [250, 0, 0]
+        assert epoch == cluster.next_offset - 1 == cluster.image.cluster.brokers[1].epoch
+
+    def test_what_it_gets_in_between_it_leaves_with_the_registration(
+        self, cluster: Cluster
+    ) -> None:
+        expire(cluster, 1)
+        steps = stepped(cluster, partial(decide_register_broker, request=registration(1, life=2)))
+        assert [next(steps), next(steps)] == [None, None]
+        into_isr(cluster, 1, 2, 3)
+        assert next(steps) == cluster.next_offset - 1
+        assert holding(cluster, 1) == 0
+
+    def test_the_next_controller_goes_on(self, cluster: Cluster) -> None:
+        expire(cluster, 1)
+        next(stepped(cluster, partial(decide_register_broker, request=registration(1, life=2))))
+        assert (holding(cluster, 1), cluster.image.cluster.brokers[1].fenced) == (250, False)
+        assert cluster.register(1, life=3) == cluster.next_offset - 1
+        assert holding(cluster, 1) == 0
+
+
+class TestShutdown:
+    def test_it_waits_for_the_last_change(self, cluster: Cluster) -> None:
+        """KIP-841; the last step, which changes nothing, still says that leaders have moved."""
+        held, replies = [], []
+        for reply in stepped(cluster, heartbeat(cluster, 1, want_shut_down=True)):
+            replies.append(reply)
+            held.append(holding(cluster, 1))
+            broker = cluster.image.cluster.brokers[1]
+            assert (broker.fenced, broker.in_controlled_shutdown) == (False, True)
+        assert held == [250, 0, 0]
+        last = replies[-1]
+        assert last is not None
+        assert (last.state, last.moved_leaders) == (BrokerState.CONTROLLED_SHUTDOWN, True)
+        cluster.heartbeats.begin_shutdown(1, cluster.next_offset - 1)
+        for other in (2, 3):
+            cluster.heartbeat(other)
+        assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+        assert cluster.image.cluster.brokers[1].fenced
+
+    def test_who_wants_to_be_fenced_is_fenced_last(self, cluster: Cluster) -> None:
+        found = []
+        for reply in stepped(cluster, heartbeat(cluster, 1, want_fence=True)):
+            fenced = cluster.image.cluster.brokers[1].fenced
+            assert fenced is (reply is not None and reply.is_fenced)
+            found.append((holding(cluster, 1), fenced))
+        assert found == [(250, False), (0, False), (0, True)]
+
+    def test_who_is_removed_is_removed_last(self, cluster: Cluster) -> None:
+        found = []
+        for _ in stepped(cluster, partial(decide_unregister_broker, broker_id=1)):
+            found.append((holding(cluster, 1), 1 in cluster.image.cluster.brokers))
+        assert found == [(250, True), (0, True), (0, False)]
+
+
+class TestUnfencing:
+    @pytest.fixture
+    def cut(self, cluster: Cluster) -> Cluster:
+        """All brokers have gone in good order; nobody leads, the last ones are in the ELR."""
+        for broker in (1, 2, 3):
+            for _ in stepped(cluster, heartbeat(cluster, broker, want_fence=True)):
+                pass
+        assert led(cluster) == 0
+        return cluster
+
+    def test_it_leads_step_by_step(self, cut: Cluster) -> None:
+        found = []
+        for reply in stepped(cut, heartbeat(cut, 3)):
+            found.append((led(cut), reply and reply.state))
+            assert not cut.image.cluster.brokers[3].fenced
+        assert found == [(250, None), (500, None), (500, BrokerState.UNFENCED)]
+
+    def test_who_is_fenced_in_between_goes_on_only_if_it_is_unfenced_again(
+        self, cut: Cluster
+    ) -> None:
+        """Nobody fenced leads (P2)."""
+        steps = stepped(cut, heartbeat(cut, 3))
+        next(steps)
+        for _ in stepped(cut, heartbeat(cut, 3, want_fence=True)):
+            pass
+        assert (led(cut), cut.image.cluster.brokers[3].fenced) == (0, True)
+        assert [reply and reply.state for reply in steps][-1] is BrokerState.UNFENCED
+        assert (led(cut), cut.image.cluster.brokers[3].fenced) == (500, False)
+
+    def test_the_next_controller_goes_on(self, cut: Cluster) -> None:
+        """Heartbeats of who is unfenced elect nobody: it has to look by itself."""
+        next(stepped(cut, heartbeat(cut, 3)))
+        assert cut.heartbeat(3).state is BrokerState.UNFENCED
+        assert led(cut) == 250
+        vacancies = Vacancies(lambda: cut.image)
+        vacancies.begin(7.0)
+        turns = []
+        while vacancies.due_ms is not None:
+            turns.append(vacancies.due_ms)
+            cut.apply(vacancies.act(8.0, cut.view))
+        assert (led(cut), turns) == (500, [7.0, 8.0])
+        vacancies.begin(9.0)
+        assert vacancies.due_ms is None, "nobody is missing"
