@@ -11,7 +11,8 @@ that changed since the last, so that thousands of idle ones cost nothing.
   state. An older answer says nothing about it any more (KAFKA-13207).
 - One request is in flight. A second is sent when partitions were added meanwhile, or come back
   from a pause, a flush or a reset: the first may be waiting for bytes at the leader, and a leader
-  must hear at once of who follows it and of what is on the disk.
+  must hear at once of who follows it and of what is on the disk. Without a session there is no
+  second, so a request that leaves partitions out waits for a moment only.
 - OFFSET_OUT_OF_RANGE and OFFSET_MOVED_TO_TIERED_STORAGE are handed out as `Reset`: what to do about
   them is another's step and may take requests of its own.
 - A topic that flushes (`flush.messages`) is fetched on only when what came is on the disk: the next
@@ -43,6 +44,8 @@ from storage.log.errors import CorruptLog, LogFailed
 IN_FLIGHT_MAX: Final = 2
 NAMED_MAX: Final = 500
 """Partitions that one request names: both sides are busy with one for milliseconds, no more."""
+SHORT_WAIT_MS: Final = 20
+"""How long a request without a session may wait for bytes while some partition is not in it."""
 BACK_OFF_FIRST_MS: Final = 10.0
 BACK_OFF_EACH_MS: Final = 0.1
 """For each partition that pauses: a leader that refuses thousands is about to learn that it leads
@@ -302,8 +305,7 @@ class Fetcher:
             replica_state=FetchRequest.ReplicaState(
                 replica_id=self._node_id, replica_epoch=broker_epoch
             ),
-            # Those that are not named yet hear of nothing meanwhile.
-            max_wait_ms=0 if self._changed else self.settings.wait_max_ms,
+            max_wait_ms=self._max_wait_ms(named),
             min_bytes=self.settings.min_bytes,
             max_bytes=self.settings.response_max_bytes,
             session_id=self._session_id,
@@ -317,6 +319,14 @@ class Fetcher:
         if self._session_epoch != FIRST_EPOCH:
             self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
         return request
+
+    def _max_wait_ms(self, named: list[PartitionId]) -> int:
+        """Those that are left out hear of nothing meanwhile, and tell nothing."""
+        if self._changed:
+            return 0
+        if self._sessionless and len(named) < len(self._followed):
+            return min(SHORT_WAIT_MS, self.settings.wait_max_ms)
+        return self.settings.wait_max_ms
 
     def _next_named(self) -> list[PartitionId]:
         """Takes the partitions that the next request names."""

@@ -638,9 +638,9 @@ def _submit_early(operation: _Early) -> None:
         return
 
     def copy(done: asyncio.Future[Any]) -> None:
+        error = done.exception()  # asked for in any case, or the loop takes it for forgotten
         if future.done():
             return
-        error = done.exception()
         if error is None:
             future.set_result(done.result())
         else:

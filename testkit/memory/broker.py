@@ -194,18 +194,19 @@ class Harness:
         self.replicas.on_backlog(self.advance)
         self.controller: Any = NoController()
         self.waits = WaitingRequests(self.clock)
+        static = BrokerSettings.of(self.config)
         self.context = BrokerContext(
             node_id=node_id,
             cluster_id="cluster",
             config=self.config,
-            static=BrokerSettings.of(self.config),
+            static=static,
             clock=self.clock,
             rng=self.rng,
             files=self.files,
             metadata=self.metadata,
             settings=self.settings,
             replicas=self.replicas,
-            sessions=FetchSessionCache(10, self.rng),
+            sessions=FetchSessionCache(static.fetch_sessions_max, self.rng),
             waits=self.waits,
             flusher=Flusher(self.supervisor, self.replicas.storage_failed),
             time_lookups=TimeLookups(self.files),

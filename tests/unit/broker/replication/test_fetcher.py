@@ -7,7 +7,15 @@ import struct
 import pytest
 
 from broker.replication import fetcher
-from broker.replication.fetcher import NAMED_MAX, Fetcher, Flush, Followed, Reset, Unforeseen
+from broker.replication.fetcher import (
+    NAMED_MAX,
+    SHORT_WAIT_MS,
+    Fetcher,
+    Flush,
+    Followed,
+    Reset,
+    Unforeseen,
+)
 from broker.replication.follower import reset_to
 from broker.replication.replica_role import ReplicaRole
 from protocol.errors import ErrorCode
@@ -213,6 +221,32 @@ async def test_a_flush_that_ends_does_not_wait_for_an_idle_fetch() -> None:
     (topic,) = second.topics
     (named,) = topic.partitions
     assert (named.partition, named.fetch_offset) == (0, 1)
+
+
+async def test_without_a_session_a_flush_that_ends_waits_for_a_moment() -> None:
+    """Leaders without room for sessions: no second request can be sent, so the first, which leaves
+    out the partition that flushes, must not wait for as long as an idle fetch."""
+    c = Cluster(2, **{"max.incremental.fetch.session.cache.slots": "0"})
+    for broker in c.brokers.values():
+        broker.create_topic(
+            partitions=2, replicas=[1, 2], leader=1, configs={"flush.messages": "1"}
+        )
+    c[2].fetchers[1].settings = SETTINGS._replace(wait_max_ms=WAIT_MS)
+    c[1].append(b"a")
+    await settle()
+    (flush,) = c.fetch(2)
+    assert isinstance(flush, Flush)
+    idle = c.request(2, 1)
+    assert idle is not None
+    assert idle.session_id == 0
+    assert idle.max_wait_ms == SHORT_WAIT_MS
+    await c[2].log.flush()
+    c[2].fetchers[1].resume(flush.partition)
+    assert c.request(2, 1) is None
+    c.take(2, 1, c.serve(1, idle.replace(max_wait_ms=0)))
+    whole = c.request(2, 1)
+    assert whole is not None
+    assert whole.max_wait_ms == WAIT_MS
 
 
 async def test_an_offset_that_the_leader_does_not_have_asks_for_a_reset() -> None:

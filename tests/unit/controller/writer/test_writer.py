@@ -252,6 +252,25 @@ class TestLeadership:
         assert world.controller.is_active
         assert decided == []
 
+    async def test_what_comes_of_a_request_that_waited_too_long_is_looked_at(self) -> None:
+        """Decided just before its time was over, and not committed in time: nobody is to find an
+        error that was never asked for."""
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum._leader = (100, 2)
+        unhandled: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: unhandled.append(what))
+        waits = world.write(NoOpRecord(), timeout_ms=20)
+        world.controller.handle_leader_change(100, 2)
+        world.quorum.commit()
+        assert world.controller.is_active
+        with pytest.raises(ApiError, match="not ready within 20 ms"):
+            await waits
+        await asyncio.sleep(0.05)
+        world.quorum.commit()
+        gc.collect()
+        assert unhandled == []
+
     async def test_a_request_that_waited_may_still_be_refused(self) -> None:
         world = World()
         world.quorum.add(1, [BOOTSTRAP])
