@@ -200,18 +200,7 @@ class BrokerServer:
         self.replicas.on_epochs_unsaved(
             EpochSaver(self._files, self._supervisor, self.replicas.storage_failed).want
         )
-        self.replication = Replication(
-            settings=self._replication_settings,
-            directory=self._meta().directory_id,
-            metadata=self.metadata,
-            replicas=self.replicas,
-            flusher=context.flusher,
-            throttles=context.throttles,
-            channel=self._channel("alter-partition"),
-            broker_epoch=lambda: self.lifecycle.broker_epoch,
-            clock=self._clock,
-            supervisor=self._supervisor,
-        )
+        self.replication = self._build_replication(context)
         self._loader.add_publisher(self._publish)
         groups = GroupConfig.of(self.config)
         offsets = ReplicatedCoordinatorLog(
@@ -387,6 +376,21 @@ class BrokerServer:
             ),
             kraft_version=lambda: self._loader.kraft_version,
             tier=tier,
+        )
+
+    def _build_replication(self, context: BrokerContext) -> Replication:
+        return Replication(
+            settings=self._replication_settings,
+            directory=self._meta().directory_id,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            flusher=context.flusher,
+            throttles=context.throttles,
+            channel=self._channel("alter-partition"),
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+            clock=self._clock,
+            supervisor=self._supervisor,
+            tier=None if context.tier is None else context.tier.beginnings,
         )
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

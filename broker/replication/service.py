@@ -12,7 +12,7 @@ from broker.replication.alter_partition_sender import IsrChanges
 from broker.replication.directory_reports import DirectoryReports
 from broker.replication.fetcher_connections import FetcherContext, Fetchers
 from broker.replication.flusher import Flusher
-from broker.replication.offset_resets import ListOffsetsReset
+from broker.replication.offset_resets import ListOffsetsReset, TierStart
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.settings import ReplicationSettings
 from broker.replication.throttle import ReplicationThrottles
@@ -24,7 +24,7 @@ from runtime.tasks import Supervisor
 class Replication:
     """Make it inside a running loop, before the first image is applied."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, all that replication has from outside
         self,
         *,
         settings: ReplicationSettings,
@@ -37,6 +37,7 @@ class Replication:
         broker_epoch: Callable[[], int],
         clock: Clock,
         supervisor: Supervisor,
+        tier: TierStart | None = None,
     ) -> None:
         """`channel` is for AlterPartition and AssignReplicasToDirs alone. `directory` is the id of
         the log directory, None for one that was formatted before there were any."""
@@ -60,7 +61,7 @@ class Replication:
             clock=clock,
             supervisor=supervisor,
             flusher=flusher,
-            resets=ListOffsetsReset(settings.node_id),
+            resets=ListOffsetsReset(settings.node_id, tier),
             storage_failed=replicas.storage_failed,
             timeout_ms=settings.answer_timeout_ms,
             throttle=throttles.fetching,

@@ -54,6 +54,10 @@ class Remover:
         self._tasks: dict[tuple[TopicId, int], asyncio.Task[None]] = {}
         self._closed = False
 
+    def reconfigure(self, at_once: int) -> None:
+        """Whoever waits for a turn waits for one of the old ones."""
+        self._turns = asyncio.Semaphore(at_once)
+
     # Deleted topics --------------------------------------------------------------------------
 
     def elected(self, partition: int, leader_epoch: int) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.replication.replica_manager import ReplicaManager
+from broker.tiering.following import TierBeginnings
 from broker.tiering.index_cache import IndexCache
 from broker.tiering.journal import Journal
 from broker.tiering.reader import RemoteReader
@@ -57,6 +58,7 @@ class Tier:
         self.settings = settings
         self.store = SegmentStore(open_objects(settings.store))
         self._replicas = replicas
+        self._supervisor, self._clock, self._rng = supervisor, clock, rng
         self.journal = Journal(
             TopicLink(replicas.metadata, listener=settings.metadata.listener),
             create_topic=lambda: creator.ensure_as(metadata_topic(settings.metadata)),
@@ -65,50 +67,65 @@ class Tier:
             clock=clock,
             rng=rng,
         )
-        files = replicas.logs.files
+        self.reader = self._build_reader()
+        self.journal.subscribe(self._metadata_changed)
+        self._remover = self._build_remover()
+        self.roles = self._build_roles(topic_settings)
+        self.beginnings = TierBeginnings(
+            cache_of=self.journal.cache,
+            store=self.store,
+            at_once=settings.tasks.builds_at_once,
+            save_log_starts=replicas.logs.checkpoint_log_starts,
+        )
+        replicas.on_tier(self.roles)
+        replicas.add_leadership_listener(METADATA_TOPIC, self._remover)
+
+    def _build_reader(self) -> RemoteReader:
+        logs = self._replicas.logs
         indexes = IndexCache(
-            files,
-            replicas.logs.directory,
+            logs.files,
+            logs.directory,
             self.store,
-            supervisor,
-            monotonic_ms=clock.monotonic_ms,
+            self._supervisor,
+            monotonic_ms=self._clock.monotonic_ms,
             max_bytes=lambda: self.settings.reads.index_cache_bytes,
             ttl_ms=lambda: self.settings.reads.index_cache_ttl_ms,
         )
         indexes.load()
-        self.reader = RemoteReader(
+        return RemoteReader(
             self.store,
             indexes,
             self.journal.cache,
             settings=lambda: self.settings.reads,
             quota=lambda: self.settings.fetch_quota,
-            files=files,
-            supervisor=supervisor,
-            clock=clock,
+            files=logs.files,
+            supervisor=self._supervisor,
+            clock=self._clock,
         )
-        self.journal.subscribe(self._metadata_changed)
-        self._remover = Remover(
-            node_id=replicas.node_id,
+
+    def _build_remover(self) -> Remover:
+        return Remover(
+            node_id=self._replicas.node_id,
             journal=self.journal,
             store=self.store,
-            at_once=settings.tasks.expirations_at_once,
-            supervisor=supervisor,
-            clock=clock,
-            rng=rng,
+            at_once=self.settings.tasks.expirations_at_once,
+            supervisor=self._supervisor,
+            clock=self._clock,
+            rng=self._rng,
         )
-        self.roles = Roles(
-            node_id=replicas.node_id,
+
+    def _build_roles(self, topic_settings: TopicSettingsTable) -> Roles:
+        return Roles(
+            node_id=self._replicas.node_id,
             journal=self.journal,
             remover=self._remover,
             settings=topic_settings.of,
-            metadata=replicas.metadata,
-            logs=replicas.logs,
-            supervisor=supervisor,
-            clock=clock,
-            rng=rng,
+            metadata=self._replicas.metadata,
+            logs=self._replicas.logs,
+            supervisor=self._supervisor,
+            clock=self._clock,
+            rng=self._rng,
         )
-        replicas.on_tier(self.roles)
-        replicas.add_leadership_listener(METADATA_TOPIC, self._remover)
 
     def caught_up(self) -> None:
         """The metadata image is from after this broker's start: what it does not show is gone."""
@@ -116,7 +133,12 @@ class Tier:
 
     def follow(self, node: NodeConfig) -> None:
         """Dynamic values have changed."""
-        self.settings = RemoteSettings.of(node)
+        before, self.settings = self.settings.tasks, RemoteSettings.of(node)
+        tasks = self.settings.tasks
+        if tasks.builds_at_once != before.builds_at_once:
+            self.beginnings.reconfigure(tasks.builds_at_once)
+        if tasks.expirations_at_once != before.expirations_at_once:
+            self._remover.reconfigure(tasks.expirations_at_once)
 
     def _metadata_changed(self, partition: RemotePartition) -> None:
         cache = self.journal.cache(partition)

@@ -1,0 +1,99 @@
+"""Shell: Followers that begin behind the tier (KIP-405), with what they must know of it.
+
+A follower whose leader has the wanted offset in the tier alone copies only what is on the leader's
+disk. The epochs of all before, and the producers' state there, are those of the copy that ends
+where the leader's disk begins. Nothing is touched before both are here, and nothing half built
+stays: see `Log.begin_at`. What is missing yet (metadata that are not ready, a copy that another
+leader has not finished, a store that is down) is an error after which the follower tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from broker.replication.fetcher import Reset
+from broker.replication.offset_resets import LeaderLog
+from broker.replication.replica_role import ReplicaRole
+from broker.tiering.roles import remote_of
+from protocol.errors import ApiError, ErrorCode
+from runtime.log import get_logger
+from storage.log.bootstrap import Beginning
+from storage.log.checkpoints import CorruptCheckpoint, decode_epochs
+from storage.log.producers import CorruptSnapshot
+from storage.objects import ObjectError
+from storage.tiered.batches import CorruptSegment
+from storage.tiered.cache import SegmentCache
+from storage.tiered.layout import Kind
+from storage.tiered.segment_store import SegmentStore
+from storage.tiered.values import RemotePartition
+
+_log = get_logger("broker.tier")
+
+
+class TierBeginnings:
+    """Begins followers' logs. See `TierStart`."""
+
+    def __init__(
+        self,
+        *,
+        cache_of: Callable[[RemotePartition], SegmentCache | None],
+        store: SegmentStore,
+        at_once: int,
+        save_log_starts: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`cache_of` is `Journal.cache`; `at_once`: logs; `save_log_starts` writes all log starts
+        of this broker, durably."""
+        self._cache_of = cache_of
+        self._store = store
+        self._turns = asyncio.Semaphore(at_once)
+        self._save_log_starts = save_log_starts
+
+    def reconfigure(self, at_once: int) -> None:
+        """Whoever waits for a turn waits for one of the old ones."""
+        self._turns = asyncio.Semaphore(at_once)
+
+    async def begin(self, wanted: Reset, leader: LeaderLog) -> None:
+        async with self._turns:
+            try:
+                beginning = await self._beginning(wanted, leader)
+                if not _is_due(wanted):
+                    return
+                await wanted.partition.log.begin_at(beginning, self._save_log_starts)
+            except (ObjectError, CorruptSegment, CorruptCheckpoint, CorruptSnapshot) as error:
+                raise _not_yet(str(error)) from error
+            except ValueError as error:
+                raise _not_yet(f"the copy does not fit the leader's log: {error}") from error
+        _log.info(
+            "log begins behind the tier",
+            topic=wanted.partition.topic,
+            partition=wanted.partition.index,
+            log_start=beginning.log_start_offset,
+            local_start=beginning.local_start_offset,
+        )
+
+    async def _beginning(self, wanted: Reset, leader: LeaderLog) -> Beginning:
+        """Raises ApiError, ObjectError, CorruptSegment, CorruptCheckpoint."""
+        before = leader.local_start - 1
+        cache = self._cache_of(remote_of(wanted.partition))
+        segment = cache.find(leader.epoch_before, before) if cache is not None else None
+        if segment is None:
+            raise _not_yet(f"no copy with offset {before} of epoch {leader.epoch_before} is known")
+        manifest = await self._store.manifest(segment)
+        epochs = decode_epochs(await self._store.read_whole(manifest, Kind.LEADER_EPOCHS))
+        producers = await self._store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT)
+        return Beginning(
+            log_start_offset=leader.log_start,
+            local_start_offset=leader.local_start,
+            epochs=[one for one in epochs if one.start_offset < leader.local_start],
+            producers=producers or None,
+        )
+
+
+def _is_due(wanted: Reset) -> bool:
+    partition = wanted.partition
+    return partition.role is ReplicaRole.FOLLOWER and partition.leader_epoch == wanted.leader_epoch
+
+
+def _not_yet(why: str) -> ApiError:
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot begin behind the tier yet: {why}")

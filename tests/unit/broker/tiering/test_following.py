@@ -1,0 +1,207 @@
+"""A follower whose leader has the beginning in the tier alone (KIP-405; case 2.2 of KIP-1023)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from broker.replication.fetcher import Reset
+from broker.replication.offset_resets import LeaderLog, ListOffsetsReset
+from broker.tiering.following import TierBeginnings
+from protocol.batch.records import Producer
+from protocol.errors import ApiError, ErrorCode
+from protocol.messages.list_offsets import ListOffsetsResponse
+from protocol.metadata.config_record import ConfigRecord
+from storage.objects import FaultyObjects, MemoryObjects, Weather
+from testkit.memory.broker import batch
+from testkit.memory.replicas import Cluster
+from testkit.memory.tier import MemoryTier, partition_of, tiered
+
+ON = {
+    "remote_log_storage_system_enable": "true",
+    "kraftbox_tiered_storage_preview": "true",
+}
+
+
+class Link:
+    """A way to the leader's real handlers."""
+
+    def __init__(self, c: Cluster) -> None:
+        self._cluster = c
+        self.asked: list[str] = []
+        self.names_no_epoch = False
+
+    async def ask(self, message: Any) -> Any:
+        self.asked.append(type(message).__name__)
+        answer = self._cluster[1].body(message)
+        if self.names_no_epoch and isinstance(answer, ListOffsetsResponse):
+            answer.topics[0].partitions[0].leader_epoch = -1
+        return answer
+
+
+class World:
+    """Broker 1 leads and has copied all but the last records, 2 has nothing."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(2, **ON)
+        self.link = Link(self.cluster)
+        self.objects = FaultyObjects(MemoryObjects(), random.Random(1))
+        self.tier = MemoryTier(self.objects)
+        self.saved = 0
+        for name, value in (("remote.storage.enable", "true"), ("retention.ms", "-1")):
+            self.cluster.records.append(
+                ConfigRecord(resource_type=2, resource_name="t", name=name, value=value)
+            )
+        self.cluster.create(1, 2, isr=[1])
+        self.beginnings = TierBeginnings(
+            cache_of=self.tier.cache_of,
+            store=self.tier.store,
+            at_once=1,
+            save_log_starts=self.save,
+        )
+
+    async def save(self) -> None:
+        self.saved += 1
+
+    async def fill(self, local: bytes = b"local") -> None:
+        """Segments of epochs 0 to 2 in the tier alone; then `local`, of epoch 2, on the disk."""
+        leader = self.cluster[1]
+        for epoch in range(3):
+            leader.append(b"%d" % epoch, b"more")
+            leader.produce(batch(b"p", producer=Producer(7, 0, epoch)))
+            if epoch < 2:
+                self.cluster.change(leader=1)
+                await tiered(self.tier, leader.log)
+        await tiered(self.tier, leader.log)
+        if local:
+            leader.append(local)
+        self.objects.backing = self.tier.bucket
+
+    def moved(self) -> Reset:
+        partition = self.cluster[2].partition()
+        error = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+        return Reset(partition, error, partition.leader_epoch, -1)
+
+    async def reset(self) -> None:
+        await ListOffsetsReset(2, self.beginnings).reset(self.link, self.moved())
+
+
+@pytest.fixture
+async def world() -> World:
+    each = World()
+    await each.fill()
+    return each
+
+
+async def test_the_leader_turns_the_follower_away(world: World) -> None:
+    effects = world.cluster.fetch(2)
+    assert [type(effect) for effect in effects] == [Reset]
+    assert isinstance(effects[0], Reset)
+    assert effects[0].error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+
+
+async def test_it_begins_where_the_leaders_disk_does(world: World) -> None:
+    await world.reset()
+    own, leaders = world.cluster[2].log, world.cluster[1].log
+    assert (own.log_start_offset, own.local_log_start_offset) == (0, 9)
+    assert own.log_end_offset == leaders.local_log_start_offset == 9
+    assert own.epochs.entries == [(0, 0), (1, 3), (2, 6)]
+    assert own.producers.encode_snapshot() == leaders.producers.encode_snapshot()
+    assert world.saved == 1
+    assert not own.bootstrapping
+
+
+@pytest.mark.parametrize("appended", [b"of epoch 3", b""])
+async def test_the_leaders_disk_may_begin_with_another_epoch_or_be_empty(appended: bytes) -> None:
+    world = World()
+    await world.fill(local=b"")
+    world.cluster.change(leader=1)
+    if appended:
+        world.cluster[1].append(appended)
+    await world.reset()
+    own = world.cluster[2].log
+    assert own.log_end_offset == own.local_log_start_offset == 9
+    assert own.epochs.entries == [(0, 0), (1, 3), (2, 6)]
+
+
+async def test_a_leader_that_names_no_epoch_is_asked_for_its_last(world: World) -> None:
+    """As one does whose disk has nothing."""
+    world.link.names_no_epoch = True
+    await world.reset()
+    assert world.cluster[2].log.log_end_offset == 9
+
+
+async def test_a_copy_may_reach_beyond_where_the_log_begins() -> None:
+    """Two leaders cut their logs at different places."""
+    world = World()
+    leader = world.cluster[1]
+    leader.append(b"epoch", b"0")
+    world.cluster.change(leader=1)
+    leader.append(b"epoch", b"1")
+    await tiered(world.tier, leader.log)
+    world.objects.backing = world.tier.bucket
+    await world.beginnings.begin(world.moved(), LeaderLog(0, 2, 0))
+    own = world.cluster[2].log
+    assert (own.log_end_offset, own.epochs.entries) == (2, [(0, 0)])
+
+
+async def test_then_it_follows_as_any_other(world: World) -> None:
+    await world.reset()
+    fetcher = world.cluster[2].fetchers[1]
+    fetcher.resume(world.cluster[2].partition())
+    world.cluster.fetch(2, times=3)
+    assert world.cluster[2].log.log_end_offset == world.cluster[1].log.log_end_offset == 10
+    assert world.cluster[2].log.high_watermark == 10
+
+
+async def test_what_was_deleted_in_the_tier_is_not_there_for_it(world: World) -> None:
+    world.cluster[1].log.advance_log_start(4)
+    await world.reset()
+    own = world.cluster[2].log
+    assert (own.log_start_offset, own.local_log_start_offset) == (4, 9)
+    assert own.epochs.entries == [(1, 4), (2, 6)]
+
+
+async def test_metadata_that_are_not_ready_leave_all_as_it_was(world: World) -> None:
+    world.tier.caches.clear()
+    with pytest.raises(ApiError, match="no copy"):
+        await world.reset()
+    assert world.cluster[2].log.log_end_offset == 0
+    assert world.saved == 0
+
+
+async def test_a_copy_of_a_lineage_that_lost_is_of_no_use(world: World) -> None:
+    partition = partition_of(world.cluster[1].log)
+    cache = world.tier.cache_of(partition)
+    assert cache is not None
+    for one in list(cache.finished()):
+        if one.end_offset == 8:
+            await world.tier.delete(one)
+    with pytest.raises(ApiError, match="offset 8 of epoch 2"):
+        await world.reset()
+
+
+@pytest.mark.parametrize("weather", [Weather(down=True), Weather(flipped=1.0), Weather(short=1.0)])
+async def test_a_store_that_fails_leaves_all_as_it_was(world: World, weather: Weather) -> None:
+    world.objects.weather = weather
+    with pytest.raises(ApiError, match="cannot begin"):
+        await world.reset()
+    assert world.cluster[2].log.log_end_offset == 0
+    world.objects.weather = Weather()
+    await world.reset()
+    assert world.cluster[2].log.log_end_offset == 9
+
+
+async def test_a_leader_epoch_that_began_since_touches_nothing(world: World) -> None:
+    old = world.moved()._replace(leader_epoch=world.moved().leader_epoch - 1)
+    await ListOffsetsReset(2, world.beginnings).reset(world.link, old)
+    assert old.partition.log.log_end_offset == 0
+
+
+async def test_without_a_tier_here_nothing_is_built(world: World) -> None:
+    moved = world.moved()
+    await ListOffsetsReset(2).reset(world.link, moved)
+    assert set(world.link.asked) == {"ListOffsetsRequest"}
+    assert moved.partition.log.log_end_offset == 0
