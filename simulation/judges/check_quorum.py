@@ -1,4 +1,9 @@
-"""Leaders of the quorum that hear of a majority: one that does not resigns (M17)."""
+"""Leaders of the quorum that hear of a majority: one that does not resigns (M17).
+
+A leader counts, as Kafka's does, who has fetched since a majority was last complete. So of a majority
+that is complete at the end of one such time some may have been heard at its begin, and the leader
+waits once more as long: from the first silence it may be twice the time.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +28,6 @@ FETCH_TIMEOUT_MS = 2000
 FACTOR = 1.5
 PAUSED_S = 0.5
 """A node whose callbacks are further apart stood still, and has just been woken."""
-GRACE_S = 2.0
-"""How long a leader that runs may be late: followers fetch in turn, not all at once."""
 
 
 @dataclass
@@ -86,7 +89,7 @@ class CheckQuorumJudge(Judge):
             term.late_s = now_s
         term.looked_s = now_s
         require(
-            now_s - term.late_s <= GRACE_S,
+            now_s - term.late_s <= self._silent_s + PAUSED_S,
             f"M17: {life} leads epoch {term.epoch} and has heard of no majority since "
             f"{heard_s[needed - 1]:.3f} s",
         )

@@ -93,8 +93,8 @@ SCENES: dict[str, Scene] = {
     ),
     "the active controller is cut off": Scene(
         _THREE,
-        ((300, "cut", "active controller", {"for_ms": 6_000, "from": "controllers"}),),
-        6_400,
+        ((300, "cut", "active controller", {"for_ms": 8_000, "from": "controllers"}),),
+        8_400,
         ("leader without majority",),
     ),
     "nothing happens": Scene(

@@ -305,6 +305,28 @@ async def test_pages_follow_one_another_without_gap_or_overlap() -> None:
     assert page(h, describe(limit=-1)) == ([("a", [0])], ("a", 1))
 
 
+async def test_the_broker_has_a_limit_of_its_own_for_a_page() -> None:
+    h = Harness(max_request_partition_size_limit="2")
+    h.create_topic("a", partitions=3)
+    assert page(h, describe(limit=2**31 - 1)) == ([("a", [0, 1])], ("a", 2))
+    assert page(h, describe(limit=1)) == ([("a", [0])], ("a", 1))
+
+
+async def test_a_page_shows_who_can_be_elected_and_who_was_last_known() -> None:
+    """KIP-966: what Metadata does not show."""
+    h = Harness()
+    h.create_topic("a", replicas=[NODE, OTHER])
+    h.change(leader=-1, isr=[], eligible_leader_replicas=[OTHER], last_known_elr=[NODE])
+    ((one,),) = (topic.partitions for topic in h.body(describe("a")).topics)
+    assert (one.error_code, one.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert (one.isr_nodes, one.eligible_leader_replicas, one.last_known_elr) == (
+        [],
+        [OTHER],
+        [NODE],
+    )
+    assert (one.replica_nodes, one.leader_epoch) == ([NODE, OTHER], 1)
+
+
 async def test_a_cursor_on_a_deleted_topic_goes_on_with_the_next_one() -> None:
     h = Harness()
     h.create_topic("a", number=1)

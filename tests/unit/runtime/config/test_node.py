@@ -110,6 +110,11 @@ def test_bad_values_are_refused(key, value):
     assert broken_keys({**BROKER, key: value})
 
 
+def test_the_key_of_the_proposal_for_eligible_leader_replicas_names_the_feature():
+    with pytest.raises(ConfigError, match=r"eligible\.leader\.replicas\.version=1"):
+        NodeConfig.parse({**BROKER, "eligible.leader.replicas.enabled": "true"})
+
+
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_tls_and_sasl_listeners_are_refused_with_the_reason(protocol):
     props = {
