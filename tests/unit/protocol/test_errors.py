@@ -14,6 +14,12 @@ def test_codes_are_dense_and_described() -> None:
         assert code.retriable == (code in RETRIABLE)
 
 
+def test_the_code_that_kafka_has_no_number_for_is_retriable_and_beyond_kafkas() -> None:
+    """KIP-966: who was over the limit asks again."""
+    assert ErrorCode.REQUEST_LIMIT_REACHED.retriable
+    assert ErrorCode.REQUEST_LIMIT_REACHED >= 10_000
+
+
 def test_api_error_speaks_for_its_code() -> None:
     plain = ApiError(ErrorCode.NOT_COORDINATOR)
     assert (plain.code, plain.message) == (ErrorCode.NOT_COORDINATOR, None)
