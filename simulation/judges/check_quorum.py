@@ -1,8 +1,8 @@
 """Leaders of the quorum that hear of a majority: one that does not resigns (M17).
 
-A leader counts, as Kafka's does, who has fetched since a majority was last complete. So of a majority
-that is complete at the end of one such time some may have been heard at its begin, and the leader
-waits once more as long: from the first silence it may be twice the time.
+A leader counts, as Kafka's does, who has fetched since a majority was last complete. So of one that
+is complete at the end of such a time some may have been heard at its begin, and the leader waits
+once more as long: from the first silence it may be twice the time.
 """
 
 from __future__ import annotations
