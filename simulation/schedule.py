@@ -33,7 +33,7 @@ LEADING = ("all down", "recovery struck")
 """Without these the others find nothing to be done."""
 LATER_CHANCE = 0.3
 PREFIXES = {"event": "e", "elections": "x"}
-PREFIXES |= {"later": "l", "rules": "r", "stalls": "s", "seconds": "p"}
+PREFIXES |= {"later": "l", "rules": "r", "stalls": "s", "seconds": "p", "flips": "b"}
 
 
 @dataclass(frozen=True)

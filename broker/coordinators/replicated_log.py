@@ -17,7 +17,7 @@ from broker.metadata.cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
-from protocol.batch.header import CODEC_MASK, NO_PRODUCER_ID, BatchHeader, iter_batches
+from protocol.batch.header import CODEC_MASK, NO_PRODUCER_ID, BatchHeader, iter_checked
 from protocol.batch.records import (
     Record,
     build_batch,
@@ -104,7 +104,7 @@ class ReplicatedCoordinatorLog:
             if not replica.is_leader or replica.leader_epoch != epoch:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
             following = offset
-            for header, pos in iter_batches(data):
+            for header, pos in iter_checked(data):
                 payload = await _unpacked(log.files, data, pos, header)
                 for entry in _entries(payload, header):
                     if entry.offset >= offset:

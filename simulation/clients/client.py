@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from client.cluster_client import EARLIEST, LATEST, ClusterClient
 from client.leaders import Leader
-from protocol.batch.records import Producer, Record, build_batch, read_records
+from protocol.batch.header import Buffer, CorruptBatch, iter_checked
+from protocol.batch.records import Producer, Record, build_batch, read_batch
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
@@ -38,6 +39,19 @@ SET = 0
 
 class Unknown(Exception):
     """No answer came: the request may have been carried out, or not, or may yet be."""
+
+
+def checked(data: Buffer) -> list[Record]:
+    """The records of all whole batches. Raises Unknown for one that was damaged on its way."""
+    try:
+        return [
+            record
+            for header, at in iter_checked(data)
+            if not header.is_control
+            for record in read_batch(data, at, header)
+        ]
+    except CorruptBatch as error:
+        raise Unknown(str(error)) from error
 
 
 def fail_on(code: int, message: str | None = None) -> None:
@@ -216,7 +230,7 @@ class SimClient:
                 )
             except OSError as error:
                 raise Unknown(str(error)) from error
-            records = [one for one in read_records(fetched.records) if at <= one.offset < end]
+            records = [one for one in checked(fetched.records) if at <= one.offset < end]
             if not records:
                 break
             found += [(one.offset, one.value or b"") for one in records]
@@ -231,7 +245,7 @@ class SimClient:
             )
         except OSError as error:
             raise Unknown(str(error)) from error
-        records = read_records(fetched.records)
+        records = checked(fetched.records)
         return [(one.offset, one.value or b"") for one in records if one.offset >= offset]
 
     async def delete_records(self, topic: str, partition: int, before: int) -> int:

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from client.leaders import Leader
 from protocol.batch.header import iter_batches
-from protocol.batch.records import Producer, Record, build_batch, read_records
+from protocol.batch.records import Producer, Record, build_batch
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.schema import Request, Response
 from runtime.clock import Clock
-from simulation.clients.client import SimClient, Unknown, fail_on
+from simulation.clients.client import SimClient, Unknown, checked, fail_on
 from simulation.judges.client_history import LAST_READER, Saw
 from simulation.judges.compacted import CompactedLedger, Keyed
 from simulation.judges.groups import GroupTruth, committed_offsets
@@ -460,7 +460,7 @@ class Load:
         ends = [header.next_offset for header, _ in iter_batches(data)]
         found = {
             record.offset: Keyed(record.key or b"", record.value)
-            for record in read_records(data)
+            for record in checked(data)
             if record.offset >= offset
         }
         require(list(found) == sorted(found), f"H7: {one}: {list(found)} are out of order")
@@ -509,7 +509,7 @@ class Load:
         fail_on(got.error_code)
         got_bytes = got.records or b""
         assert not isinstance(got_bytes, list)
-        records = read_records(got_bytes)
+        records = checked(got_bytes)
         found = [(r.offset, r.value or b"") for r in records if r.offset >= offset]
         values, offsets = tuple(value for _, value in found), tuple(at for at, _ in found)
         self._saw(asked, client, what, "ok", offset=offset, values=values, offsets=offsets)

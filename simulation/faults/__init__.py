@@ -21,6 +21,7 @@ LATER = {
     "rules": frozenset({"strategy of all", "patience"}),
     "stalls": frozenset({"stalled"}),
     "seconds": frozenset({"second process"}),
+    "flips": frozenset({"bit flips"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

@@ -1,4 +1,5 @@
-"""Faults of disks that go on: errors of any file call, a full disk, slow and hanging flushes.
+"""Faults of disks that go on: errors of any file call, a full disk, slow and hanging flushes, bits
+that are read wrongly.
 
 A node whose disk refuses stops (docs/fatal-tasks.md). It is started again when the fault is over.
 """
@@ -10,9 +11,10 @@ import errno
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from protocol.batch.header import CRC_START, iter_batches
 from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import may_be_hit, may_go_silent, may_lose
-from simulation.targets import draw_node
+from simulation.targets import draw_broker, draw_node
 from simulation.world.cluster import End
 from simulation.world.disks import CHANGES, SYNCS, WRITES, DiskTrouble
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
     from simulation.world.cluster import Machine, NodeLife
+    from storage.log.segment import Segment
 
 ANY = (*CHANGES, "read")
 PLACES = ("", "", "__cluster_metadata", "/t", "checkpoint")
@@ -109,6 +112,37 @@ async def _flushes(hit: str, world: RunWorld, machine: Machine, event: Event, _r
     return trouble.hits[hit] > 0
 
 
+async def _flips(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
+    """Whoever reads them must notice: consumers and followers by the checksum of each batch. Of
+    topics of clients alone: a coordinator that cannot load its groups stays without them until
+    another one is elected, as Kafka's does."""
+    life = machine.life
+    node = None if life is None else life.node
+    if node is None or node.broker is None or not may_be_hit(world, machine):
+        return False
+    trouble = DiskTrouble()
+    for log in node.broker.logs.logs.values():
+        if log.topic == event.args["topic"]:
+            for segment in list(log.segments)[:-1]:
+                trouble.flips[segment.log.path] = _checked_bit(segment, rng)
+    machine.disk_troubles.append(trouble)
+    await asyncio.sleep(event.for_ms / 1000)
+    machine.disk_troubles.remove(trouble)
+    return trouble.hits["flipped"] > 0
+
+
+def _checked_bit(segment: Segment, rng: Random) -> tuple[int, int]:
+    """A bit of a batch that its checksum covers: that of a base offset or a leader epoch can flip
+    unseen in any Kafka."""
+    data = segment.log.pread(segment.size_bytes, 0)
+    header, at = rng.choice(list(iter_batches(data)))
+    return at + rng.randrange(CRC_START, header.size_bytes), 1 << rng.randrange(8)
+
+
+def _draw_flips(rng: Random, shape: Shape) -> Drawn:
+    return draw_broker(rng, shape), {"topic": rng.choice(shape.topics).name}
+
+
 def _draw_slow(rng: Random, shape: Shape) -> Drawn:
     return draw_node(rng, shape), {"flush_ms": rng.choice(FLUSH_MS)}
 
@@ -147,5 +181,11 @@ KINDS = {
     ),
     "hanging flush": FaultKind(
         "disk_errors", "no flush comes back for a while", _draw_node, partial(_flushes, "hung")
+    ),
+    "bit flips": FaultKind(
+        "disk_errors",
+        "a bit of each older segment of a topic is read wrongly for a while",
+        _draw_flips,
+        _flips,
     ),
 }

@@ -145,6 +145,17 @@ _REPLICATION = [
         ),
     ),
     _bug(
+        "no checksum from the leader",
+        "replication",
+        "P4|H",
+        "a follower appends what its leader sent, whatever its checksum says",
+        (
+            "storage.log.append:judge_fetched",
+            "if not crc_ok(buf, pos, header.size_bytes):",
+            "if False:",
+        ),
+    ),
+    _bug(
         "answer from before a cut",
         "replication",
         "P|F",

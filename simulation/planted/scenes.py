@@ -326,6 +326,15 @@ SCENES: dict[str, Scene] = {
         4_600,
         ("fetch of an earlier life",),
     ),
+    "bits flip under a leader": Scene(
+        Focus(idempotent=0, plain=2, sessions=1),
+        (
+            (500, "kill", "follower of t0-0", {"for_ms": 1_500}),
+            (1_500, "bit flips", "leader of t0-0", {"topic": "t0", "for_ms": 1_500}),
+        ),
+        3_300,
+        ("no checksum from the leader",),
+    ),
     "a second process": Scene(
         Focus(idempotent=0),
         ((300, "second process", "node 3", {"for_ms": 700}),),

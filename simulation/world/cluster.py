@@ -168,6 +168,7 @@ class Machine:
             self.files = self._mount()
         self.files.on_op = lambda kind, path: self._operation(life, kind, path)
         self.files.on_read = lambda path: self._reading(life, path)
+        self.files.on_data = lambda path, at, data: self._read(life, path, at, data)
         self.files.on_write = lambda path, at, data: cluster.trace.written(life, path, at, data)
         context = contextvars.copy_context()
         context.run(CURRENT_HOST.set, self.host)
@@ -288,6 +289,13 @@ class Machine:
         if CURRENT_LIFE.get() is life:  # not whoever looks at the machine from outside
             for trouble in self.disk_troubles:
                 trouble.strike("read", path)
+
+    def _read(self, life: NodeLife, path: str, position: int, data: bytes) -> bytes:
+        # Not while it starts, either: what recovery believes is another fault's matter.
+        if CURRENT_LIFE.get() is life and life.ready.done():
+            for trouble in self.disk_troubles:
+                data = trouble.read(path, position, data)
+        return data
 
     def _end_if_alive(self, life: NodeLife) -> None:
         if life.alive:

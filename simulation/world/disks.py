@@ -1,4 +1,4 @@
-"""Troubles of disks: operations that are refused, flushes that take long."""
+"""Troubles of disks: operations that are refused, flushes that take long, bits that flip."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class DiskTrouble:
         flush_ms: so much longer a flush takes, with a worker thread to wait in.
         hangs: flushes come back when this is no longer set.
         then: is called in place of the refusal.
+        flips: by path, where a byte is read wrongly, and the bit of it.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -53,7 +54,8 @@ class DiskTrouble:
     hangs: bool = False
     then: Callable[[], None] | None = None
     hits: Counter[str] = field(default_factory=Counter)
-    """How often it made which difference: refused, slow, hung."""
+    """How often it made which difference: refused, slow, hung, flipped."""
+    flips: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def strike(self, kind: str, path: str) -> None:
         """Raises DiskFault for an operation that is refused."""
@@ -69,6 +71,15 @@ class DiskTrouble:
             self.then()
             return
         raise DiskFault(self.code, os.strerror(self.code), path)
+
+    def read(self, path: str, position: int, data: bytes) -> bytes:
+        """What a read of flushed content brings."""
+        at, bit = self.flips.get(path, (-1, 0))
+        at -= position
+        if not 0 <= at < len(data):
+            return data
+        self.hits["flipped"] += 1
+        return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
 
     async def flushing(self) -> None:
         """Wait as long as a flush takes longer."""

@@ -15,7 +15,8 @@ Over MemoryFiles this is the disk of a simulated node: `crash()` kills the overl
 overlay on the same backing is the machine after reboot. Over RealFiles it turns a kill -9 of a real
 process into a power cut. `on_op(kind, path)` runs before every operation that could change what
 survives; it may raise, to crash at that point or to inject an OSError. `on_read(path)` runs before
-every read of flushed content. A file whose flush failed is poisoned, as the port has it.
+every read of flushed content; `on_data(path, offset, bytes)` returns what such a read brings, which
+need not be what was written. A file whose flush failed is poisoned, as the port has it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ T = TypeVar("T")
 
 OpHook = Callable[[str, str], None]
 ReadHook = Callable[[str], None]
+DataHook = Callable[[str, int, bytes], bytes]
 WriteHook = Callable[[str, int, Buffer], None]
 
 _PAGE_BYTES = 512
@@ -117,6 +119,8 @@ class LossyFile:
             return bytes(memoryview(inode.tail)[start : start + size_bytes])
         self._files.reading(self.path)
         data = self._files.handle(inode).pread(min(size_bytes, inode.base - position), position)
+        if self._files.on_data is not None:
+            data = self._files.on_data(self.path, position, data)
         return data + bytes(inode.tail[: size_bytes - len(data)])
 
     def pwrite(self, data: Buffer, position: int) -> None:
@@ -180,6 +184,8 @@ class LossyFiles:
         """Called with (path, offset, bytes) of what is written."""
         self.on_read: ReadHook | None = None
         """Called with the path of what is read from the backing; may raise."""
+        self.on_data: DataHook | None = None
+        """Called with (path, offset, bytes) of that; what it returns was read."""
         self.before_flush = before_flush
         self.before_work = before_work
         self.now_ms = now_ms

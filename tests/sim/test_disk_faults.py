@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from protocol.batch.records import Record, build_batch
+from simulation.clients.client import Unknown, checked
 from simulation.event import Event
 from simulation.faults import KINDS
 from simulation.faults.disk_errors import ANY
+from simulation.planted.scenes import SCENES
 from simulation.shape import TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.disks import SYNCS, WRITES
@@ -25,6 +28,8 @@ ARGS: dict[str, dict[str, Any]] = {
     "unreadable": {"kinds": ["read"], "path_has": "", "after": 0},
     "file error": {"kinds": list(ANY), "path_has": "", "after": 7, "most": 1},
 }
+FLIPS = "bit flips"
+"""It wants segments that are over."""
 STOPPING = ("disk full", "fsync error", "unreadable", "file error")
 
 
@@ -37,7 +42,7 @@ def played(*events: Event) -> Outcome:
 
 
 def test_each_fault_takes_effect_and_every_promise_holds() -> None:
-    assert set(ARGS) == {name for name, kind in KINDS.items() if kind.family == "disk_errors"}
+    assert {*ARGS, FLIPS} == {name for name, kind in KINDS.items() if kind.family == "disk_errors"}
     events = [
         Event(kind, 100 + 2_500 * number, kind, "node 2", {"for_ms": 500, **args})
         for number, (kind, args) in enumerate(ARGS.items())
@@ -45,6 +50,22 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
     outcome = played(*events)
     assert outcome.took_effect == dict.fromkeys(ARGS, 1)
     assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(STOPPING)
+
+
+def test_bits_that_flip_are_noticed_and_the_rest_goes_on() -> None:
+    """F20: a follower that was away reads what flipped at its leader, and consumers do."""
+    scene = SCENES["bits flip under a leader"].schedule()
+    outcome = run(scene)
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {"kill": 1, FLIPS: 1}
+    assert any("cannot follow the own log" in line for line in outcome.logged)
+
+
+def test_a_client_believes_no_damaged_batch() -> None:
+    batch = build_batch([Record(timestamp=1, value=b"v")])
+    assert [one.value for one in checked(batch)] == [b"v"]
+    with pytest.raises(Unknown, match="wrong CRC"):
+        checked(bytes(batch).replace(b"v", b"w"))
 
 
 def test_a_node_whose_disk_is_full_says_so_and_stops() -> None:
