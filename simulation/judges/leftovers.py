@@ -2,7 +2,7 @@
 
 A request that waits has a connection and a deadline; a file that is open is there; tasks, timers
 and connections are about as many as there were before the trouble. They are asked for until they
-are, so what ends by itself, late, is no leftover.
+are, so what ends by itself, late, is no leftover. What a broker remembers is in `judges.holdings`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from simulation.judges.holdings import unexplained
 from simulation.judges.judge import Judge
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ class LeftoverJudge(Judge):
             if count > CONNECTIONS_MAX:
                 return f"P26: {source} has {count} connections to {target}"
         for machine in self._world.cluster.machines:
-            for what in (*self._work(machine), *_files(machine), *_waits(machine)):
+            for what in (
+                *self._work(machine),
+                *_files(machine),
+                *_waits(machine),
+                *self._memory(machine),
+            ):
                 return f"P26: {machine.host} {what}"
         return None
 
@@ -59,6 +65,13 @@ class LeftoverJudge(Judge):
             yield f"has {tasks} tasks, in the beginning nobody had more than {self._tasks}"
         if timers > self._timers + TIMERS_MORE:
             yield f"has {timers} timers, in the beginning nobody had more than {self._timers}"
+
+    def _memory(self, machine: Machine) -> Iterator[str]:
+        node = None if machine.life is None else machine.life.node
+        server = None if node is None else node.broker
+        if server is not None and server.context is not None:
+            world = self._world
+            yield from unexplained(server, server.context, world.promises, world.shape)
 
 
 def _files(machine: Machine) -> Iterator[str]:

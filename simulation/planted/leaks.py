@@ -24,4 +24,26 @@ LEAKS: tuple[Bug, ...] = (
         "the files of a segment that a truncation deletes stay open",
         ("storage.log.segment:Segment.delete", "self.discard_handles()", "pass"),
     ),
+    bug(
+        "sessions of earlier lives",
+        "leaks",
+        "P26",
+        "what a follower's process had open before is kept when it comes back",
+        (
+            "broker.apis.follower_fetch:FollowerFetch.start",
+            "self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)",
+            "pass",
+        ),
+    ),
+    bug(
+        "watched when over",
+        "leaks",
+        "P26",
+        "a partition tells sessions that are over of its news",
+        (
+            "broker.replication.follower_watch:FollowerWatch.close",
+            "partition.unwatch(self)",
+            "pass",
+        ),
+    ),
 )

@@ -165,7 +165,12 @@ SCENES: dict[str, Scene] = {
         Focus(),
         ((500, "kill", "follower of t0-0", {"for_ms": 1}),),
         800,
-        ("stays in its ISRs", "waits of a gone connection"),
+        (
+            "stays in its ISRs",
+            "waits of a gone connection",
+            "sessions of earlier lives",
+            "watched when over",
+        ),
     ),
     "a leader is cut off": Scene(
         Focus(idempotent=2, plain=2, members=1),

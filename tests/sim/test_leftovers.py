@@ -11,7 +11,11 @@ from unittest import mock
 
 import pytest
 
+from broker.assembly import BrokerServer
+from broker.coordinators.group.shard import GroupShard
+from broker.replication.fetch_session import FetchSession
 from broker.replication.purgatory import Wait
+from broker.replication.remote_replica import RemoteReplica
 from simulation.judges import leftovers
 from simulation.judges.leftovers import LeftoverJudge
 from simulation.swarm import run
@@ -19,6 +23,7 @@ from simulation.world.cluster import Machine
 from simulation.world.life import CURRENT_LIFE
 from simulation.world.network import CURRENT_HOST
 from storage.files.lossy import LossyFile
+from storage.log.producers import ProducerState
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
@@ -62,20 +67,55 @@ def a_file_thrice(machine: Machine) -> None:
 
 
 def a_wait_of_nobody(machine: Machine) -> None:
-    assert machine.life is not None and machine.life.node is not None
-    broker = machine.life.node.broker
-    assert broker is not None and broker.context is not None
+    broker = _broker(machine)
+    assert broker.context is not None
     broker.context.waits.purgatory.add(Wait(), machine.clock.monotonic_ms() + 1e6, NOBODY)
 
 
 def an_overdue_wait(machine: Machine) -> None:
-    assert machine.life is not None and machine.life.node is not None
-    broker = machine.life.node.broker
-    assert broker is not None and broker.context is not None
+    broker = _broker(machine)
+    assert broker.context is not None
     broker.context.waits.purgatory.add(Wait(), machine.clock.monotonic_ms() - 5_000)
 
 
+def _broker(machine: Machine) -> BrokerServer:
+    assert machine.life is not None and machine.life.node is not None
+    broker = machine.life.node.broker
+    assert broker is not None and broker.context is not None
+    return broker
+
+
+def a_strange_group(machine: Machine) -> None:
+    coordinator = _broker(machine).coordinator
+    assert coordinator is not None
+    shard = GroupShard(coordinator.config, lambda: "")
+    shard.core.groups["nobody's"] = mock.Mock()
+    coordinator._slots[0] = mock.Mock(shard=shard)
+
+
+def a_strange_follower(machine: Machine) -> None:
+    next(iter(_broker(machine).replicas)).remote[NOBODY] = RemoteReplica()
+
+
+def an_unknown_producer(machine: Machine) -> None:
+    producers = next(iter(_broker(machine).replicas)).log.producers
+    producers._producers[NOBODY] = ProducerState(NOBODY)
+
+
+def a_session_of_nobody(machine: Machine) -> None:
+    context = _broker(machine).context
+    assert context is not None
+    session = FetchSession[Any](1, privileged=True, uses_topic_ids=True, now_ms=0.0)
+    assert session.watch is not None
+    session.watch.replica_id = NOBODY
+    context.sessions._sessions[1] = session
+
+
 PLANTED = {
+    a_strange_group: 'remembers the groups ["nobody\'s"]',
+    an_unknown_producer: f"remembers of t0-0 the producers [{NOBODY}]",
+    a_strange_follower: f"remembers of t0-0 the followers [{NOBODY}]",
+    a_session_of_nobody: f"remembers a session of broker {NOBODY}",
     an_overdue_wait: "longer than it asked for",
     a_wait_of_nobody: "lets 1 connections wait that are gone",
     a_file_thrice: "['/data/thrice'] open more than 2 times",

@@ -1,0 +1,90 @@
+"""Holdings of a broker when all is over (P26): nothing that the cluster does not explain.
+
+Bytes say little about a process that is a minute old, so things are counted: replicas and logs,
+sessions of followers, waits, what partitions know of followers and of producers, groups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.assembly import BrokerServer
+    from broker.context import BrokerContext
+    from broker.replication.partition import Partition
+    from simulation.judges.partitions import Promises
+    from simulation.shape import Shape
+
+FETCHERS = "num.replica.fetchers"
+
+
+def unexplained(
+    server: BrokerServer, broker: BrokerContext, promises: Promises, shape: Shape
+) -> Iterator[str]:
+    """What this broker holds too much of, in words that begin with "remembers"."""
+    yield from _replicas(server, broker.node_id, promises)
+    yield from _sessions(broker, promises, shape)
+    for one in broker.replicas:
+        yield from _of_partition(one, broker, promises)
+    waits = len(broker.waits.purgatory)
+    connections = sum(1 for one in server.servers for _ in one.connections)
+    if waits > connections:
+        yield f"remembers {waits} requests that wait, over {connections} connections"
+    known = {one.args["group"] for one in shape.clients if "group" in one.args}
+    for slot in () if server.coordinator is None else server.coordinator._slots.values():
+        groups = set() if slot.shard is None else set(slot.shard.core.groups)
+        if groups - known:
+            yield f"remembers the groups {sorted(groups - known)}, clients are of {sorted(known)}"
+
+
+def _replicas(server: BrokerServer, node_id: int, promises: Promises) -> Iterator[str]:
+    own = {
+        (topic.id, index)
+        for topic in promises.metadata.image.topics.by_id.values()
+        for index, one in topic.partitions.items()
+        if node_id in one.replicas
+    }
+    replicas = {(one.topic_id, one.index): one for one in server.replicas}
+    for key, one in replicas.items():
+        if key not in own:
+            yield f"remembers a replica of {one.topic}-{one.index}, which is not its own"
+    for log in server.logs.logs.values():
+        if log.topic_id is not None and (log.topic_id, log.partition) not in own:
+            yield f"remembers the log of {log.topic}-{log.partition}, which is not its own"
+
+
+def _sessions(broker: BrokerContext, promises: Promises, shape: Shape) -> Iterator[str]:
+    brokers = promises.metadata.image.cluster.brokers
+    most = 1 + shape.setting_ms(FETCHERS, 1)  # one may be about to take the place of another
+    followers: Counter[int] = Counter()
+    for session in broker.sessions:
+        watch = session.watch
+        if watch is None:
+            continue
+        followers[watch.replica_id] += 1
+        now = brokers.get(watch.replica_id)
+        if now is None or watch.broker_epoch != now.epoch:
+            whose = f"broker {watch.replica_id} with epoch {watch.broker_epoch}"
+            yield f"remembers a session of {whose}, which is over"
+    for replica_id, count in followers.items():
+        if count > most:
+            yield f"remembers {count} sessions of broker {replica_id}"
+
+
+def _of_partition(one: Partition, broker: BrokerContext, promises: Promises) -> Iterator[str]:
+    where = f"{one.topic}-{one.index}"
+    strangers = set(one.remote) - set(one.replicas)
+    if strangers:
+        yield f"remembers of {where} the followers {sorted(strangers)}, which are none"
+    watches = {id(session.watch) for session in broker.sessions}
+    if any(id(watch) not in watches for watch in one._watches):
+        yield f"remembers of {where} a session that is over"
+    truth = promises.partitions.get((one.topic_id, one.index))
+    if truth is None or one.topic in promises.given_up or one.topic in promises.compacted:
+        return
+    committed = {producer_id for producer_id, _ in truth.sequences._next}
+    unknown = {state.producer_id for state in one.log.producers} - committed
+    if unknown:
+        yield f"remembers of {where} the producers {sorted(unknown)}, which have written nothing"
