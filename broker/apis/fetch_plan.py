@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.replication.fetch_session import PartitionKey
 from broker.replication.partition import Partition
@@ -64,24 +64,57 @@ class ColdSlice(NamedTuple):
     """The first batch is read whole though it is larger than the limit: the answer needs one."""
 
 
-def plan_reads(wishes: Iterable[Wish], max_bytes: int) -> dict[PartitionKey, ColdSlice]:
-    """What to read off the loop. `max_bytes` is the limit of the whole answer."""
-    planned: dict[PartitionKey, ColdSlice] = {}
+class RemoteRange(NamedTuple):
+    """To be read from the tier. How much there is nobody knows: it takes all of its limit."""
+
+    log: Log
+    offset: int
+    max_bytes: int
+
+
+Elsewhere: TypeAlias = ColdSlice | RemoteRange
+
+
+def plan_reads(
+    wishes: Iterable[Wish], max_bytes: int, *, remote: bool
+) -> dict[PartitionKey, Elsewhere]:
+    """What to read off the loop.
+
+    Args:
+        max_bytes: the limit of the whole answer.
+        remote: whether the tier may be read.
+    """
+    planned: dict[PartitionKey, Elsewhere] = {}
     left, first = max(0, max_bytes), True
     for key, partition, offset, partition_max, end_offset in wishes:
         log = partition.log
-        try:
-            visible = log.visible_bytes(offset, end_offset)
-        except ApiError:
-            continue  # the answer finds out and says so
         limit = max(0, min(left, partition_max))
-        if not visible or (not limit and not first):
+        place = place_of(log, offset)
+        visible = limit
+        if place is not Place.REMOTE:
+            try:
+                visible = log.visible_bytes(offset, end_offset)
+            except ApiError:
+                continue  # the answer finds out and says so
+            if not visible:
+                continue
+        elif not remote:
             continue
-        if place_of(log, offset) is Place.COLD:
+        if not limit and not first:
+            continue
+        if place is Place.REMOTE:
+            planned[key] = RemoteRange(log, offset, limit)
+        elif place is Place.COLD:
             planned[key] = ColdSlice(log, offset, limit, end_offset, first)
         first = False
         left -= min(limit, visible)
     return planned
+
+
+class Refused(NamedTuple):
+    """A read that was not begun."""
+
+    error: ApiError
 
 
 class ColdData(NamedTuple):

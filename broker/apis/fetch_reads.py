@@ -4,41 +4,99 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
-from broker.apis.fetch_plan import ColdData, ColdSlice
+from broker.apis.fetch_plan import ColdData, ColdSlice, Elsewhere, Refused, RemoteRange
 from broker.replication.fetch_session import PartitionKey
 from protocol.errors import ApiError
 from runtime.tasks import Supervisor
+
+if TYPE_CHECKING:
+    from broker.tiering.reader import RemoteRead, RemoteReader
+
+Arrived: TypeAlias = "ColdData | RemoteRead | Refused"
 
 
 class FetchReads:
     """Begun when it is made. `results` fills; `over` is called once, when nothing is left to come.
 
-    Whoever stops waiting calls `give_up`: then `over` is not called any more.
+    Whoever stops waiting calls `leave`: then `over` is not called any more, and reads of the tier
+    go on, to be found by the next fetch. `drop` ends those, too, that have not begun.
     """
 
     def __init__(
         self,
-        planned: Mapping[PartitionKey, ColdSlice],
+        planned: Mapping[PartitionKey, Elsewhere],
         over: Callable[[], None],
         supervisor: Supervisor,
+        reader: RemoteReader | None,
+        *,
+        committed: bool,
     ) -> None:
-        self.results: dict[PartitionKey, ColdData | None] = dict.fromkeys(planned)
+        """`reader` is there if remote ranges are planned; `committed` is for them."""
+        self.results: dict[PartitionKey, Arrived | None] = dict.fromkeys(planned)
         """None for what has not come."""
         self.failure: BaseException | None = None
         """One that nobody foresaw; the request fails with it."""
+        self.has_remote = False
         self._over = over
+        self._reader = reader
+        self._committed = committed
         self._tasks: dict[asyncio.Task[ColdData], PartitionKey] = {}
-        for key, cold in planned.items():
-            task = supervisor.spawn(f"cold read {key[1]}", _read(cold), fatal=False)
-            self._tasks[task] = key
-            task.add_done_callback(self._arrived)
+        self._remote: dict[RemoteRead, PartitionKey] = {}
+        for key, one in planned.items():
+            if isinstance(one, RemoteRange):
+                self._begin_remote(key, one)
+            else:
+                task = supervisor.spawn(f"cold read {key[1]}", _read(one), fatal=False)
+                self._tasks[task] = key
+                task.add_done_callback(self._arrived)
 
-    def give_up(self) -> None:
-        """Ends what still goes on."""
+    @property
+    def waits_for_disk(self) -> bool:
+        return bool(self._tasks)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to come."""
+        return not self._tasks and not self._remote
+
+    def leave(self) -> None:
+        """Waits no longer."""
         tasks, self._tasks = self._tasks, {}
         for task in tasks:
             task.cancel()
+        for read in self._remote:
+            read.leave(self._remote_done)
+        self._remote = {}
+
+    def drop(self) -> None:
+        """Nobody is there any more."""
+        reads = list(self._remote)
+        self.leave()
+        if self._reader is not None:
+            for read in reads:
+                self._reader.give_up(read)
+
+    def _begin_remote(self, key: PartitionKey, one: RemoteRange) -> None:
+        assert self._reader is not None
+        self.has_remote = True
+        try:
+            read = self._reader.read(one.log, one.offset, one.max_bytes, committed=self._committed)
+        except ApiError as error:
+            self.results[key] = Refused(error)
+            return
+        if read.done:
+            self.results[key] = read
+        else:
+            self._remote[read] = key
+            read.listen(self._remote_done)
+
+    def _remote_done(self, read: RemoteRead) -> None:
+        key = self._remote.pop(read, None)
+        if key is not None:
+            self.results[key] = read
+            self._maybe_over()
 
     def _arrived(self, task: asyncio.Task[ColdData]) -> None:
         key = self._tasks.pop(task, None)
@@ -50,7 +108,10 @@ class FetchReads:
             self.failure = error
         else:
             self.results[key] = task.result()
-        if not self._tasks:
+        self._maybe_over()
+
+    def _maybe_over(self) -> None:
+        if self.finished:
             self._over()
 
 

@@ -104,6 +104,9 @@ class FollowerFetch(RunningFetch):
                 times=watch,
             )
 
+    def _reader(self) -> None:
+        """A follower takes from the tier what it needs itself (KIP-405)."""
+
     def _refusal(
         self, partition: Partition | None, wanted: Wanted, code: ErrorCode
     ) -> PartitionData:

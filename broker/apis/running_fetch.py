@@ -7,7 +7,7 @@ follower is shown and told instead is in `follower_fetch`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final
 from broker.apis.fetch_plan import (
     ColdData,
     Place,
+    Refused,
     Wish,
     fitted,
     place_of,
     plan_reads,
     still_holds,
 )
-from broker.apis.fetch_reads import FetchReads
+from broker.apis.fetch_reads import Arrived, FetchReads
 from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
 from broker.quota.enforcer import quota_user
@@ -35,8 +36,11 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import Body, Reply, RequestContext
 from runtime.marks import mark
+from storage.log.errors import BelowLocalStart, OffsetOutOfRange
 
 if TYPE_CHECKING:
+    from broker.tiering.reader import RemoteRead, RemoteReader
+    from storage.log.indexes import AbortedTxn
     from storage.log.log import Log
 
 ZSTD_SINCE: Final = 10
@@ -157,7 +161,7 @@ class RunningFetch:
         self._wait: FetchWait | None = None
         self._queued = False
         self._arriving = True
-        self._arrived: dict[PartitionKey, ColdData | None] = {}
+        self._arrived: dict[PartitionKey, Arrived | None] = {}
         self._reads: list[Read] = []
         self._bytes = 0
         self._must_answer = False
@@ -199,13 +203,19 @@ class RunningFetch:
     def _enough(self) -> bool:
         return self._must_answer or self._bytes >= self._bytes_min
 
-    # --- data that is probably not in the page cache ------------------------------------------
+    # --- data that is on the disk, probably not in the page cache, or in the tier -------------
 
     def _is_elsewhere(self, key: PartitionKey, wanted: Wanted) -> bool:
         partition = self._broker.replicas.known(*key)
         if partition is None or not partition.is_readable:
             return False
-        return place_of(partition.log, wanted.fetch_offset) is Place.COLD
+        place = place_of(partition.log, wanted.fetch_offset)
+        return place is Place.COLD or (place is Place.REMOTE and self._reader() is not None)
+
+    def _reader(self) -> RemoteReader | None:
+        """Who reads the tier for this fetch."""
+        tier = self._broker.tier
+        return None if tier is None else tier.reader
 
     def _read_elsewhere(self) -> asyncio.Future[Body]:
         """Has read off the loop what is not at hand; then everything is read as usual.
@@ -214,10 +224,12 @@ class RunningFetch:
         """
         waits = self._broker.waits
         future = self._future = waits.new_future()
-        planned = plan_reads(self._wishes(), self._bytes_max)
+        reader, now_ms = self._reader(), self._broker.clock.monotonic_ms()
+        remote = reader is not None and reader.throttle_ms() <= 0
+        planned = plan_reads(self._wishes(), self._bytes_max, remote=remote)
 
         def stop() -> None:
-            reads.give_up()
+            reads.drop()
             future.cancel()
 
         def over() -> None:
@@ -225,11 +237,20 @@ class RunningFetch:
                 self._queued = True
                 waits.soon(lambda: self._reads_over(reads, wait))
 
-        wait = ReadsWait(over, stop)
-        reads = FetchReads(planned, over, self._broker.supervisor)
-        deadline_ms = self._broker.clock.monotonic_ms() + COLD_READS_MS
+        def late() -> None:
+            if reads.waits_for_disk and self._broker.clock.monotonic_ms() < disk_deadline_ms:
+                waits.hold(wait, disk_deadline_ms, self._context.connection)
+            else:
+                over()
+
+        wait = ReadsWait(late, stop)
+        committed = self._request.isolation_level == READ_COMMITTED
+        reads = FetchReads(planned, over, self._broker.supervisor, reader, committed=committed)
+        deadline_ms = disk_deadline_ms = now_ms + COLD_READS_MS
+        if reader is not None and reads.has_remote:
+            deadline_ms = now_ms + reader.fetch_wait_ms
         waits.hold(wait, deadline_ms, self._context.connection)
-        if not planned:
+        if reads.finished:
             over()
         return future
 
@@ -250,7 +271,7 @@ class RunningFetch:
         """All that was read elsewhere is here, or its time is up."""
         self._queued = False
         future = self._future
-        reads.give_up()
+        reads.leave()
         self._broker.waits.purgatory.remove(wait)
         if future is None or future.done():
             return
@@ -258,14 +279,15 @@ class RunningFetch:
             future.set_exception(reads.failure)
             return
         self._arrived = reads.results
-        late = None in reads.results.values()
+        # A disk that is late is not asked again on the loop, and what is in the tier can only come
+        # with the next fetch.
+        over = reads.has_remote or None in reads.results.values()
         try:
             self._read_all()
         except Exception as error:  # noqa: BLE001 - whatever it is, the client must not hang on it
             future.set_exception(error)
             return
-        # A disk that is late is not asked again on the loop.
-        if late or self._is_answered():
+        if over or self._is_answered():
             future.set_result(self._response())
         else:
             self._hold_for_news()
@@ -406,12 +428,13 @@ class RunningFetch:
         end = self._visible_end(partition)
         offset = wanted.fetch_offset
         limit = max(0, min(budget, wanted.partition_max_bytes))
+        aborted: Sequence[AbortedTxn] | None = None
         if self._arrived and key in self._arrived:
-            records = self._take_arrived(key, log, offset, end, limit, min_one_batch)
+            records, aborted = self._take_arrived(key, log, offset, end, limit, min_one_batch)
         elif offset == log.log_end_offset:
             records = b""
         else:
-            records = log.read(offset, limit, max_offset=end, min_one_batch=min_one_batch)
+            records = self._read_here(log, offset, end, limit, min_one_batch)
         if records and self._context.api_version < ZSTD_SINCE:
             _refuse_zstd(records)
         if follower and self._arriving:
@@ -420,11 +443,11 @@ class RunningFetch:
         data = self._facts(partition, records, NO_DIVERGENCE)
         if not follower and self._request.isolation_level == READ_COMMITTED:
             # Up to `end`, which may be more than was read: a reader skips what it does not meet.
+            if aborted is None:
+                aborted = log.aborted_transactions(offset, end) if records else ()
             data.aborted_transactions = [
-                FetchResponse.AbortedTransaction(
-                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
-                )
-                for aborted in (log.aborted_transactions(offset, end) if records else ())
+                FetchResponse.AbortedTransaction(producer_id=one[0], first_offset=one[1])
+                for one in aborted
             ]
         return data
 
@@ -437,6 +460,14 @@ class RunningFetch:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         return failure(wanted.partition, code)
 
+    def _read_here(self, log: Log, offset: int, end: int, limit: int, min_one_batch: bool) -> bytes:
+        try:
+            return log.read(offset, limit, max_offset=end, min_one_batch=min_one_batch)
+        except BelowLocalStart:
+            if self._reader() is None:
+                raise
+            return b""  # it is in the tier, which is not read now
+
     def _take_arrived(
         self,
         key: PartitionKey,
@@ -445,16 +476,45 @@ class RunningFetch:
         end: int,
         limit: int,
         min_one_batch: bool,
-    ) -> bytes:
-        """What was read off the loop, if it is still what the log has there."""
-        data = self._arrived.pop(key)
-        if data is None:
-            return b""
-        if not still_holds(data, log, offset):
-            return log.read(offset, limit, max_offset=end, min_one_batch=min_one_batch)
-        if data.error is not None:
-            raise data.error
-        return fitted(data.records, limit, whole_first=min_one_batch) if offset < end else b""
+    ) -> tuple[bytes, Sequence[AbortedTxn] | None]:
+        """What was read off the loop, if it is still what the log has there, and the aborted
+        transactions that came with it."""
+        arrived = self._arrived.pop(key)
+        if arrived is None:
+            return b"", None
+        if isinstance(arrived, Refused):
+            raise arrived.error
+        if not isinstance(arrived, ColdData):
+            return self._take_remote(arrived, log, offset, end, limit, min_one_batch)
+        if not still_holds(arrived, log, offset):
+            return log.read(offset, limit, max_offset=end, min_one_batch=min_one_batch), None
+        if arrived.error is not None:
+            raise arrived.error
+        records = arrived.records if offset < end else b""
+        return fitted(records, limit, whole_first=min_one_batch), None
+
+    def _take_remote(
+        self,
+        read: RemoteRead,
+        log: Log,
+        offset: int,
+        end: int,
+        limit: int,
+        min_one_batch: bool,
+    ) -> tuple[bytes, Sequence[AbortedTxn]]:
+        reader, data = self._reader(), read.data
+        if read.error is not None:
+            raise read.error
+        if data is None or reader is None or not reader.holds(data, log, offset):
+            if offset < log.log_start_offset:
+                raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
+            return b"", ()  # the next fetch has it read anew
+        if data.last_offset >= end:
+            return b"", ()
+        records = fitted(data.records, limit, whole_first=min_one_batch)
+        if len(records) == len(data.records):
+            reader.taken(read)
+        return records, data.aborted
 
     def _visible_end(self, partition: Partition) -> int:
         log = partition.log

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+from broker.tiering.index_cache import IndexCache
+from broker.tiering.reader import KEPT_MS, RemoteData, RemoteRead, RemoteReader
+from broker.tiering.settings import QuotaSettings, ReadSettings
 from protocol.ids import TopicId
 from storage.log.log import Log
 from storage.log.segment import Segment
@@ -13,6 +19,7 @@ from storage.tiered.lineage import Lineage
 from storage.tiered.segment_store import SegmentSources, SegmentStore
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemotePartition, RemoteSegment, SegmentUpdate, TierRecord
+from testkit.memory.broker import Harness, batch, settle
 from testkit.records.tier import segment_id
 
 
@@ -118,4 +125,123 @@ async def tiered(tier: MemoryTier, log: Log) -> list[RemoteSegment]:
     return copied
 
 
-__all__ = ["MemoryTier", "drop_local", "partition_of", "tiered"]
+MIB = 1 << 20
+READS = ReadSettings(
+    at_once=2,
+    pending_max=3,
+    fetch_wait_ms=500,
+    list_offsets_timeout_ms=30_000,
+    index_cache_bytes=MIB,
+    index_cache_ttl_ms=-1,
+)
+NO_QUOTA = QuotaSettings(bytes_per_second=2**63 - 1, windows=11, window_seconds=1)
+
+
+class Held:
+    """Reads of parts of logs take until they are let go."""
+
+    def __init__(self, backing: Objects) -> None:
+        self._backing = backing
+        self.holding = False
+        self.waiting: list[asyncio.Future[None]] = []
+        self.sizes: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backing, name)
+
+    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+        if key.endswith(".log"):
+            self.sizes.append(size_bytes)
+            if self.holding:
+                gate = asyncio.get_running_loop().create_future()
+                self.waiting.append(gate)
+                await gate
+        return await self._backing.get(key, start, size_bytes)
+
+    async def let_go(self, count: int = 1) -> None:
+        for gate in self.waiting[:count]:
+            gate.set_result(None)
+        del self.waiting[:count]
+        await settle()
+
+
+class TierRoom:
+    """A topic whose closed segments are in the tier only."""
+
+    def __init__(
+        self,
+        partitions: int = 1,
+        *,
+        topic: dict[str, Any] | None = None,
+        props: dict[str, str] | None = None,
+        **configs: str,
+    ) -> None:
+        """`topic` is for `Harness.create_topic`, `configs` are the topic's, `props` the node's."""
+        self.tier = MemoryTier()
+        self.held = Held(self.tier.bucket)
+        self.tier.store.objects = self.held
+        self.h = Harness(**(props or {}))  # type: ignore[arg-type]
+        self.h.create_topic(
+            partitions=partitions,
+            **(topic or {}),
+            configs={name.replace("_", "."): value for name, value in configs.items()},
+        )
+        self.settings = READS
+        self.quota = NO_QUOTA
+        self.indexes = IndexCache(
+            self.h.files,
+            "/data",
+            self.tier.store,
+            self.h.supervisor,
+            monotonic_ms=self.h.clock.monotonic_ms,
+            max_bytes=lambda: self.settings.index_cache_bytes,
+            ttl_ms=lambda: self.settings.index_cache_ttl_ms,
+        )
+        self.indexes.load()
+        self.reader = RemoteReader(
+            self.tier.store,
+            self.indexes,
+            self.tier.cache_of,
+            settings=lambda: self.settings,
+            quota=lambda: self.quota,
+            files=self.h.files,
+            supervisor=self.h.supervisor,
+            clock=self.h.clock,
+        )
+        # The context is made before there is a tier to put into it.
+        object.__setattr__(self.h.context, "tier", SimpleNamespace(reader=self.reader))
+
+    @property
+    def log(self) -> Log:
+        return self.h.partition().log
+
+    def log_of(self, index: int) -> Log:
+        return self.h.partition(index=index).log
+
+    def produce(self, *values: bytes, index: int = 0) -> None:
+        for value in values:
+            assert self.h.produce(batch(value), index=index).error_code == 0
+
+    async def fill(self, *segments: tuple[bytes, ...], index: int = 0) -> None:
+        """Segments of these values, a batch each, all in the tier alone."""
+        for values in segments:
+            self.produce(*values, index=index)
+            await tiered(self.tier, self.log_of(index))
+
+    async def read(
+        self, offset: int, max_bytes: int = MIB, *, committed: bool = False
+    ) -> RemoteData:
+        one = self.reader.read(self.log, offset, max_bytes, committed=committed)
+        await done(one)
+        if one.error is not None:
+            raise one.error
+        assert one.data is not None
+        self.h.clock.advance(int(KEPT_MS) + 1)  # nothing is kept for the next one
+        return one.data
+
+
+async def done(one: RemoteRead) -> None:
+    if not one.done:
+        over = asyncio.get_running_loop().create_future()
+        one.listen(over.set_result)
+        await asyncio.wait_for(over, 10)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from broker.apis.fetch_plan import ColdData, Place, Wish, fitted, place_of, plan_reads, still_holds
+from broker.apis.fetch_plan import (
+    ColdData,
+    ColdSlice,
+    Place,
+    RemoteRange,
+    Wish,
+    fitted,
+    place_of,
+    plan_reads,
+    still_holds,
+)
+from broker.replication.fetch_session import PartitionKey
 from protocol.batch.header import HEADER_BYTES
 from storage.log.log import Log
 from testkit.memory.broker import Harness, batch
 
 MIB = 1 << 20
+
+
+def plan(wished: Iterable[Wish], max_bytes: int) -> dict[PartitionKey, ColdSlice]:
+    """Where there is no tier."""
+    planned = plan_reads(wished, max_bytes, remote=False)
+    return {key: one for key, one in planned.items() if isinstance(one, ColdSlice)}
 
 
 @pytest.fixture
@@ -51,12 +70,12 @@ async def test_where_an_offset_is(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_one_budget_in_the_order_of_the_request() -> None:
     h = harness(500, 500, 500)
     size = h.partition().log.size_bytes
-    planned = plan_reads(wishes(h), size + 100)
+    planned = plan(wishes(h), size + 100)
     assert [(key, one.max_bytes, one.whole_first) for key, one in planned.items()] == [
         (("t", 0), size + 100, True),
         (("t", 1), 100, False),
     ]
-    assert [one.max_bytes for one in plan_reads(wishes(h, max_bytes=70), MIB).values()] == [70] * 3
+    assert [one.max_bytes for one in plan(wishes(h, max_bytes=70), MIB).values()] == [70] * 3
 
 
 @pytest.mark.usefixtures("cold")
@@ -64,8 +83,8 @@ async def test_one_budget_in_the_order_of_the_request() -> None:
 async def test_the_first_batch_is_read_whatever_the_limits(max_bytes: int) -> None:
     h = harness(500, 500)
     for planned in (
-        plan_reads(wishes(h), max_bytes),
-        plan_reads(wishes(h, max_bytes=max_bytes), max_bytes),
+        plan(wishes(h), max_bytes),
+        plan(wishes(h, max_bytes=max_bytes), max_bytes),
     ):
         assert [one.whole_first for one in planned.values()] == [True]
 
@@ -73,18 +92,38 @@ async def test_the_first_batch_is_read_whatever_the_limits(max_bytes: int) -> No
 @pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("offset", [-1, 2, 3, 2**63 - 1, -(2**63)])
 async def test_nothing_is_read_where_nothing_is(offset: int) -> None:
-    assert plan_reads(wishes(harness(10), offset=offset), MIB) == {}
+    assert plan(wishes(harness(10), offset=offset), MIB) == {}
 
 
 async def test_what_is_at_hand_takes_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     h = harness(500, 500)
     first = h.partition(index=0).log
     monkeypatch.setattr(Log, "is_recent", lambda log, offset: log is first)
-    planned = plan_reads(wishes(h), first.size_bytes + 30)
+    planned = plan(wishes(h), first.size_bytes + 30)
     assert [(key, one.max_bytes, one.whole_first) for key, one in planned.items()] == [
         (("t", 1), 30, False)
     ]
-    assert plan_reads(wishes(h), first.size_bytes) == {}
+    assert plan(wishes(h), first.size_bytes) == {}
+
+
+@pytest.mark.usefixtures("cold")
+async def test_a_remote_range_takes_all_of_its_limit() -> None:
+    h = harness(500, 500, 500)
+    in_tier = h.partition(index=1).log
+    in_tier.local_log_start_offset = 1
+    size = in_tier.size_bytes
+    planned = plan_reads(wishes(h, max_bytes=size), 2 * size + 10, remote=True)
+    assert [(key[1], type(one), one.max_bytes) for key, one in planned.items()] == [
+        (0, ColdSlice, size),
+        (1, RemoteRange, size),
+        (2, ColdSlice, 10),
+    ]
+    assert [key[1] for key in plan_reads(wishes(h), size, remote=True)] == [0]
+    assert [key[1] for key in plan_reads(wishes(h), MIB, remote=False)] == [0, 2]
+    remotes = wishes(h)[1:2]
+    for max_bytes in (0, -1, 1):
+        (one,) = plan_reads(remotes, max_bytes, remote=True).values()
+        assert one.max_bytes == max(0, max_bytes)
 
 
 async def test_what_was_read_is_judged_by_what_the_log_is_now() -> None:

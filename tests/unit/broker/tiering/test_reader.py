@@ -2,141 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import struct
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from broker.tiering.index_cache import IndexCache
 from broker.tiering.reader import (
     KEPT_BYTES_MAX,
     KEPT_MS,
     PART_BYTES_MAX,
     RemoteData,
     RemoteRead,
-    RemoteReader,
 )
-from broker.tiering.settings import QuotaSettings, ReadSettings
+from broker.tiering.settings import QuotaSettings
 from protocol.batch.header import iter_batches
-from protocol.batch.records import Producer, Record, build_batch, read_records
+from protocol.batch.records import Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from storage.log.errors import OffsetOutOfRange
-from storage.log.log import Log
-from storage.log.producers import Origin
-from storage.objects import FaultyObjects, Objects, Weather
+from storage.objects import FaultyObjects, Weather
 from storage.tiered.layout import Kind, object_key
-from testkit.memory.broker import Harness, batch, settle
-from testkit.memory.tier import MemoryTier, drop_local, partition_of, tiered
+from testkit.memory.broker import batch, settle
+from testkit.memory.tier import READS, TierRoom, done, drop_local, partition_of, tiered
+from tests.unit.broker.tiering.transactions import end, transact
 
 MIB = 1 << 20
-READS = ReadSettings(
-    at_once=2,
-    pending_max=3,
-    fetch_wait_ms=500,
-    list_offsets_timeout_ms=30_000,
-    index_cache_bytes=MIB,
-    index_cache_ttl_ms=-1,
-)
-NO_QUOTA = QuotaSettings(bytes_per_second=2**63 - 1, windows=11, window_seconds=1)
-
-
-class Held:
-    """Reads of parts of logs take until they are let go."""
-
-    def __init__(self, backing: Objects) -> None:
-        self._backing = backing
-        self.holding = False
-        self.waiting: list[asyncio.Future[None]] = []
-        self.sizes: list[int] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backing, name)
-
-    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
-        if key.endswith(".log"):
-            self.sizes.append(size_bytes)
-            if self.holding:
-                gate = asyncio.get_running_loop().create_future()
-                self.waiting.append(gate)
-                await gate
-        return await self._backing.get(key, start, size_bytes)
-
-    async def let_go(self, count: int = 1) -> None:
-        for gate in self.waiting[:count]:
-            gate.set_result(None)
-        del self.waiting[:count]
-        await settle()
-
-
-class Room:
-    """A topic whose closed segments are in the tier only."""
-
-    def __init__(self, partitions: int = 1, **configs: str) -> None:
-        self.tier = MemoryTier()
-        self.held = Held(self.tier.bucket)
-        self.tier.store.objects = self.held
-        self.h = Harness()
-        self.h.create_topic(
-            partitions=partitions,
-            configs={name.replace("_", "."): value for name, value in configs.items()},
-        )
-        self.settings = READS
-        self.quota = NO_QUOTA
-        self.indexes = IndexCache(
-            self.h.files,
-            "/data",
-            self.tier.store,
-            self.h.supervisor,
-            monotonic_ms=self.h.clock.monotonic_ms,
-            max_bytes=lambda: self.settings.index_cache_bytes,
-            ttl_ms=lambda: self.settings.index_cache_ttl_ms,
-        )
-        self.indexes.load()
-        self.reader = RemoteReader(
-            self.tier.store,
-            self.indexes,
-            self.tier.cache_of,
-            settings=lambda: self.settings,
-            quota=lambda: self.quota,
-            files=self.h.files,
-            supervisor=self.h.supervisor,
-            clock=self.h.clock,
-        )
-
-    @property
-    def log(self) -> Log:
-        return self.h.partition().log
-
-    def produce(self, *values: bytes, index: int = 0) -> None:
-        for value in values:
-            assert self.h.produce(batch(value), index=index).error_code == 0
-
-    async def fill(self, *segments: tuple[bytes, ...]) -> None:
-        """Segments of these values, a batch each, all in the tier alone."""
-        for values in segments:
-            self.produce(*values)
-            await tiered(self.tier, self.log)
-
-    async def read(
-        self, offset: int, max_bytes: int = MIB, *, committed: bool = False
-    ) -> RemoteData:
-        one = self.reader.read(self.log, offset, max_bytes, committed=committed)
-        await done(one)
-        if one.error is not None:
-            raise one.error
-        assert one.data is not None
-        self.h.clock.advance(int(KEPT_MS) + 1)  # nothing is kept for the next one
-        return one.data
-
-
-async def done(one: RemoteRead) -> None:
-    if not one.done:
-        over = asyncio.get_running_loop().create_future()
-        one.listen(over.set_result)
-        await asyncio.wait_for(over, 10)
 
 
 def values(data: RemoteData) -> list[bytes | None]:
@@ -148,7 +37,7 @@ def values(data: RemoteData) -> list[bytes | None]:
 
 @pytest.mark.parametrize("interval", ["1", "4096"])
 async def test_batches_from_the_offset_on_to_the_segments_end(interval: str) -> None:
-    room = Room(index_interval_bytes=interval)
+    room = TierRoom(index_interval_bytes=interval)
     await room.fill((b"a", b"b", b"c"), (b"d", b"e"))
     for offset, expected in enumerate([b"abc", b"bc", b"c", b"de", b"e"]):
         data = await room.read(offset)
@@ -158,7 +47,7 @@ async def test_batches_from_the_offset_on_to_the_segments_end(interval: str) -> 
 
 
 async def test_the_middle_of_a_batch_is_answered_with_the_whole_batch() -> None:
-    room = Room()
+    room = TierRoom()
     room.h.produce(batch(b"a", b"b", b"c"))
     await room.fill((b"d",))
     for offset in range(3):
@@ -167,13 +56,15 @@ async def test_the_middle_of_a_batch_is_answered_with_the_whole_batch() -> None:
 
 @pytest.mark.parametrize("max_bytes", [0, -1, -(2**31), 1, 60, 2**31 - 1])
 async def test_at_least_one_batch_and_no_more_than_the_limits(max_bytes: int) -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a" * 30, b"b" * 30))
     assert len(values(await room.read(0, max_bytes))) == (2 if max_bytes > 1000 else 1)
 
 
 async def test_a_first_batch_that_is_larger_than_all_limits_is_read_whole() -> None:
-    room = Room(max_message_bytes=str(2 * PART_BYTES_MAX), segment_bytes=str(8 * PART_BYTES_MAX))
+    room = TierRoom(
+        max_message_bytes=str(2 * PART_BYTES_MAX), segment_bytes=str(8 * PART_BYTES_MAX)
+    )
     large = random.Random(1).randbytes(PART_BYTES_MAX + MIB)
     await room.fill((b"before", large, b"after"))
     assert values(await room.read(1, 100)) == [large]
@@ -181,7 +72,7 @@ async def test_a_first_batch_that_is_larger_than_all_limits_is_read_whole() -> N
 
 
 async def test_a_part_is_all_that_is_read_whatever_is_asked_for() -> None:
-    room = Room(max_message_bytes=str(2 * MIB), segment_bytes=str(16 * PART_BYTES_MAX))
+    room = TierRoom(max_message_bytes=str(2 * MIB), segment_bytes=str(16 * PART_BYTES_MAX))
     await room.fill(tuple(bytes([at]) * MIB for at in range(12)))
     data = await room.read(0, 2**31 - 1)
     assert PART_BYTES_MAX - MIB <= len(data.records) <= PART_BYTES_MAX
@@ -190,7 +81,7 @@ async def test_a_part_is_all_that_is_read_whatever_is_asked_for() -> None:
 
 async def test_what_an_unclean_election_took_back_is_not_read() -> None:
     """The copy reaches further than this log's lineage shares with it (S1)."""
-    room = Room()
+    room = TierRoom()
     room.produce(b"a", b"b", b"lost")
     room.log.roll()
     await room.tier.copy(room.log)
@@ -207,7 +98,7 @@ async def test_what_an_unclean_election_took_back_is_not_read() -> None:
 
 async def test_records_that_cleaning_left_out_are_passed_over() -> None:
     """A topic that was compacted before has gaps, also at a segment's end."""
-    room = Room()
+    room = TierRoom()
     log = room.log
     log.append_as_follower(build_batch([Record(0, 1, None, b"a")], 3, leader_epoch=0))
     log.roll(10)
@@ -226,39 +117,19 @@ async def test_records_that_cleaning_left_out_are_passed_over() -> None:
 # --- aborted transactions -------------------------------------------------------------------------
 
 
-def transact(room: Room, producer_id: int) -> None:
-    """One record in a transaction; it goes to the log itself, as no handler takes it."""
-    producer = Producer(producer_id, 0, 0, transactional=True)
-    log = room.log
-    log.append_as_leader(bytearray(batch(b"t%d" % producer_id, producer=producer)), 0, 0)
-    log.update_high_watermark(log.log_end_offset)
-
-
-def end(room: Room, producer_id: int, *, abort: bool) -> None:
-    key, value = struct.pack(">hh", 0, 0 if abort else 1), struct.pack(">hi", 0, 0)
-    marker = build_batch(
-        [Record(0, 1_700_000_000_000, key, value)],
-        producer=Producer(producer_id, 0, -1, transactional=True),
-        control=True,
-    )
-    log = room.log
-    log.append_as_leader(bytearray(marker), 0, 0, Origin.COORDINATOR)
-    log.update_high_watermark(log.log_end_offset)
-
-
 async def test_aborted_transactions_over_all_segments_up_to_the_end_that_was_read() -> None:
-    room = Room()
-    transact(room, 1)  # 0, aborted at 2, in the next segment
+    room = TierRoom()
+    transact(room.log, 1)  # 0, aborted at 2, in the next segment
     await tiered(room.tier, room.log)
-    transact(room, 2)  # 1, aborted at 6, on this disk
-    end(room, 1, abort=True)  # 2
+    transact(room.log, 2)  # 1, aborted at 6, on this disk
+    end(room.log, 1, abort=True)  # 2
     await tiered(room.tier, room.log)
-    transact(room, 3)  # 3, committed
-    end(room, 3, abort=False)  # 4
-    transact(room, 4)  # 5, aborted at 7
+    transact(room.log, 3)  # 3, committed
+    end(room.log, 3, abort=False)  # 4
+    transact(room.log, 4)  # 5, aborted at 7
     await tiered(room.tier, room.log)
-    end(room, 2, abort=True)
-    end(room, 4, abort=True)
+    end(room.log, 2, abort=True)
+    end(room.log, 4, abort=True)
 
     async def aborted(offset: int) -> list[tuple[int, int]]:
         data = await room.read(offset, 1, committed=True)
@@ -276,10 +147,10 @@ async def test_aborted_transactions_over_all_segments_up_to_the_end_that_was_rea
 
 
 async def test_transactions_that_ended_before_or_began_behind_are_left_out() -> None:
-    room = Room()
+    room = TierRoom()
     for producer_id in (1, 2):
-        transact(room, producer_id)
-        end(room, producer_id, abort=True)
+        transact(room.log, producer_id)
+        end(room.log, producer_id, abort=True)
     await tiered(room.tier, room.log)
     for offset, producer_id in ((0, 1), (2, 2)):
         data = await room.read(offset, 1, committed=True)
@@ -291,7 +162,7 @@ async def test_transactions_that_ended_before_or_began_behind_are_left_out() -> 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63)])
 async def test_below_the_log_start_is_out_of_range(offset: int) -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a",))
     with pytest.raises(OffsetOutOfRange):
         await room.read(offset)
@@ -300,7 +171,7 @@ async def test_below_the_log_start_is_out_of_range(offset: int) -> None:
 
 @pytest.mark.parametrize("offset", [1, 2**63 - 1])
 async def test_what_the_tier_does_not_have_can_be_asked_for_again(offset: int) -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a",))
     with pytest.raises(ApiError) as caught:
         await room.read(offset)
@@ -308,7 +179,7 @@ async def test_what_the_tier_does_not_have_can_be_asked_for_again(offset: int) -
 
 
 async def test_metadata_that_is_not_ready_and_a_copy_that_goes_are_retriable() -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a",))
     (cache,) = room.tier.caches.values()
     (one,) = cache.finished()
@@ -324,7 +195,7 @@ async def test_metadata_that_is_not_ready_and_a_copy_that_goes_are_retriable() -
 
 @pytest.mark.parametrize("how", ["down", "flipped", "lost"])
 async def test_a_store_that_fails_gives_an_error_and_never_data(how: str) -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a" * 100,))
     await room.read(0)
     weather = {"down": Weather(down=True), "flipped": Weather(flipped=1.0), "lost": Weather()}[how]
@@ -341,7 +212,7 @@ async def test_a_store_that_fails_gives_an_error_and_never_data(how: str) -> Non
 
 
 async def test_a_failure_that_nobody_foresaw_is_one_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a",))
 
     def oh(*_: object) -> None:
@@ -358,7 +229,7 @@ async def test_a_failure_that_nobody_foresaw_is_one_reads(monkeypatch: pytest.Mo
 # --- how many -------------------------------------------------------------------------------------
 
 
-async def many(room: Room, count: int) -> list[RemoteRead | ApiError]:
+async def many(room: TierRoom, count: int) -> list[RemoteRead | ApiError]:
     """Reads of the first `count` offsets, begun at once."""
     found: list[RemoteRead | ApiError] = []
     for offset in range(count):
@@ -371,7 +242,7 @@ async def many(room: Room, count: int) -> list[RemoteRead | ApiError]:
 
 
 async def test_so_many_go_on_and_so_many_wait_and_the_rest_is_refused() -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill(tuple(b"%d" % at for at in range(1000)))
     room.held.holding = True
     reads = await many(room, 1000)
@@ -390,7 +261,7 @@ async def test_so_many_go_on_and_so_many_wait_and_the_rest_is_refused() -> None:
 
 
 async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a", b"b"))
     room.held.holding = True
     first = room.reader.read(room.log, 0, 1, committed=False)
@@ -407,7 +278,7 @@ async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
 
 
 async def test_an_error_that_nobody_heard_is_told_once() -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a",))
     room.tier.store.objects = FaultyObjects(room.tier.bucket, random.Random(1), Weather(down=True))
     first = room.reader.read(room.log, 0, 1, committed=False)
@@ -419,7 +290,7 @@ async def test_an_error_that_nobody_heard_is_told_once() -> None:
 
 async def test_what_is_kept_is_of_use_or_it_goes() -> None:
     """A log that was cut below it has other records there now."""
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a", b"b", b"c"))
     data = await room.read(0)
     first = room.reader.read(room.log, 0, MIB, committed=False)
@@ -438,7 +309,7 @@ async def test_what_is_kept_is_of_use_or_it_goes() -> None:
 
 
 async def test_what_is_kept_is_bounded() -> None:
-    room = Room(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
+    room = TierRoom(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
     await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(12)))
     for offset in range(12):
         await done(room.reader.read(room.log, offset, 1, committed=False))
@@ -446,7 +317,7 @@ async def test_what_is_kept_is_bounded() -> None:
 
 
 async def test_the_part_behind_is_read_ahead_once_if_nobody_waits() -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill(tuple(b"%d" % at for at in range(4)))
     first = room.reader.read(room.log, 0, 1, committed=False)
     await done(first)
@@ -468,7 +339,7 @@ async def test_the_part_behind_is_read_ahead_once_if_nobody_waits() -> None:
 
 
 async def test_nothing_is_read_ahead_when_much_is_kept() -> None:
-    room = Room(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
+    room = TierRoom(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
     await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(6)))
     ahead = []
     for offset in range(5):
@@ -481,7 +352,7 @@ async def test_nothing_is_read_ahead_when_much_is_kept() -> None:
 
 
 async def test_a_read_that_has_not_begun_goes_with_who_wanted_it() -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill(tuple(b"%d" % at for at in range(4)))
     room.held.holding = True
     reads = [one for one in await many(room, 4) if isinstance(one, RemoteRead)]
@@ -499,7 +370,7 @@ async def test_a_read_that_has_not_begun_goes_with_who_wanted_it() -> None:
 
 
 async def test_the_quota_holds_reads_back_until_the_rate_is_down() -> None:
-    room = Room()
+    room = TierRoom()
     await room.fill((b"a" * 1000, b"b" * 1000))
     room.quota = QuotaSettings(bytes_per_second=100, windows=11, window_seconds=1)
     assert room.reader.throttle_ms() == 0.0
@@ -515,7 +386,7 @@ async def test_the_quota_holds_reads_back_until_the_rate_is_down() -> None:
 
 async def test_every_offset_of_a_random_log_is_found() -> None:
     rng = random.Random(5)
-    room = Room(index_interval_bytes="300")
+    room = TierRoom(index_interval_bytes="300")
     for _ in range(5):
         for _ in range(rng.randrange(1, 30)):
             room.h.produce(batch(*(rng.randbytes(rng.randrange(90)) for _ in range(3))))
