@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -17,9 +18,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from client.admin import Admin
 from client.cluster_client import ClusterClient
 from client.elections import ElectionType
-from protocol.errors import ErrorCode
+from kraftbox.cli.explanation import document
+from protocol.errors import ApiError, ErrorCode
 from testkit.audits import elections_of
-from testkit.processes.quorum_cluster import ProcessCluster
+from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
@@ -123,3 +125,81 @@ def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Pat
         for topic in topics:
             lossy = [e.kind for e in told if e.topic == topic and e.is_lossy]
             assert lossy == ["unclean-recovery"], topic
+
+
+def waits(broker: NodeProcess) -> tuple[str | None, list[int]]:
+    """What topic t waits for, and for whom; nothing where a broker is asked that stands still."""
+
+    async def ask() -> dict[str, Any]:
+        bootstrap = f"127.0.0.1:{broker.port}"
+        async with await ClusterClient.connect(bootstrap, timeout_ms=1000) as client:
+            (found,) = await Admin(client, 1000).explain_elections([("t", 0)])
+            return document(found)
+
+    try:
+        told = asyncio.run(ask())
+    except (ApiError, OSError):
+        return None, []
+    return told["waits"], told["waits_for"]
+
+
+def test_controllers_end_and_a_broker_that_has_answered_dies(tmp_path: Path) -> None:
+    """One active controller ends before the question, one between answers. Who has answered and
+    dies is waited for again, and asked in its new life."""
+    settings = {
+        **SETTINGS,
+        "unclean.recovery.timeout.ms": "600000",
+        "broker.session.timeout.ms": "60000",
+    }
+    with ProcessCluster(tmp_path, controllers=3, brokers=3, settings=settings) as cluster:
+        cluster.start()
+        short, first, second = cluster.brokers
+        ids = [broker.id for broker in cluster.brokers]
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        for created in admin.create_topics([NewTopic("t", 1, replica_assignment=[ids])]).values():
+            created.result(WAIT_S)
+        servers = ",".join(f"127.0.0.1:{broker.port}" for broker in cluster.brokers)
+        producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})
+        for end in (0, RECORDS):
+            for number in range(end, end + RECORDS):
+                producer.produce("t", str(number).encode(), partition=0)
+            assert producer.flush(WAIT_S) == 0
+            if end == 0:
+                short.kill()
+        for broker in (first, second):
+            broker.kill()
+
+        asking = cluster.wait_for_leader()
+        asking.kill()
+        cluster.wait_for_leader(but=asking)
+        asking.start()
+        short.start()
+        first.start()
+        unfenced = "broker is unfenced"
+        until("the short one", lambda: short.log_text.count(unfenced) == 2, WAIT_S)
+        clean = "clean-candidate", [second.id]  # as far as is known before it is back
+        until("one is missed", lambda: waits(first) == clean, WAIT_S)
+        short.pause()
+        second.start()
+        until("answers are missed", lambda: waits(second) == ("answers", [short.id]), WAIT_S)
+        first.kill()
+        until("one is missed again", lambda: waits(second) == ("last-known", [first.id]), WAIT_S)
+        asking = cluster.wait_for_leader()
+        asking.kill()
+        cluster.wait_for_leader(but=asking)
+        until("the new one waits, too", lambda: waits(second)[0] == "last-known", WAIT_S)
+        short.resume()
+        first.start()
+
+        def leader_of_all() -> int | None:
+            """While not all are in sync, or whoever is asked does not know the topic yet: None."""
+            told = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+            partitions = told.list_topics("t", timeout=WAIT_S).topics["t"].partitions
+            full = bool(partitions) and sorted(partitions[0].isrs) == ids
+            return partitions[0].leader if full else None
+
+        assert until("all are in sync", leader_of_all, WAIT_S) != short.id
+        assert end_of(servers, "t") == 2 * RECORDS
+        alive = next(one for one in cluster.controllers if one is not asking)
+        told = [e.kind for e in elections_of(alive.metadata_dir) if e.topic == "t" and e.is_lossy]
+        assert told == ["unclean-recovery"]
