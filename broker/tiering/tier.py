@@ -19,6 +19,7 @@ from broker.tiering.reader import RemoteReader
 from broker.tiering.removal import Remover
 from broker.tiering.roles import Roles
 from broker.tiering.settings import MetadataTopicSettings, RemoteSettings
+from broker.tiering.tasks import TierTasks
 from broker.tiering.topic_link import TopicLink
 from protocol.messages.create_topics import CreateTopicsRequest
 from runtime.clock import Clock
@@ -77,6 +78,9 @@ class Tier:
             at_once=settings.tasks.builds_at_once,
             save_log_starts=replicas.logs.checkpoint_log_starts,
         )
+        self.tasks = self._build_tasks()
+        self.journal.subscribe(self.tasks.changed)
+        self.roles.add(self.tasks)
         replicas.on_tier(self.roles)
         replicas.add_leadership_listener(METADATA_TOPIC, self._remover)
 
@@ -127,6 +131,18 @@ class Tier:
             rng=self._rng,
         )
 
+    def _build_tasks(self) -> TierTasks:
+        return TierTasks(
+            node_id=self._replicas.node_id,
+            metadata=self.journal,
+            store=self.store,
+            settings=lambda: self.settings,
+            save_log_starts=self._replicas.logs.checkpoint_log_starts,
+            supervisor=self._supervisor,
+            clock=self._clock,
+            rng=self._rng,
+        )
+
     def caught_up(self) -> None:
         """The metadata image is from after this broker's start: what it does not show is gone."""
         self.roles.look_at_strays(list(self._replicas.logs.strays))
@@ -139,6 +155,7 @@ class Tier:
             self.beginnings.reconfigure(tasks.builds_at_once)
         if tasks.expirations_at_once != before.expirations_at_once:
             self._remover.reconfigure(tasks.expirations_at_once)
+        self.tasks.reconfigured()
 
     def _metadata_changed(self, partition: RemotePartition) -> None:
         cache = self.journal.cache(partition)
@@ -151,6 +168,7 @@ class Tier:
 
     async def close(self) -> None:
         """Stops everything, and gives connections back."""
+        await self.tasks.close()
         await self.roles.close()
         await self._remover.close()
         await self.journal.close()

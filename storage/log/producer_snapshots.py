@@ -63,6 +63,17 @@ class ProducerSnapshots:
                 self.remove(offset)
         return -1
 
+    def load_up_to(self, offset: int, producers: ProducerStates, now_ms: int) -> int:
+        """Load the newest usable one that is not above `offset`; returns its offset, -1 if there is
+        none. Removes nothing."""
+        for taken in reversed([each for each in self.offsets if each <= offset]):
+            try:
+                producers.load_snapshot(self._files.read(self.path(taken)), now_ms)
+                return taken
+            except (CorruptSnapshot, FileNotFoundError):
+                producers.clear()
+        return -1
+
     def remove(self, offset: int) -> None:
         self.offsets.remove(offset)
         self.flushed([offset])

@@ -472,6 +472,18 @@ def load_producers(
     replay_producers(producers, list(segments), start, end)
 
 
+def producers_at(
+    snapshots: ProducerSnapshots,
+    producers: ProducerStates,
+    segments: Sequence[Segment],
+    offset: int,
+    now_ms: int,
+) -> None:
+    """Producer state at `offset`, which may lie below the log's end. Raises CorruptLog, OSError."""
+    start = snapshots.load_up_to(offset, producers, now_ms)
+    replay_producers(producers, segments, start, offset)
+
+
 def replay_producers(
     producers: ProducerStates, segments: Sequence[Segment], start: int, end: int
 ) -> None:

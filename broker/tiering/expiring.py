@@ -1,0 +1,135 @@
+"""Shell: Deletes remote segments that a leader's plan names (KIP-405; S3, S4, S10).
+
+The new log start is on the disk before the first DELETE_STARTED is written: after a crash no log
+may promise what is gone (KAFKA-15352). Then one segment after the other: DELETE_STARTED, the
+objects, DELETE_FINISHED. What is left half done is done by a later pass, here or elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from broker.tiering.led import Led, TierMetadata, local_segments
+from runtime.clock import Clock
+from runtime.log import get_logger
+from storage.log.config import LogConfig
+from storage.objects import ObjectError
+from storage.tiered.cache import SegmentCache
+from storage.tiered.copying import local_only_bytes
+from storage.tiered.expiry import Deletion, ExpiryPlan, Retention, plan_expiry
+from storage.tiered.segment_store import SegmentStore
+from storage.tiered.states import SegmentState
+from storage.tiered.steady_time import SteadyTime
+from storage.tiered.values import SegmentUpdate
+
+_log = get_logger("broker.tier")
+
+
+class Expirer:
+    """Deletes segments of any partition that this broker leads.
+
+    Args:
+        save_log_starts: makes the log starts durable as they are when it is called. Raises OSError.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        metadata: TierMetadata,
+        store: SegmentStore,
+        save_log_starts: Callable[[], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._store = store
+        self._save_log_starts = save_log_starts
+        self._clock = clock
+        self._time = SteadyTime()
+
+    async def expire_once(self, led: Led) -> bool:
+        """Delete what has expired by now; returns False: what expires later is for a later pass.
+
+        Raises ObjectError, OSError, TierUnavailable: to be tried again later.
+        """
+        cache = led.known(self._metadata)
+        if cache is None:
+            return False
+        plan = self._plan(led, cache)
+        _count(led, cache, plan)
+        if not plan.deletions and plan.log_start_offset <= led.replica.log.log_start_offset:
+            return False
+        led.replica.log.advance_log_start(plan.log_start_offset)
+        await self._save_log_starts()
+        for deletion in plan.deletions:
+            if not await self._delete(led, deletion):
+                break
+            led.backlog.delete_segments -= 1
+            led.backlog.delete_bytes -= deletion.segment.size_bytes
+        return False
+
+    def _plan(self, led: Led, cache: SegmentCache) -> ExpiryPlan:
+        log, lineage = led.replica.log, led.lineage
+        start = log.log_start_offset
+        return plan_expiry(
+            cache,
+            lineage,
+            _retention(log.config),
+            now_ms=self._time.now_ms(self._clock.now_ms(), self._clock.monotonic_ms()),
+            log_start_offset=start,
+            high_watermark=log.high_watermark,
+            local_only_bytes=local_only_bytes(
+                cache, lineage, local_segments(log), log_start_offset=start
+            ),
+            being_copied=led.being_copied,
+        )
+
+    async def _delete(self, led: Led, deletion: Deletion) -> bool:
+        """Whether the segment is gone, and the next one may go."""
+        segment, reason = deletion
+        known = led.known(self._metadata)
+        found = known.get(segment.segment_id) if known is not None else None
+        if found is None:
+            return known is not None  # gone meanwhile, or this is nobody's to say any more
+        if found.state is not segment.state:
+            return True  # what the plan went by is not so any more
+        _log.info("segment deleted", segment=str(segment), reason=reason.value)
+        if found.state is not SegmentState.DELETE_STARTED:
+            outcome = await self._metadata.write(self._update(led, deletion, started=True))
+            if outcome.refusal:
+                _log.warning(
+                    "a segment cannot be deleted", segment=str(segment), why=outcome.refusal
+                )
+                return True
+        led.counters.delete_requests += 1
+        try:
+            await self._store.delete(segment)
+        except ObjectError:
+            led.counters.delete_errors += 1
+            raise
+        await self._metadata.write(self._update(led, deletion, started=False))
+        return True
+
+    def _update(self, led: Led, deletion: Deletion, *, started: bool) -> SegmentUpdate:
+        return SegmentUpdate(
+            partition=led.partition,
+            segment_id=deletion.segment.segment_id,
+            broker_id=self._node_id,
+            event_timestamp_ms=self._clock.now_ms(),
+            state=SegmentState.DELETE_STARTED if started else SegmentState.DELETE_FINISHED,
+        )
+
+
+def _retention(config: LogConfig) -> Retention:
+    if not config.deletes:
+        return Retention()
+    return Retention(ms=config.retention_ms, bytes=config.retention_bytes)
+
+
+def _count(led: Led, cache: SegmentCache, plan: ExpiryPlan) -> None:
+    backlog = led.backlog
+    backlog.delete_segments = len(plan.deletions)
+    backlog.delete_bytes = sum(one.segment.size_bytes for one in plan.deletions)
+    backlog.remote_segments = len(cache)
+    backlog.remote_bytes = sum(one.size_bytes for one in cache.finished())

@@ -1,0 +1,176 @@
+"""Shell: The tasks of a broker's tier: copies, expiry, and what its disk may lose.
+
+Kafka's pools of threads are limits of how many passes run at the same time; they, the rates and the
+pauses follow the newest settings.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from broker.tiering.copying import Copier, CopyRefused
+from broker.tiering.counters import TopicCounters
+from broker.tiering.expiring import Expirer
+from broker.tiering.journal import TierUnavailable
+from broker.tiering.led import Led, Replica, TierMetadata
+from broker.tiering.local_cleaning import note_copied
+from broker.tiering.quota import RateLimit
+from broker.tiering.rounds import Pace, Rounds
+from broker.tiering.settings import RemoteSettings, TaskSettings
+from protocol.ids import TopicId
+from runtime.clock import Clock
+from runtime.log import RateLimited, get_logger
+from runtime.tasks import Supervisor
+from storage.log.errors import CorruptLog, LogFailed
+from storage.log.indexes import CorruptIndex
+from storage.log.producers import CorruptSnapshot
+from storage.objects import ObjectError
+from storage.tiered.batches import CorruptSegment
+from storage.tiered.manifest import ManifestBroken
+from storage.tiered.segment_store import SegmentStore
+from storage.tiered.values import RemotePartition
+
+EXPECTED: Final = (
+    ObjectError, CorruptSegment, ManifestBroken, TierUnavailable, CopyRefused,
+    OSError, LogFailed, CorruptLog, CorruptIndex, CorruptSnapshot,
+)  # fmt: skip
+"""A store that fails, metadata that cannot be written, a disk that cannot be read: tried again."""
+
+_log = get_logger("broker.tier")
+
+
+class TierTasks:
+    """Drivers of the partitions that this broker leads or follows.
+
+    Every method is called in the order in which roles change.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        metadata: TierMetadata,
+        store: SegmentStore,
+        settings: Callable[[], RemoteSettings],
+        save_log_starts: Callable[[], Awaitable[None]],
+        supervisor: Supervisor,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._metadata = metadata
+        self._settings = settings
+        self._supervisor = supervisor
+        self._quiet = RateLimited(clock, 10_000)
+        self._replicas: dict[tuple[TopicId, int], Replica] = {}
+        self.leading: dict[tuple[TopicId, int], Led] = {}
+        self.counters: dict[str, TopicCounters] = {}
+        """By topic; of what this broker has led."""
+        self.copy_limit = RateLimit(lambda: settings().copy_quota, clock)
+        copier = Copier(
+            node_id=node_id,
+            metadata=metadata,
+            store=store,
+            limit=self.copy_limit,
+            clock=clock,
+            rng=rng,
+        )
+        expirer = Expirer(
+            node_id=node_id,
+            metadata=metadata,
+            store=store,
+            save_log_starts=save_log_starts,
+            clock=clock,
+        )
+        self.copies = Rounds(
+            "tier copy",
+            copier.copy_once,
+            pace=lambda: _pace(settings().tasks, settings().tasks.copies_at_once),
+            failed=lambda led, error: self._failed("copy", led, error),
+            supervisor=supervisor,
+            clock=clock,
+            rng=rng,
+        )
+        self.expirations = Rounds(
+            "tier expiry",
+            expirer.expire_once,
+            pace=lambda: _pace(settings().tasks, settings().tasks.expirations_at_once),
+            failed=lambda led, error: self._failed("expiry", led, error),
+            supervisor=supervisor,
+            clock=clock,
+            rng=rng,
+        )
+
+    # Roles -----------------------------------------------------------------------------------
+
+    def led(self, partition: Replica, remote: RemotePartition) -> None:
+        """This broker leads it, in a new epoch or since it is tiered."""
+        known = self.leading.get(remote.identity)
+        if known is not None and known.replica is partition and known.holds:
+            return
+        self._end(remote)
+        counters = self.counters.setdefault(remote.topic, TopicCounters())
+        led = self.leading[remote.identity] = Led(partition, remote, counters)
+        self._replicas[remote.identity] = partition
+        self.copies.add(led)
+        self.expirations.add(led)
+        self.changed(remote)
+
+    def followed(self, partition: Replica, remote: RemotePartition) -> None:
+        """It follows: its disk is kept small by what the leader has copied."""
+        self._end(remote)
+        self._replicas[remote.identity] = partition
+        self.changed(remote)
+
+    def stopped(self, remote: RemotePartition) -> None:
+        """It does neither, or the topic is not tiered any more."""
+        self._end(remote)
+        replica = self._replicas.pop(remote.identity, None)
+        if replica is not None:
+            note_copied(replica.log, None)
+
+    def _end(self, remote: RemotePartition) -> None:
+        led = self.leading.pop(remote.identity, None)
+        if led is not None:
+            self.copies.remove(led)
+            self.expirations.remove(led)
+
+    # News ------------------------------------------------------------------------------------
+
+    def changed(self, partition: RemotePartition) -> None:
+        """What is known of a partition has become enough, or has changed."""
+        replica = self._replicas.get(partition.identity)
+        if replica is None:
+            return
+        note_copied(replica.log, self._metadata.cache(partition))
+        led = self.leading.get(partition.identity)
+        if led is not None:
+            self.copies.nudge(led)
+
+    def reconfigured(self) -> None:
+        """The settings are others."""
+        self.copies.reconfigured()
+        self.expirations.reconfigured()
+
+    async def close(self) -> None:
+        """End what is under way: the next leader clears it away."""
+        await self.copies.close()
+        await self.expirations.close()
+
+    def _failed(self, what: str, led: Led, error: BaseException) -> None:
+        if not isinstance(error, EXPECTED):
+            self._supervisor.survive(f"tier {what}", error, partition=str(led))
+            return
+        held_back = self._quiet.admit(f"{what} {led}")
+        if held_back is not None:
+            _log.warning(
+                f"tier {what} failed, trying again",
+                partition=str(led),
+                error=str(error),
+                held_back=held_back,
+            )
+
+
+def _pace(tasks: TaskSettings, at_once: int) -> Pace:
+    return Pace(at_once, tasks.interval_ms, tasks.backoff_ms, tasks.backoff_max_ms, tasks.jitter)

@@ -1,0 +1,298 @@
+"""The expiring driver: what goes, in which order, and what a failure in between leaves (S3, S4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from broker.tiering.journal import TierUnavailable
+from protocol.batch.records import NO_PRODUCER
+from storage.log.errors import OffsetOutOfRange
+from storage.objects import ObjectRetriable, Weather
+from storage.tiered.states import SegmentState
+from testkit.memory.logs import T0, append, batch, fill
+from testkit.memory.tier_brokers import Killed, TierBroker, TierWorld
+
+DELETE_STEPS = 10
+"""Of one segment: the log start, two records and two deletes (the manifest goes first), each before
+and after."""
+NOT_WRITTEN = TierUnavailable("not read back in time")
+STORE_FAILS = ObjectRetriable("key", "503 SlowDown")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[TierWorld]:
+    each = TierWorld()
+    yield each
+    await each.close()
+
+
+async def copied(world: TierWorld, batches: int = 7, **config: object) -> TierBroker:
+    """A leader all of whose closed segments are in the tier and not on its disk."""
+    broker = world.broker(**{"local_retention_bytes": 0, **config})
+    await broker.ready()
+    fill(broker.log, batches, size=50)
+    broker.commit()
+    await broker.copy_all()
+    broker.log.retention(T0)
+    broker.steps.taken.clear()
+    return broker
+
+
+async def test_nothing_expires_without_a_limit(world: TierWorld) -> None:
+    leader = await copied(world)
+    before = world.bucket.keys
+    await leader.expire()
+    assert world.bucket.keys == before
+    assert leader.steps.taken == []
+    assert leader.led.backlog.remote_segments == 3
+    assert leader.led.backlog.remote_bytes == sum(o.size_bytes for o in leader.known.finished())
+
+
+async def test_by_time(world: TierWorld) -> None:
+    leader = await copied(world, retention_ms=1000)
+    await leader.expire()
+    assert len(leader.finished()) == 3
+    world.clock.advance(1001)
+    await leader.expire()
+    assert leader.finished() == []
+    assert leader.log.log_start_offset == leader.log.local_log_start_offset
+    assert world.bucket.keys == []
+    await world.check(leader)
+
+
+async def test_by_size_local_bytes_count_where_they_have_no_copy(world: TierWorld) -> None:
+    leader = await copied(world)
+    one = next(leader.known.finished()).size_bytes
+    local = leader.log.size_bytes
+    leader.log.configure(replace(leader.log.config, retention_bytes=2 * one + local))
+    await leader.expire()
+    assert len(leader.finished()) == 2
+    fill(leader.log, 2, size=50)
+    leader.commit()
+    await leader.expire()
+    assert len(leader.finished()) == 1
+    await world.check(leader)
+
+
+async def test_without_delete_among_the_policies_nothing_expires(world: TierWorld) -> None:
+    leader = await copied(world, retention_ms=1, cleanup_policy="")
+    world.clock.advance(50_000)
+    await leader.expire()
+    assert len(leader.finished()) == 3
+
+
+async def test_s4_the_log_start_is_durable_before_anything_is_deleted(world: TierWorld) -> None:
+    leader = await copied(world, retention_ms=1000)
+    world.clock.advance(1001)
+    saved: list[int] = []
+
+    def look(step: str) -> None:
+        if step in ("before DELETE_STARTED", "before delete"):
+            saved.append(leader.saved_start)
+
+    leader.steps.happens = look
+    await leader.expire()
+    assert saved
+    assert min(saved) == leader.log.log_start_offset > 0
+
+
+async def test_s4_delete_records_reaches_into_the_tier(world: TierWorld) -> None:
+    leader = await copied(world)
+    (first, second, third) = leader.finished()
+    leader.log.advance_log_start(second[0] + 1)
+    await leader.expire()
+    assert leader.finished() == [second, third], "half a segment stays whole"
+    assert leader.saved_start == second[0] + 1
+    leader.log.advance_log_start(third[1] + 1)
+    await leader.expire()
+    assert leader.finished() == []
+    assert first[0] == 0
+    with pytest.raises(OffsetOutOfRange):
+        leader.log.read(0, 1, max_offset=1)
+    await world.check(leader)
+
+
+async def test_f23_a_clock_that_jumps_deletes_nothing_by_itself(world: TierWorld) -> None:
+    leader = await copied(world, retention_ms=1000)
+    await leader.expire()
+    world.clock.jump(3_600_000)
+    await leader.expire()
+    world.clock.advance(500)
+    await leader.expire()
+    assert len(leader.finished()) == 3
+    world.clock.advance(501)
+    await leader.expire()
+    assert leader.finished() == [], "time itself went on"
+
+
+async def test_the_order_for_one_segment(world: TierWorld) -> None:
+    leader = await copied(world, batches=3)
+    leader.log.advance_log_start(2)
+    await leader.expire()
+    done = [step.removeprefix("after ") for step in leader.steps.taken if "after" in step]
+    assert done == ["save", "DELETE_STARTED", "delete", "delete", "DELETE_FINISHED"]
+    assert len(leader.steps.taken) == DELETE_STEPS
+
+
+async def test_not_what_this_leader_is_copying(world: TierWorld) -> None:
+    leader = await copied(world, batches=3)
+    fill(leader.log, 2, size=50)
+    leader.commit()
+    seen: list[int] = []
+
+    def look(step: str) -> None:
+        if step == "after put log":
+            plan = leader.expirer._plan(leader.led, leader.known)
+            seen.append(len(plan.deletions))
+
+    leader.steps.happens = look
+    await leader.copy_all()
+    assert seen == [0]
+
+
+@pytest.mark.parametrize("step", range(DELETE_STEPS))
+async def test_f33_an_error_at_any_step_is_mended_by_the_next_pass(
+    world: TierWorld, step: int
+) -> None:
+    leader = await copied(world)
+    leader.log.advance_log_start(leader.finished()[0][1] + 1)
+
+    def fail() -> None:
+        name = leader.steps.taken[-1]
+        if "delete" in name:
+            raise STORE_FAILS
+        raise OSError(5, "the disk") if "save" in name else NOT_WRITTEN
+
+    leader.steps.at(step, fail)
+    with pytest.raises((ObjectRetriable, TierUnavailable, OSError)):
+        await leader.expire()
+    await leader.expire()
+    assert len(leader.finished()) == 2
+    await world.check(leader)
+
+
+@pytest.mark.parametrize("step", range(DELETE_STEPS))
+async def test_a_kill_at_any_step_leaves_nothing_that_the_next_leader_does_not_find(
+    world: TierWorld, step: int
+) -> None:
+    """And nothing is deleted that a start from the checkpoint would promise (S4)."""
+    leader = await copied(world)
+    other = world.broker()
+    await other.ready()
+    fill(other.log, 7, size=50)
+    other.commit()
+    leader.log.advance_log_start(leader.finished()[0][1] + 1)
+
+    def die() -> None:
+        raise Killed
+
+    leader.steps.at(step, die)
+    with pytest.raises(Killed):
+        await leader.expire()
+    await other.sees_all()
+    # What the process that died left on its disk, and its followers had heard of.
+    kept = [one for one in other.known.segments() if one.end_offset >= leader.saved_start]
+    assert all(one.state is SegmentState.COPY_FINISHED for one in kept), "S4"
+    other.log.advance_log_start(leader.saved_start)
+    other.lead(1)
+    other.commit()
+    await other.expire()
+    await world.check(other)
+
+
+@pytest.mark.parametrize("step", range(DELETE_STEPS))
+async def test_an_election_at_any_step_ends_it(world: TierWorld, step: int) -> None:
+    leader = await copied(world, retention_ms=1000)
+    world.clock.advance(1001)
+    leader.steps.at(step, lambda: setattr(leader.replica, "is_leader", False))
+    await leader.expire()
+    assert len([one for one in leader.steps.taken if one == "after DELETE_FINISHED"]) <= 1
+    other = world.broker()
+    await other.ready()
+    fill(other.log, 7, size=50)
+    other.commit()
+    other.log.advance_log_start(leader.log.log_start_offset)
+    other.lead(1)
+    other.commit()
+    await other.expire()
+    await world.check(other)
+
+
+async def test_kafka_17062_dangling_copies_go_and_count_for_nothing(world: TierWorld) -> None:
+    leader = await copied(world)
+    leader.objects.weather = Weather(down=True)
+    fill(leader.log, 2, size=50)
+    leader.commit()
+    for _ in range(4):
+        with pytest.raises(ObjectRetriable):
+            await leader.copier.copy_once(leader.led)
+    leader.objects.weather = Weather()
+    assert len(list(leader.known.unfinished())) == 4
+    whole = sum(one.size_bytes for one in leader.known.finished()) + leader.log.size_bytes
+    leader.log.configure(replace(leader.log.config, retention_bytes=whole))
+    await leader.expire()
+    assert leader.log.log_start_offset == 0, "nothing good expires sooner because of them"
+    assert len(leader.finished()) == 3
+    await leader.copy_all()
+    await world.check(leader)
+
+
+async def test_a_store_that_does_not_delete_counts_and_is_asked_again(world: TierWorld) -> None:
+    leader = await copied(world, retention_ms=1000)
+    world.clock.advance(1001)
+    leader.objects.weather = Weather(down=True)
+    for _ in range(2):
+        with pytest.raises(ObjectRetriable):
+            await leader.expire()
+    assert leader.led.counters.delete_errors == 2
+    assert leader.steps.taken.count("before DELETE_STARTED") == 1, (
+        "what is begun is not begun again"
+    )
+    assert leader.led.backlog.delete_segments == 3
+    leader.objects.weather = Weather()
+    await leader.expire()
+    assert leader.led.backlog.delete_segments == 0
+    await world.check(leader)
+
+
+async def test_lineages_that_lost_go(world: TierWorld) -> None:
+    """S5, KAFKA-15241: copies of an old leader's records that an unclean election took back."""
+    old = await copied(world)
+    lost = max(old.known.finished(), key=lambda one: one.end_offset)
+    new = world.broker()
+    await new.ready()
+    fill(new.log, 3, size=50)
+    new.commit()
+    new.lead(5)
+    for _ in range(6):
+        append(new.log, batch(size=50, producer=NO_PRODUCER), epoch=5)
+    new.commit()
+    await new.sees_all()
+    await new.copy_all()
+    await new.expire()
+    lineage = new.led.lineage
+    assert all(lineage.shared(one) for one in new.known.finished())
+    assert new.known.get(lost.segment_id) is None
+    await world.check(new)
+
+
+async def test_a_cut_above_what_is_committed_keeps_the_copies_of_the_rest(
+    world: TierWorld,
+) -> None:
+    """S2: the log start does not pass a new leader's high watermark, which may stand low."""
+    old = await copied(world, retention_ms=1000)
+    new = world.broker(retention_ms=1000)
+    await new.ready()
+    fill(new.log, 7, size=50)
+    new.log.update_high_watermark(3)
+    new.lead(1)
+    world.clock.advance(1001)
+    await new.expire()
+    assert new.log.log_start_offset <= 3
+    new.commit()
+    await new.expire()
+    assert new.finished() == []
+    assert old.log.log_start_offset == 0

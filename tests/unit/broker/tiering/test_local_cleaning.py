@@ -1,0 +1,123 @@
+"""What leaves the disk: only what finished copies of this replica's own lineage have (S2, S9)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.tiering.local_cleaning import note_copied
+from storage.tiered.states import PartitionDeleteState, SegmentState
+from storage.tiered.values import PartitionDeletion
+from testkit.memory.logs import T0, append, batch, fill
+from testkit.memory.tier_brokers import TierBroker, TierWorld
+from testkit.records.tier import PARTITION, segment, update
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[TierWorld]:
+    each = TierWorld()
+    yield each
+    await each.close()
+
+
+async def replica_with(world: TierWorld, batches: int = 7) -> TierBroker:
+    """Two records in each segment; nothing is to stay on the disk that the tier has."""
+    broker = world.broker(local_retention_bytes=0)
+    await broker.ready()
+    fill(broker.log, batches, size=50)
+    broker.commit()
+    return broker
+
+
+async def test_s2_a_copy_counts_when_it_is_finished(world: TierWorld) -> None:
+    replica = await replica_with(world)
+    await replica.write(segment(1, 0, 1))
+    assert replica.log.copied_to == 0
+    assert replica.log.retention(T0) == 0
+    await replica.write(update(1, SegmentState.COPY_FINISHED))
+    assert replica.log.copied_to == 2
+    assert replica.log.retention(T0) == 1
+    assert (replica.log.log_start_offset, replica.log.local_log_start_offset) == (0, 2)
+
+
+async def test_s2_a_copy_that_is_deleted_counts_no_more(world: TierWorld) -> None:
+    replica = await replica_with(world)
+    for state in (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED):
+        await replica.write(
+            segment(1, 0, 1) if state is SegmentState.COPY_STARTED else update(1, state)
+        )
+    await replica.write(update(1, SegmentState.DELETE_STARTED))
+    assert replica.log.copied_to == 0
+    assert replica.log.retention(T0) == 0
+
+
+async def test_s2_copies_of_another_lineage_do_not_count(world: TierWorld) -> None:
+    """Not the highest offset that is in the tier, which may be of a log that lost."""
+    replica = await replica_with(world)
+    await replica.write(segment(1, 0, 3, {3: 0}))
+    await replica.write(update(1, SegmentState.COPY_FINISHED))
+    assert replica.log.copied_to == 0
+    await replica.write(segment(2, 0, 5, {0: 0, 3: 3}))
+    await replica.write(update(2, SegmentState.COPY_FINISHED))
+    assert replica.log.copied_to == 3, "as far as both have it from the same leader"
+    assert replica.log.retention(T0) == 1
+
+
+async def test_s2_nothing_behind_a_gap(world: TierWorld) -> None:
+    replica = await replica_with(world)
+    for number, first in ((1, 0), (2, 4)):
+        await replica.write(segment(number, first, first + 1))
+        await replica.write(update(number, SegmentState.COPY_FINISHED))
+    assert replica.log.copied_to == 2
+
+
+async def test_s9_what_is_not_known_lets_nothing_go(world: TierWorld) -> None:
+    replica = await replica_with(world)
+    await replica.copy_all()
+    assert replica.log.copied_to > 0
+    note_copied(replica.log, None)
+    assert replica.log.copied_to == 0
+    assert replica.log.retention(T0) == 0
+
+
+async def test_nothing_of_a_partition_that_is_being_removed(world: TierWorld) -> None:
+    replica = await replica_with(world)
+    await replica.copy_all()
+    removal = PartitionDeletion(
+        partition=PARTITION,
+        broker_id=1,
+        event_timestamp_ms=0,
+        state=PartitionDeleteState.MARKED,
+    )
+    await replica.write(removal)
+    assert replica.log.copied_to == 0
+    assert replica.led.known(replica) is None
+
+
+async def test_followers_go_by_what_they_read_themselves(world: TierWorld) -> None:
+    leader = await replica_with(world)
+    follower = world.broker(local_retention_bytes=0, segment_bytes=450)
+    await follower.ready()
+    follower.follow(leader)
+    assert follower.log.retention(T0) == 0
+    await leader.copy_all()
+    await follower.sees_all()
+    assert follower.log.copied_to == leader.log.copied_to
+    assert follower.log.retention(T0) > 0
+    assert follower.log.segments.first_base_offset <= follower.log.copied_to
+
+
+async def test_a_truncated_replica_counts_only_what_it_still_has(world: TierWorld) -> None:
+    """An unclean election: records that were copied are replaced by others."""
+    leader = await replica_with(world)
+    await leader.copy_all()
+    leader.log.truncate_to(3)
+    leader.log.note_leader_epoch(4)
+    for _ in range(6):
+        append(leader.log, batch(size=50), epoch=4)
+    leader.commit()
+    note_copied(leader.log, leader.known)
+    assert leader.log.copied_to == 3
+    leader.log.retention(T0)
+    assert leader.log.local_log_start_offset == 2
