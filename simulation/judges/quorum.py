@@ -22,6 +22,8 @@ class QuorumJudge(Judge):
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
+        self._told: set[int] = set()
+        """Epochs whose leader had it on its disk that it leads: before that it tells nobody."""
         self._epochs: dict[tuple[int, bytes | None], int] = {}
         self._seen: dict[NodeLife, tuple[int, bool, int | None, bool, int | None]] = {}
 
@@ -49,7 +51,14 @@ class QuorumJudge(Judge):
         if quorum.is_leader:
             first = self._leaders.setdefault(epoch, node_id)
             require(first == node_id, f"M1: {first} and {node_id} lead epoch {epoch}")
-        elif settled and self._leaders.get(epoch) == node_id and len(quorum.voters) > 1:
+            if settled:
+                self._told.add(epoch)
+        elif (
+            settled
+            and epoch in self._told
+            and self._leaders[epoch] == node_id
+            and len(quorum.voters) > 1
+        ):
             # It voted for itself then. Who forgets that may vote for another (KAFKA-10527).
             require(
                 known_leader == node_id,
