@@ -8,17 +8,20 @@ pass it are OFFSET_NOT_AVAILABLE (before version 5: LEADER_NOT_AVAILABLE). Nothi
 
 Versions: 2 isolation level, 4 leader epochs, 7 max timestamp (KIP-734), 8 earliest local
 (KIP-405), 9 latest tiered (KIP-1005), 10 a timeout for remote storage, 11 earliest pending upload
-(KIP-1023). A special timestamp in a version before its own is UNSUPPORTED_VERSION. There is no
-tiering: the tiered ones answer -1, as any topic without it does.
+(KIP-1023). A special timestamp in a version before its own is UNSUPPORTED_VERSION.
+
+Tiered topics: a time is looked for in the tier first, then on this disk; what has not come within
+the request's timeout (`remote.list.offsets.request.timeout.ms` where it names none) is
+REQUEST_TIMED_OUT for that partition alone. For other topics the tiered ones answer -1.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from broker.context import BrokerContext
 from broker.replication.partition import Partition
@@ -30,10 +33,14 @@ from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 from storage.log.log import Log
 from storage.log.timestamps import TimestampOffset
 
+if TYPE_CHECKING:
+    from broker.tiering.reader import RemoteReader
+
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 11
 NOT_AVAILABLE_SINCE: Final = 5
 LEADER_EPOCH_SINCE: Final = 4
+TIMEOUT_SINCE: Final = 10
 NO_EPOCH: Final = -1
 
 CONSUMER: Final = -1
@@ -63,6 +70,7 @@ SINCE: Final = {
     Special.EARLIEST_PENDING_UPLOAD: 11,
 }
 
+_Place: TypeAlias = tuple[str, int]
 _Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 _NOTHING: Final = (-1, -1, -1)
 
@@ -72,6 +80,26 @@ class _ByTime(NamedTuple):
 
     log: Log
     timestamp_ms: int | None
+
+
+class _InTier(NamedTuple):
+    """A look-up that the tier has to be asked for, and by which leader."""
+
+    leader_epoch: int
+    by_time: _ByTime
+
+
+class _Across(NamedTuple):
+    """A look-up in the tier and on the disk, as far as it came in time."""
+
+    leader_epoch: int
+    task: asyncio.Task[TimestampOffset | None]
+
+    def result(self) -> TimestampOffset | None:
+        """Raises ApiError."""
+        if self.task.done() and not self.task.cancelled():
+            return self.task.result()
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, None)
 
 
 _Response: TypeAlias = Generator[_ByTime, TimestampOffset | None, ListOffsetsResponse]
@@ -89,7 +117,10 @@ def list_offsets(
     broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
 ) -> Reply:
     """Answers at once, unless times are looked up that take longer than the loop can wait for."""
-    answering = _answer(broker, context.api_version, request)
+    in_tier = _in_tier(broker, request)
+    if in_tier:
+        return _across_tiers(broker, context.api_version, request, in_tier)
+    answering = _answer(broker, context.api_version, request, {})
     lookups = broker.time_lookups
     try:
         wanted = next(answering)
@@ -106,6 +137,76 @@ def list_offsets(
         response: ListOffsetsResponse = done.value
         return response
     return _go_on(lookups, answering, wanted)
+
+
+async def _across_tiers(
+    broker: BrokerContext,
+    version: int,
+    request: ListOffsetsRequest,
+    in_tier: Mapping[_Place, _InTier],
+) -> ListOffsetsResponse:
+    """Looks into the tier first, for all partitions at once."""
+    tier = broker.tier
+    assert tier is not None
+    timeout_ms = request.timeout_ms
+    if version < TIMEOUT_SINCE or timeout_ms <= 0:
+        timeout_ms = tier.reader.list_offsets_timeout_ms
+    found: dict[_Place, _Across] = {}
+    for place, wanted in in_tier.items():
+        finding = _find_across(tier.reader, broker.time_lookups, wanted.by_time)
+        task = broker.supervisor.spawn(f"offset by time {place[0]}", finding, fatal=False)
+        found[place] = _Across(wanted.leader_epoch, task)
+    tasks = [one.task for one in found.values()]
+    try:
+        await asyncio.wait(tasks, timeout=timeout_ms / 1000.0)
+    finally:
+        for task in tasks:
+            task.cancel()
+    answering = _answer(broker, version, request, found)
+    try:
+        first = next(answering)
+    except StopIteration as done:
+        response: ListOffsetsResponse = done.value
+        return response
+    return await _go_on(broker.time_lookups, answering, first)
+
+
+async def _find_across(
+    reader: RemoteReader, lookups: TimeLookups, wanted: _ByTime
+) -> TimestampOffset | None:
+    log, timestamp_ms = wanted
+    while True:
+        local_start = log.local_log_start_offset
+        remote = await reader.find_time(log, timestamp_ms)
+        if remote is not None and timestamp_ms is not None:
+            return remote
+        local = await lookups.find(log, timestamp_ms)
+        if local_start != log.local_log_start_offset:
+            continue  # what has left the disk since was looked for on neither side
+        if remote is None or (local is not None and local.timestamp > remote.timestamp):
+            return local
+        return remote
+
+
+def _in_tier(broker: BrokerContext, request: ListOffsetsRequest) -> dict[_Place, _InTier]:
+    """The look-ups by time that concern logs whose beginning only the tier has."""
+    found: dict[_Place, _InTier] = {}
+    if broker.tier is None:
+        return found
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            timestamp = wanted.timestamp
+            partition = broker.replicas.known(topic.name, wanted.partition_index)
+            if partition is None or not partition.is_leader:
+                continue
+            log = partition.log
+            if log.log_start_offset < log.local_log_start_offset and (
+                timestamp >= 0 or timestamp == Special.MAX_TIMESTAMP
+            ):
+                by_time = _ByTime(log, timestamp if timestamp >= 0 else None)
+                place = (topic.name, wanted.partition_index)
+                found[place] = _InTier(partition.leader_epoch, by_time)
+    return found
 
 
 async def _go_on(
@@ -125,7 +226,12 @@ async def _go_on(
         return response
 
 
-def _answer(broker: BrokerContext, version: int, request: ListOffsetsRequest) -> _Response:
+def _answer(
+    broker: BrokerContext,
+    version: int,
+    request: ListOffsetsRequest,
+    across: Mapping[_Place, _Across],
+) -> _Response:
     """Answers every partition on its own."""
     named = Counter(
         (topic.name, wanted.partition_index)
@@ -141,7 +247,7 @@ def _answer(broker: BrokerContext, version: int, request: ListOffsetsRequest) ->
                 if named[(topic.name, index)] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a partition named twice")
                 timestamp, offset, epoch = yield from _look_up(
-                    broker, version, request, topic.name, wanted
+                    broker, version, request, topic.name, wanted, across.get((topic.name, index))
                 )
             except ApiError as error:
                 results.append(_Result(partition_index=index, error_code=error.code))
@@ -166,6 +272,7 @@ def _look_up(
     request: ListOffsetsRequest,
     topic: str,
     wanted: ListOffsetsRequest.ListOffsetsPartition,
+    across: _Across | None,
 ) -> _Found:
     """(timestamp, offset, leader epoch)."""
     timestamp = wanted.timestamp
@@ -180,9 +287,12 @@ def _look_up(
         _require_settled(partition, follower, version)
         return -1, _visible_end(partition, request, follower), log.latest_epoch
     if timestamp < 0 and timestamp != Special.MAX_TIMESTAMP:
-        return _edge(partition, Special(timestamp))
-    epoch = partition.leader_epoch
-    found = yield _ByTime(log, timestamp if timestamp >= 0 else None)
+        return _edge(broker, partition, Special(timestamp))
+    if across is not None:
+        epoch, found = across.leader_epoch, across.result()
+    else:
+        epoch = partition.leader_epoch
+        found = yield _ByTime(log, timestamp if timestamp >= 0 else None)
     # It may have taken a while: the answer is that of the leader that was asked.
     if not partition.is_leader or partition.leader_epoch != epoch:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
@@ -214,12 +324,25 @@ def _require_settled(partition: Partition, follower: bool, version: int) -> None
     raise ApiError(code, None)
 
 
-def _edge(partition: Partition, which: Special) -> tuple[int, int, int]:
-    log = partition.log
+def _edge(broker: BrokerContext, partition: Partition, which: Special) -> tuple[int, int, int]:
+    log, tier = partition.log, broker.tier
     if which is Special.EARLIEST:
         offset = log.log_start_offset
     elif which is Special.EARLIEST_LOCAL:
         offset = log.local_log_start_offset
-    else:
+    elif tier is None or not log.config.remote_storage_enable:
         return _NOTHING
-    return -1, offset, log.epoch_at(offset)
+    else:
+        remote_end = tier.reader.remote_end(log)
+        if which is Special.LATEST_TIERED:
+            return -1, *remote_end
+        offset = pending_upload(remote_end.offset, log)
+    return (-1, offset, log.epoch_at(offset)) if offset >= 0 else _NOTHING
+
+
+def pending_upload(remote_end_offset: int, log: Log) -> int:
+    """The first offset that is not in the tier, -1 if that is not known (KIP-1023)."""
+    if remote_end_offset >= 0:
+        return max(remote_end_offset + 1, log.log_start_offset)
+    nothing_copied = log.local_log_start_offset == log.log_start_offset
+    return log.log_start_offset if nothing_copied else -1

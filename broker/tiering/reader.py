@@ -16,6 +16,7 @@ is sent: the log may have been cut meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from broker.tiering.index_cache import IndexCache
 from broker.tiering.settings import QuotaSettings, ReadSettings
+from broker.tiering.time_search import TimeSearch
 from protocol.batch.header import iter_batches
 from protocol.errors import ApiError, ErrorCode
 from runtime.clock import Clock
@@ -33,9 +35,10 @@ from runtime.tasks import Supervisor
 from storage.files import Files
 from storage.log.errors import OffsetOutOfRange
 from storage.log.indexes import AbortedTxn, CorruptIndex
+from storage.log.timestamps import TimestampOffset
 from storage.objects.port import ObjectError
 from storage.tiered.batches import CorruptSegment
-from storage.tiered.cache import SegmentCache, SharedSegment
+from storage.tiered.cache import NO_REMOTE_END, RemoteEnd, SegmentCache, SharedSegment
 from storage.tiered.lineage import Lineage
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.values import RemotePartition
@@ -136,6 +139,8 @@ class _Books:
     """Running and pending."""
     kept: dict[_Key, RemoteRead] = field(default_factory=dict)
     kept_bytes: int = 0
+    lookups: int = 0
+    """Look-ups of offsets by time that go on or wait."""
 
 
 class RemoteReader:
@@ -167,6 +172,7 @@ class RemoteReader:
         self._clock = clock
         self._quiet = RateLimited(clock, 10_000)
         self._books = _Books()
+        self._lookups = asyncio.Semaphore(settings().at_once)
 
     # --- what a fetch asks ----------------------------------------------------------------------
 
@@ -174,6 +180,11 @@ class RemoteReader:
     def fetch_wait_ms(self) -> int:
         """After so long a fetch is answered without what has not come."""
         return self._settings().fetch_wait_ms
+
+    @property
+    def list_offsets_timeout_ms(self) -> int:
+        """For requests that name none."""
+        return self._settings().list_offsets_timeout_ms
 
     @property
     def pending(self) -> int:
@@ -219,6 +230,42 @@ class RemoteReader:
         books.pending.append(read)
         self._pump()
         return read
+
+    def remote_end(self, log: Log) -> RemoteEnd:
+        """The last offset of this log in the tier; -1 while that is not known."""
+        cache = self._cache(log)
+        if cache is None:
+            return NO_REMOTE_END
+        return cache.remote_end(Lineage(log.epochs.entries, log.log_end_offset))
+
+    async def find_time(self, log: Log, timestamp_ms: int | None) -> TimestampOffset | None:
+        """The first record below the local log start with this timestamp or a later one; None asks
+        for the highest timestamp. As many look-ups go on and wait as reads do, beside them.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; nothing is known then.
+        """
+        settings, books = self._settings(), self._books
+        if books.lookups >= settings.at_once + settings.pending_max:
+            raise _failed("too many look-ups wait for the tier")
+        books.lookups += 1
+        try:
+            async with self._lookups:
+                cache = self._cache(log)
+                if cache is None:
+                    raise _failed("what the tier has is not known yet")
+                search = TimeSearch(self._store, self.indexes, self._files, log, cache)
+                if timestamp_ms is None:
+                    return await search.highest()
+                return await search.first_at_or_after(timestamp_ms)
+        except (ObjectError, CorruptSegment, CorruptIndex, OSError) as error:
+            raise _failed(str(error)) from error
+        finally:
+            books.lookups -= 1
+
+    def _cache(self, log: Log) -> SegmentCache | None:
+        assert log.topic_id is not None
+        return self._cache_of(RemotePartition(log.topic_id, log.partition, log.topic))
 
     def taken(self, read: RemoteRead) -> None:
         """A fetch sends what was read: the next one will ask for what is behind it."""
@@ -356,8 +403,7 @@ class RemoteReader:
         """Raises ApiError."""
         if not log.log_start_offset <= offset:
             raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
-        assert log.topic_id is not None
-        cache = self._cache_of(RemotePartition(log.topic_id, log.partition, log.topic))
+        cache = self._cache(log)
         if cache is None:
             raise _failed("what the tier has is not known yet")
         lineage = Lineage(log.epochs.entries, log.log_end_offset)

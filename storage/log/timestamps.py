@@ -74,28 +74,15 @@ def first_at_or_after(segments: Segments, timestamp_ms: int, start_offset: int) 
         for count, (header, position) in enumerate(walked, 1):
             if count % BATCHES_PER_STEP == 0:
                 yield None
-            if not _promises(header, timestamp_ms, start_offset):
+            if not promises(header, timestamp_ms, start_offset):
                 continue
             if disappointed > LIES_MAX and header.base_offset >= start_offset:
-                return _as_header_says(header)
+                return as_header_says(header)
             found = yield Wanted(segment, header, position, timestamp_ms, start_offset)
             if found is not None:
                 return found
             disappointed += 1
     return None
-
-
-def _promises(header: BatchHeader, timestamp_ms: int, start_offset: int) -> bool:
-    """Whether the batch has such a record, by its header; one that was emptied has none."""
-    return (
-        header.max_timestamp >= timestamp_ms
-        and header.last_offset >= start_offset
-        and header.record_count > 0
-    )
-
-
-def _as_header_says(header: BatchHeader) -> TimestampOffset:
-    return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
 
 
 def highest(segments: Segments, start_offset: int) -> Search:
@@ -115,20 +102,41 @@ def highest(segments: Segments, start_offset: int) -> Search:
     header, position = place
     found = yield Wanted(best, header, position, timestamp_ms, header.base_offset)
     # Where the header promised a timestamp that no record has, the batch is the answer.
-    return found or _as_header_says(header)
+    return found or as_header_says(header)
 
 
 def look_into(data: bytes, wanted: Wanted) -> LookedInto:
     """Finds the record in the bytes of the batch. May be called in any thread."""
-    header, timestamp_ms = wanted.header, wanted.timestamp_ms
+    return look_into_batch(data, wanted.header, wanted.timestamp_ms, wanted.start_offset)
+
+
+def promises(header: BatchHeader, timestamp_ms: int, start_offset: int) -> bool:
+    """Whether the batch has a record from `start_offset` on with this timestamp or a later one, by
+    its header; one that was emptied has none."""
+    return (
+        header.max_timestamp >= timestamp_ms
+        and header.last_offset >= start_offset
+        and header.record_count > 0
+    )
+
+
+def as_header_says(header: BatchHeader) -> TimestampOffset:
+    """The answer where the records are not asked."""
+    return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
+
+
+def look_into_batch(
+    data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> LookedInto:
+    """Finds the record in the bytes of a batch, wherever they came from."""
     records = 0
     try:
         payload = records_payload(data, 0, header, UNPACKED_BYTES_MAX)
         for timestamp, offset in record_times(payload, header):
             records += 1
-            if timestamp >= timestamp_ms and offset >= wanted.start_offset:
+            if timestamp >= timestamp_ms and offset >= start_offset:
                 return LookedInto(TimestampOffset(timestamp, offset, header.leader_epoch), records)
     except (ApiError, ProtocolError):
-        if header.max_timestamp >= timestamp_ms and header.base_offset >= wanted.start_offset:
-            return LookedInto(_as_header_says(header), records)
+        if header.max_timestamp >= timestamp_ms and header.base_offset >= start_offset:
+            return LookedInto(as_header_says(header), records)
     return LookedInto(None, records)

@@ -1,0 +1,121 @@
+"""Shell: offsets by time in the tier (ListOffsets, KIP-405).
+
+The segments of this log that are in the tier alone are looked at by what their metadata say of
+their times; of the one that promises the record, the time index leads to where it is, and parts of
+it are read from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.tiering.index_cache import IndexCache
+from protocol.batch.header import iter_batches
+from storage.files import Files
+from storage.log.timestamps import (
+    LIES_MAX,
+    TimestampOffset,
+    as_header_says,
+    look_into_batch,
+    promises,
+)
+from storage.tiered.cache import SegmentCache, SharedSegment
+from storage.tiered.lineage import Lineage
+from storage.tiered.segment_store import SegmentStore
+
+if TYPE_CHECKING:
+    from storage.log.log import Log
+
+PART_BYTES: Final = 1 << 20
+SEGMENTS_PER_STEP: Final = 50
+"""Asked for before others have their turn: about a millisecond."""
+
+
+class TimeSearch(NamedTuple):
+    """One look-up. Its calls raise ObjectError, CorruptSegment, CorruptIndex, OSError."""
+
+    store: SegmentStore
+    indexes: IndexCache
+    files: Files
+    log: Log
+    cache: SegmentCache
+
+    async def first_at_or_after(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record below the local log start with this timestamp or a later one."""
+        async for shared in self._segments():
+            if shared.segment.max_timestamp_ms >= timestamp_ms:
+                found = await self._look_into(shared, timestamp_ms)
+                if found is not None:
+                    return found
+        return None
+
+    async def highest(self) -> TimestampOffset | None:
+        """The first record below the local log start that has the highest timestamp there."""
+        segments = [shared async for shared in self._segments()]
+        # Where a part of a segment is not of this log, the record may be in that part.
+        segments.sort(key=lambda shared: -shared.segment.max_timestamp_ms)
+        best: TimestampOffset | None = None
+        for shared in segments:
+            highest_ms = shared.segment.max_timestamp_ms
+            if highest_ms < 0 or (best is not None and best.timestamp >= highest_ms):
+                break
+            found = await self._look_into(shared, highest_ms)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
+        return best
+
+    async def _segments(self) -> AsyncIterator[SharedSegment]:
+        """The copies that a reader would meet who begins at the log start, in order."""
+        log = self.log
+        lineage = Lineage(log.epochs.entries, log.log_end_offset)
+        at, count = log.log_start_offset, 0
+        while at < log.local_log_start_offset:
+            shared = self.cache.find_on(lineage, at)
+            if shared is None:
+                return  # it is being removed, or is not known yet
+            yield shared
+            at = shared.offsets.last + 1
+            count += 1
+            if count % SEGMENTS_PER_STEP == 0:
+                await asyncio.sleep(0)
+
+    async def _look_into(self, shared: SharedSegment, timestamp_ms: int) -> TimestampOffset | None:
+        segment, log = shared.segment, self.log
+        indexes = await self.indexes.get(segment)
+        first = max(shared.offsets.first, log.log_start_offset)
+        position = indexes.position(max(first, indexes.offset_before(timestamp_ms)))
+        last = min(shared.offsets.last, log.local_log_start_offset - 1)
+        size, lies = PART_BYTES, 0
+        while position < segment.size_bytes:
+            data, checked = await self.store.read_log(
+                segment, position, size, last_offset=last, run=self.files.run
+            )
+            whole = data[: checked.whole_bytes]
+            found, lies = await self.files.run(_find, whole, timestamp_ms, first, lies)
+            if found is not None:
+                return found
+            if not checked.whole_bytes and checked.cut_bytes <= size:
+                return None
+            position += checked.whole_bytes
+            size = max(size, checked.cut_bytes)
+        return None
+
+
+def _find(
+    whole: bytes, timestamp_ms: int, start_offset: int, lies: int
+) -> tuple[TimestampOffset | None, int]:
+    """The record, and how many batches so far promised one by their headers and had none. After
+    too many of those the header is believed."""
+    for header, at in iter_batches(whole):
+        if not promises(header, timestamp_ms, start_offset):
+            continue
+        if lies > LIES_MAX and header.base_offset >= start_offset:
+            return as_header_says(header), lies
+        batch = whole[at : at + header.size_bytes]
+        found = look_into_batch(batch, header, timestamp_ms, start_offset).found
+        if found is not None:
+            return found, lies
+        lies += 1
+    return None, lies

@@ -1,0 +1,203 @@
+"""ListOffsets of a topic whose beginning only the tier has."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.apis.list_offsets import Special, pending_upload
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import ListOffsetsRequest
+from storage.objects import FaultyObjects, Weather
+from testkit.memory.broker import NODE, OTHER, Harness, batch, settle
+from testkit.memory.tier import TierRoom, tiered
+
+T0 = 1_700_000_000_000
+IN_TIER = (T0 + 10, T0 + 40, T0 + 20, T0 + 30, T0 + 40, T0 + 5)
+ON_DISK = (T0 + 50, T0 + 35)
+
+
+async def room(partitions: int = 1, **topic: Any) -> TierRoom:
+    """Records of these times: two segments of three in the tier, two records on the disk."""
+    made = TierRoom(partitions, topic=topic, remote_storage_enable="true")
+    for index in range(partitions):
+        for at, timestamp in enumerate(IN_TIER):
+            made.h.produce(batch(b"v", timestamp=timestamp), index=index)
+            if at % 3 == 2:
+                await tiered(made.tier, made.log_of(index))
+        for timestamp in ON_DISK:
+            made.h.produce(batch(b"v", timestamp=timestamp), index=index)
+    return made
+
+
+def ask(h: Harness, timestamp: int, partitions: int = 1, version: int = 11, **fields: Any) -> Any:
+    topic = ListOffsetsRequest.ListOffsetsTopic(
+        name="t",
+        partitions=[
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            for index in range(partitions)
+        ],
+    )
+    return h.call(ListOffsetsRequest(topics=[topic], **fields), version)
+
+
+async def results(reply: Any) -> list[tuple[int, int, int, int]]:
+    """(error, timestamp, offset, epoch) of each partition."""
+    if isinstance(reply, asyncio.Future):
+        reply = await asyncio.wait_for(reply, 10)
+    return [
+        (one.error_code, one.timestamp, one.offset, one.leader_epoch)
+        for one in reply.topics[0].partitions
+    ]
+
+
+async def offset(h: Harness, timestamp: int, **fields: Any) -> int:
+    ((code, _, found, _),) = await results(ask(h, timestamp, **fields))
+    assert code == 0
+    return found
+
+
+async def test_a_time_is_looked_for_in_the_tier_first_and_then_on_the_disk() -> None:
+    r = await room()
+    times = IN_TIER + ON_DISK
+    for timestamp in (0, *range(T0, T0 + 52), 2**63 - 1):
+        expected = next((at for at, time in enumerate(times) if time >= timestamp), -1)
+        assert await offset(r.h, timestamp) == expected, timestamp - T0
+    assert await results(ask(r.h, T0 + 15)) == [(0, T0 + 40, 1, 0)]
+
+
+async def test_the_log_start_counts() -> None:
+    r = await room()
+    r.log.advance_log_start(2)
+    assert [await offset(r.h, time) for time in (0, T0 + 35, T0 + 45)] == [2, 4, 6]
+
+
+async def test_the_highest_time_may_be_on_either_side() -> None:
+    r = await room()
+    assert await results(ask(r.h, Special.MAX_TIMESTAMP)) == [(0, T0 + 50, 6, 0)]
+    await tiered(r.tier, r.log)
+    assert await results(ask(r.h, Special.MAX_TIMESTAMP)) == [(0, T0 + 50, 6, 0)]
+    r.h.produce(batch(b"v", timestamp=T0 + 50))
+    assert await offset(r.h, Special.MAX_TIMESTAMP) == 6, "the first of them"
+    r.h.produce(batch(b"v", timestamp=T0 + 51))
+    assert await offset(r.h, Special.MAX_TIMESTAMP) == 9
+
+
+async def test_the_edges_of_both_parts() -> None:
+    r = await room()
+    r.log.advance_log_start(1)
+    edges = {special: await results(ask(r.h, special)) for special in Special if special != -3}
+    assert {special: (found[0][2], found[0][3]) for special, found in edges.items()} == {
+        Special.LATEST: (8, 0),
+        Special.EARLIEST: (1, 0),
+        Special.EARLIEST_LOCAL: (6, 0),
+        Special.LATEST_TIERED: (5, 0),
+        Special.EARLIEST_PENDING_UPLOAD: (6, 0),
+    }
+    r.tier.caches.clear()
+    for special in (Special.LATEST_TIERED, Special.EARLIEST_PENDING_UPLOAD):
+        assert await results(ask(r.h, special)) == [(0, -1, -1, -1)]
+
+
+async def test_what_is_not_tiered_has_no_tiered_edges() -> None:
+    plain = TierRoom()
+    plain.produce(b"a")
+    for special in (Special.LATEST_TIERED, Special.EARLIEST_PENDING_UPLOAD):
+        assert await results(ask(plain.h, special)) == [(0, -1, -1, -1)]
+    fresh = TierRoom(remote_storage_enable="true")
+    fresh.produce(b"a")
+    assert await results(ask(fresh.h, Special.LATEST_TIERED)) == [(0, -1, -1, -1)]
+    assert await results(ask(fresh.h, Special.EARLIEST_PENDING_UPLOAD)) == [(0, -1, 0, 0)]
+
+
+async def test_the_offset_that_waits_to_be_uploaded() -> None:
+    """As in Kafka 4.3.1 (KIP-1023)."""
+    log = (await room()).log
+    assert [pending_upload(end, log) for end in (-1, 0, 5)] == [-1, 1, 6]
+    log.advance_log_start(4)
+    assert [pending_upload(end, log) for end in (-1, 0, 5)] == [-1, 4, 6]
+    log.advance_log_start(6)
+    assert pending_upload(-1, log) == 6
+
+
+async def test_pending_upload_is_asked_for_since_version_11() -> None:
+    r = await room()
+    ((code, *_),) = await results(ask(r.h, Special.EARLIEST_PENDING_UPLOAD, version=10))
+    assert code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_store_that_fails_is_an_error_that_is_asked_again_after() -> None:
+    r = await room(2)
+    r.tier.store.objects = FaultyObjects(r.tier.bucket, random.Random(1), Weather(down=True))
+    found = await results(ask(r.h, T0 + 30, 2))
+    assert [code for code, *_ in found] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    r.tier.store.objects = r.tier.bucket
+    r.tier.caches.popitem()
+    assert [code for code, *_ in await results(ask(r.h, T0 + 30, 2))] == [
+        0,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ]
+
+
+@pytest.mark.parametrize("version", [9, 10, 11])
+async def test_what_is_late_times_out_alone(version: int) -> None:
+    """The request says how long, since version 10 and if it does."""
+    r = await room(2)
+    r.tier.caches.pop(next(iter(r.tier.caches)))
+    r.held.holding = True
+    by_request = version > 9
+    r.settings = replace(r.settings, list_offsets_timeout_ms=10**9 if by_request else 20)
+    timeout_ms = 20 if by_request else 10**9
+    found = await results(ask(r.h, T0 + 30, 2, version, timeout_ms=timeout_ms))
+    assert [code for code, *_ in found] == [
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ]
+    await settle()
+    assert len(r.h.supervisor) == 0
+
+
+async def test_all_partitions_are_looked_into_at_once_up_to_a_limit() -> None:
+    r = await room(7)
+    r.held.holding = True
+    waiting = ask(r.h, T0 + 30, 7)
+    await settle()
+    await settle()
+    assert len(r.held.waiting) == 2
+    while r.held.waiting:
+        await r.held.let_go(2)
+        await settle()
+    found = await results(waiting)
+    assert [code for code, *_ in found] == [0] * 5 + [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert len(r.h.supervisor) == 0
+
+
+async def test_an_answer_is_that_of_the_leader_that_was_asked() -> None:
+    r = await room(replicas=[NODE, OTHER], isr=[NODE])
+    r.held.holding = True
+    waiting = ask(r.h, T0 + 30)
+    await settle()
+    r.h.change(leader=OTHER)
+    r.h.change(leader=NODE)
+    await r.held.let_go()
+    ((code, *_),) = await results(waiting)
+    assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_what_leaves_the_disk_meanwhile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tier was asked before the segment was in it alone, the disk after."""
+    r = await room()
+    lookups = r.h.context.time_lookups
+    find = lookups.find
+
+    async def slow(log: Any, timestamp_ms: int | None) -> Any:
+        if log.local_log_start_offset == 6:
+            await tiered(r.tier, log)
+        return await find(log, timestamp_ms)
+
+    monkeypatch.setattr(lookups, "find", slow)
+    assert await offset(r.h, T0 + 45) == 6
