@@ -33,7 +33,7 @@ RANGE_ERRORS: Final = frozenset(
 class FollowerFetch(RunningFetch):
     """One request of a follower."""
 
-    __slots__ = ("_watch",)
+    __slots__ = ("_more", "_watch")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class FollowerFetch(RunningFetch):
     ) -> None:
         super().__init__(shared, context, request, plan, replica_id, broker_epoch)
         self._watch = None if plan.session is None else plan.session.watch
+        self._more = False
 
     def start(self) -> Reply:
         watch = self._watch
@@ -82,7 +83,13 @@ class FollowerFetch(RunningFetch):
         session = self._plan.session
         if session is None or self._watch is None:
             return self._plan.partitions
-        return session.to_look_at()
+        due = session.to_look_at()
+        self._more = self._watch.more(len(due))
+        return due
+
+    @property
+    def _enough(self) -> bool:
+        return self._more or super()._enough
 
     def _register(self, wait: FetchWait) -> None:
         if self._watch is None:
@@ -156,11 +163,13 @@ class FollowerFetch(RunningFetch):
             return
         cached, partition = session.partitions.get(key), self._local(key)
         if data.error_code or data.diverging_epoch is not NO_DIVERGENCE:
-            return
-        if (
+            watch.told(key)
+        elif (
             cached is not None
             and partition is not None
             and cached.request.fetch_offset >= partition.log.log_end_offset
             and self._replica_id in partition.maximal_isr
         ):
             watch.settled(key)
+        else:
+            watch.told(key)

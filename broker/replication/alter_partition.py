@@ -13,8 +13,9 @@ from broker.replication.isr import IsrProposal, PartitionStateNow
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
-PARTITIONS_MAX: Final = 1000
-"""In one request: the controller writes the records of one as one batch."""
+PARTITIONS_MAX: Final = 250
+"""In one request: the controller writes the records of one as one batch, and does nothing else for
+that long; so does whoever takes over the answer."""
 BACK_OFF_FIRST_MS: Final = 10.0
 BACK_OFF_MAX_MS: Final = 1_000.0
 

@@ -91,12 +91,12 @@ class FetchSession(Generic[Request]):
             self.watch.close()
 
     def to_look_at(self) -> list[tuple[PartitionKey, Request]]:
-        """All partitions; of a follower's those with news."""
+        """All partitions; of a follower's those with news whose turn it is."""
         partitions = self.partitions
         if self.watch is None:
             return [(key, cached.request) for key, cached in partitions.items()]
-        due = self.watch.due
-        return [(key, partitions[key].request) for key in due if key in partitions]
+        turn = self.watch.turn()
+        return [(key, partitions[key].request) for key in turn if key in partitions]
 
     def advance(self, now_ms: float) -> None:
         """The next request of this session has been accepted."""
@@ -107,19 +107,18 @@ class FetchSession(Generic[Request]):
         self, wanted: Iterable[tuple[PartitionKey, Request]], forgotten: Iterable[PartitionKey]
     ) -> None:
         """Applies what an incremental request adds, changes and forgets."""
-        partitions, watch = self.partitions, self.watch
-        for key, request in wanted:
+        partitions = self.partitions
+        named, gone = dict(wanted), list(forgotten)
+        for key, request in named.items():
             cached = partitions.get(key)
             if cached is None:
                 partitions[key] = CachedPartition(request)
             else:
                 cached.request = request
-            if watch is not None:
-                watch.due[key] = None
-        for key in forgotten:
+        for key in gone:
             partitions.pop(key, None)
-            if watch is not None:
-                watch.forget(key)
+        if self.watch is not None:
+            self.watch.requested(named, gone)
         self.size = len(partitions)
 
     def served(self, key: PartitionKey) -> None:

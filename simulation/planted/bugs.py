@@ -464,8 +464,13 @@ _TRANSPORT = [
         "a fetch session does not look at what has changed",
         (
             "broker.replication.fetch_session:FetchSession.to_look_at",
-            "due = self.watch.due",
-            "due = ()",
+            "turn = self.watch.turn()",
+            "turn = ()",
+        ),
+        (
+            "broker.replication.follower_watch:FollowerWatch.more",
+            "return len(self.due) > looked_at or self._left > 0",
+            "return False",
         ),
     ),
     _bug(

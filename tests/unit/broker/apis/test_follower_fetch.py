@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.replication import follower_watch
 from broker.replication.fetcher import Reset
 from protocol.errors import ErrorCode
 from testkit.memory.broker import fetch_request, settle
@@ -50,6 +51,29 @@ async def test_a_sessions_next_fetch_ends_the_wait_of_the_one_before() -> None:
     c.take(2, 1, await waiting)
     c.take(2, 1, await waits_on)
     assert c[2].values == [b"a"]
+
+
+async def test_a_fetch_is_answered_at_once_while_others_have_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It cannot look at all of thousands; the next one goes on where it ended."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    c.change(isr=[1, 2])
+    most = follower_watch.LOOKED_AT_MAX
+    monkeypatch.setattr(follower_watch, "LOOKED_AT_MAX", 0)
+    request = c.request(2, 1)
+    assert request is not None
+    request.topics, request.max_wait_ms = [], 500
+    c.take(2, 1, c[1].call(request))
+    monkeypatch.setattr(follower_watch, "LOOKED_AT_MAX", most)
+    request = c.request(2, 1)
+    assert request is not None
+    request.max_wait_ms = 500
+    waiting = c[1].call(request)
+    assert not waiting.done()
+    waiting.cancel()
 
 
 # --- outside of the log (KIP-405) -----------------------------------------------------------------
