@@ -20,8 +20,10 @@ from controller.decision import ControllerView, Decision, Step
 from controller.elections.cause import Cause
 from controller.elections.context import BrokerChange
 from controller.elections.triggers import (
+    BEGIN,
     CHANGES_PER_STEP,
     Part,
+    Place,
     part_of_changes,
     records_for_change,
 )
@@ -80,12 +82,12 @@ class HeartbeatReply:
 
 
 def decide_register_broker(
-    view: ControllerView, request: BrokerRegistrationRequest, since: str = ""
+    view: ControllerView, request: BrokerRegistrationRequest, since: Place = BEGIN
 ) -> Decision[int] | Step[int]:
     """Register a broker; the reply is its epoch.
 
     The last record is the registration, and its offset the epoch. What the broker leaves stands
-    before it, in steps, the next from the topic `since` on: a controller that is lost in between
+    before it, in steps, the next from `since` on: a controller that is lost in between
     leaves a broker that has yet to register, and the next one goes on. A broker that comes back as
     a new process leaves the ISRs it was in; the same process that registers again (its endpoints
     changed) keeps epoch, fencing and ISRs (KAFKA-16952), but for replicas in a log directory that
@@ -150,7 +152,7 @@ def decide_register_broker(
 
 
 def _leave_behind(
-    view: ControllerView, existing: BrokerImage, previous_epoch: int, since: str
+    view: ControllerView, existing: BrokerImage, previous_epoch: int, since: Place
 ) -> Part:
     """A new process under an old id: it holds what its disk holds.
 
@@ -294,10 +296,10 @@ def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> Brok
 
 
 def decide_heartbeat(
-    view: ControllerView, request: BrokerHeartbeatRequest, since: str = "", moved: bool = False
+    view: ControllerView, request: BrokerHeartbeatRequest, since: Place = BEGIN, moved: bool = False
 ) -> Decision[HeartbeatReply] | Step[HeartbeatReply]:
     """Move the broker to its next state, in steps where that changes many partitions: the next from
-    the topic `since` on, `moved` what the ones before did of HeartbeatReply.moved_leaders.
+    `since` on, `moved` what the ones before did of HeartbeatReply.moved_leaders.
 
     Raises STALE_BROKER_EPOCH.
     """
@@ -420,10 +422,10 @@ def has_leaderships(view: ControllerView, broker_id: int) -> bool:
 
 
 def _records_for_state(
-    view: ControllerView, broker: BrokerImage, state: BrokerState, since: str
+    view: ControllerView, broker: BrokerImage, state: BrokerState, since: Place
 ) -> _RecordsLeft:
     if state is BrokerState.UNFENCED:
-        return _unfence(view, broker, since) if broker.fenced or since else _NOTHING
+        return _unfence(view, broker, since) if broker.fenced or since != BEGIN else _NOTHING
     if state is BrokerState.CONTROLLED_SHUTDOWN:
         return _begin_shutdown(view, broker, since)
     if broker.fenced:
@@ -437,13 +439,13 @@ class _RecordsLeft(NamedTuple):
     """As `Part`, with the broker's own record."""
 
     records: tuple[MetadataRecord, ...]
-    left: str | None
+    left: Place | None
 
 
 _NOTHING = _RecordsLeft((), None)
 
 
-def _fence(view: ControllerView, broker: BrokerImage, cause: Cause, since: str) -> _RecordsLeft:
+def _fence(view: ControllerView, broker: BrokerImage, cause: Cause, since: Place) -> _RecordsLeft:
     """Take the broker out of its ISRs and leaderships, then fence it."""
     part = part_of_changes(view, BrokerChange(leaving=frozenset({broker.id})), cause, since)
     if part.since is not None:
@@ -451,7 +453,7 @@ def _fence(view: ControllerView, broker: BrokerImage, cause: Cause, since: str) 
     return _RecordsLeft((*part.records, _registration_change(broker, fenced=_FENCE)), None)
 
 
-def _unfence(view: ControllerView, broker: BrokerImage, since: str) -> _RecordsLeft:
+def _unfence(view: ControllerView, broker: BrokerImage, since: Place) -> _RecordsLeft:
     """Unfence the broker, then let it lead what nobody leads."""
     change = BrokerChange(joining=frozenset({broker.id}))
     part = part_of_changes(view, change, Cause.BROKER_UNFENCED, since)
@@ -460,7 +462,7 @@ def _unfence(view: ControllerView, broker: BrokerImage, since: str) -> _RecordsL
     return _RecordsLeft((_registration_change(broker, fenced=_UNFENCE), *part.records), part.since)
 
 
-def _begin_shutdown(view: ControllerView, broker: BrokerImage, since: str) -> _RecordsLeft:
+def _begin_shutdown(view: ControllerView, broker: BrokerImage, since: Place) -> _RecordsLeft:
     change = BrokerChange(leaving=frozenset({broker.id}))
     part = part_of_changes(view, change, Cause.CONTROLLED_SHUTDOWN, since)
     if broker.in_controlled_shutdown:
@@ -486,11 +488,11 @@ def _registration_change(
 class Silent(NamedTuple):
     """Brokers that one look at the clock found silent, each with its epoch, and why it is fenced.
 
-    `since` is the topic from which the fencing of the first of them goes on.
+    `since` is where the fencing of the first of them goes on.
     """
 
     causes: Mapping[tuple[int, int], Cause]
-    since: str = ""
+    since: Place = BEGIN
 
 
 def silent_brokers(view: ControllerView) -> Silent:
@@ -540,7 +542,7 @@ def silence(view: ControllerView, broker_id: int) -> Cause:
 
 
 def decide_unregister_broker(
-    view: ControllerView, broker_id: int, since: str = ""
+    view: ControllerView, broker_id: int, since: Place = BEGIN
 ) -> Decision[None] | Step[None]:
     """Forget a broker, once it has left everything. Raises BROKER_ID_NOT_REGISTERED."""
     broker = view.image.cluster.brokers.get(broker_id)

@@ -28,44 +28,59 @@ CHANGES_PER_STEP: Final = 250
 """Partitions that change before others have their turn: 3 ms, written down."""
 
 
+class Place(NamedTuple):
+    """A partition in the order in which changes are made: topics by name, then by index."""
+
+    topic: str = ""
+    partition: int = 0
+
+
+BEGIN: Final = Place()
+
+
 class Part(NamedTuple):
-    """Some of the changes, and the topic from which the others go on; None: these are the last."""
+    """Some of the changes, and where the others go on; None: these are the last."""
 
     records: tuple[PartitionChangeRecord, ...] = ()
-    since: str | None = None
+    since: Place | None = None
 
 
 def part_of_changes(
     view: ControllerView,
     change: BrokerChange,
     cause: Cause,
-    since: str = "",
+    since: Place = BEGIN,
     changes_max: int = CHANGES_PER_STEP,
 ) -> Part:
     """At most so many of the changes that follow from `change`. They are only said to be the last
     after a look at every topic: what is done already may have been undone."""
-    for start in dict.fromkeys((since, "")):
+    for start in dict.fromkeys((since, BEGIN)):
         changes = records_for_change(view, change, cause, since=start)
         records = tuple(islice(changes, changes_max))
         if len(records) == changes_max:
-            return Part(records, view.image.topics.by_id[records[-1].topic_id].name)
+            last = records[-1]
+            name = view.image.topics.by_id[last.topic_id].name
+            return Part(records, Place(name, last.partition_id + 1))
     return Part(records)
 
 
 def records_for_change(
-    view: ControllerView, change: BrokerChange, cause: Cause, *, since: str = ""
+    view: ControllerView, change: BrokerChange, cause: Cause, *, since: Place = BEGIN
 ) -> Iterator[PartitionChangeRecord]:
     """Partition changes that follow from `change`, in the order of topic names and partitions,
-    from the topic `since` on."""
+    from `since` on."""
     elections = ElectionContext(view, change)
     touch = change.directories is not None
     concerns = _concerns(view, change)
     target_of = cache(partial(_target, change.leaving))
     by_name = view.image.topics.by_name
-    for name in sorted(name for name in by_name if name >= since):
+    for name in sorted(name for name in by_name if name >= since.topic):
         topic = by_name[name]
-        concerned = [entry for entry in topic.partitions.items() if concerns(entry[1])]
-        for index, partition in sorted(concerned):
+        first = since.partition if name == since.topic else 0
+        for index in sorted(topic.partitions):
+            # A step goes on where the one before ended, without a look at what that has changed.
+            if index < first or not concerns(partition := topic.partitions[index]):
+                continue
             changed = elections.change_partition(
                 topic, index, partition, cause, target=target_of(partition.isr), touch=touch
             )

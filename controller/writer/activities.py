@@ -18,7 +18,7 @@ from controller.brokers.registration import Silent, decide_fence_silent, silent_
 from controller.decision import ControllerView, Decision
 from controller.elections.cause import Cause
 from controller.elections.context import BrokerChange
-from controller.elections.triggers import part_of_changes
+from controller.elections.triggers import BEGIN, part_of_changes
 from controller.heartbeats import Heartbeats, SessionTimeouts
 from controller.writer.stats import ControllerStats
 from metalog.image.values import NO_LEADER, MetadataImage
@@ -157,13 +157,13 @@ class Vacancies:
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self.due_ms: float | None = None
         self._image = image
-        self._since = ""
+        self._since = BEGIN
 
     def begin(self, now_ms: float) -> None:
         topics = self._image().topics.by_id.values()
         vacant = any(p.leader == NO_LEADER for t in topics for p in t.partitions.values())
         self.due_ms = now_ms if vacant else None
-        self._since = ""
+        self._since = BEGIN
 
     def end(self) -> None:
         self.due_ms = None
@@ -177,7 +177,7 @@ class Vacancies:
         change = BrokerChange(joining=unfenced)
         part = part_of_changes(seen, change, Cause.BROKER_UNFENCED, self._since)
         self.due_ms = None if part.since is None else now_ms
-        self._since = part.since or ""
+        self._since = part.since or BEGIN
         return part.records
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:

@@ -199,3 +199,27 @@ class TestUnfencing:
         assert (led(cut), turns) == (500, [7.0, 8.0])
         vacancies.begin(9.0)
         assert vacancies.due_ms is None, "nobody is missing"
+
+
+def test_a_step_goes_on_where_the_one_before_ended() -> None:
+    """In the order of topics and partitions, across topics, and each partition once."""
+    cluster = Cluster(elr=True)
+    cluster.start(1, 2, 3)
+    ids = {}
+    for name in ("a", "b", "c"):
+        ids[cluster.create_topic(name, *([1, 2, 3] for _ in range(200))).topic_id] = name
+    decide: Decide[HeartbeatReply] = heartbeat(cluster, 1, want_fence=True)
+    changed, steps = [], 0
+    while True:
+        decision = cluster.step(decide)
+        steps += 1
+        changed += [
+            (ids[record.topic_id], record.partition_id)
+            for record in decision.records
+            if isinstance(record, PartitionChangeRecord)
+        ]
+        if isinstance(decision, Decision):
+            break
+        decide = decision.then
+    assert changed == [(name, index) for name in ("a", "b", "c") for index in range(200)]
+    assert steps == 3
