@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from broker.replication.partition import Partition
@@ -47,6 +48,7 @@ class TierCluster:
 
     def __init__(self, seed: int, settings: Mapping[str, str] | None = None) -> None:
         self.loop = VirtualLoop(Network(random.Random(f"{seed}/network")))
+        self.chance = random.Random(f"{seed}/story")
         self.bucket = MemoryObjects()
         self.objects = FaultyObjects(self.bucket, random.Random(f"{seed}/objects"))
         self.cluster = SimCluster(
@@ -94,13 +96,14 @@ class TierCluster:
                 try:
                     return await ask()
                 except (Unknown, ApiError):
+                    self.client.cluster.cache.forget(TOPIC)
                     await asyncio.sleep(0.2)
 
     async def create(self, configs: Mapping[str, str] | None = None) -> RemotePartition:
         """The tiered topic, one partition on all nodes; returns it as the tier calls it."""
         given = {"remote.storage.enable": "true", "min.insync.replicas": "2", **(configs or {})}
         await self.asked(lambda: self.client.create_topic(TOPIC, 1, given, NODES))
-        partition = _replica(await self.leader())
+        partition = self.replica(await self.leader())
         assert partition is not None
         return RemotePartition(TopicId(partition.topic_id), 0, TOPIC)
 
@@ -116,11 +119,48 @@ class TierCluster:
         found: list[Machine] = []
 
         def there() -> bool:
-            found[:] = [one for one in self.machines if _leads(one)]
+            found[:] = [one for one in self.machines if self._leads(one)]
             return len(found) == 1
 
         await self.until(there)
         return found[0]
+
+    def replica(self, machine: Machine) -> Partition | None:
+        """The machine's replica of the partition."""
+        life = machine.life
+        if life is None or not life.alive or life.node is None or life.node.broker is None:
+            return None
+        return life.node.broker.replicas.get(TOPIC, 0)
+
+    def _leads(self, machine: Machine) -> bool:
+        partition = self.replica(machine)
+        return partition is not None and partition.is_leader
+
+    async def produce(self, count: int) -> dict[int, bytes]:
+        """So many records, each acknowledged by all; returns them by offset. Others may be there,
+        too: who is not answered sends another one."""
+        sent: dict[int, bytes] = {}
+        while len(sent) < count:
+            value = b"%d" % len(sent) * 50
+            offset = await self.asked(partial(self._send, value))
+            sent[offset] = value
+        return sent
+
+    async def _send(self, value: bytes) -> int:
+        now_ms = self.machines[0].clock.now_ms()
+        return await self.client.produce(TOPIC, 0, [value], now_ms=now_ms)
+
+    async def read(self, count: int) -> dict[int, bytes]:
+        """The first `count` records from the log start on, by offset; whoever leads is asked."""
+        found: dict[int, bytes] = {}
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found) < count:
+                at = max(found, default=-1) + 1
+                try:
+                    found.update(await self.client.poll(TOPIC, 0, at))
+                except (Unknown, ApiError):
+                    await asyncio.sleep(0.2)
+        return found
 
     async def inside(self, machine: Machine, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` as the machine's node would."""
@@ -129,15 +169,3 @@ class TierCluster:
         context.run(CURRENT_LIFE.set, machine.life)
         result: T = await self.loop.create_task(work, context=context)
         return result
-
-
-def _replica(machine: Machine) -> Partition | None:
-    life = machine.life
-    if life is None or not life.alive or life.node is None or life.node.broker is None:
-        return None
-    return life.node.broker.replicas.get(TOPIC, 0)
-
-
-def _leads(machine: Machine) -> bool:
-    partition = _replica(machine)
-    return partition is not None and partition.is_leader
