@@ -234,6 +234,8 @@ class BrokerServer:
         self._metrics.register(self.cleaner.collect)
         self._metrics.register(self.logs.collect)
         self._metrics.register(QuotaMetrics(self.quotas, self._clock).collect)
+        if context.tier is not None:
+            self._metrics.register(context.tier.metrics.collect)
         await self._listen()
         self.coordinator.start()
         self.replication.start()

@@ -151,6 +151,8 @@ class Copier:
             return
         if await self._finish(led, begun):
             led.counters.copy_bytes += begun.size_bytes
+            led.backlog.copy_bytes -= begun.size_bytes
+            led.backlog.copy_segments -= 1
             _log.info("segment copied", segment=str(begun), bytes=begun.size_bytes)
 
     async def _finish(self, led: Led, begun: RemoteSegment) -> bool:

@@ -16,7 +16,7 @@ from storage.log.config import LogConfig
 from storage.objects import ObjectError
 from storage.tiered.cache import SegmentCache
 from storage.tiered.copying import local_only_bytes
-from storage.tiered.expiry import Deletion, ExpiryPlan, Retention, plan_expiry
+from storage.tiered.expiry import Deletion, ExpiryPlan, Retention, plan_expiry, readable_from
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.states import SegmentState
 from storage.tiered.steady_time import SteadyTime
@@ -56,11 +56,20 @@ class Expirer:
         cache = led.known(self._metadata)
         if cache is None:
             return False
+        log = led.replica.log
+        before = log.log_start_offset
+        readable = readable_from(
+            cache,
+            led.lineage,
+            log_start_offset=before,
+            local_start_offset=log.local_log_start_offset,
+        )
+        log.advance_log_start(min(readable, log.high_watermark))
         plan = self._plan(led, cache)
         _count(led, cache, plan)
-        if not plan.deletions and plan.log_start_offset <= led.replica.log.log_start_offset:
+        log.advance_log_start(plan.log_start_offset)
+        if not plan.deletions and log.log_start_offset == before:
             return False
-        led.replica.log.advance_log_start(plan.log_start_offset)
         await self._save_log_starts()
         for deletion in plan.deletions:
             if not await self._delete(led, deletion):

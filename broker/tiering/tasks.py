@@ -38,6 +38,8 @@ EXPECTED: Final = (
 )  # fmt: skip
 """A store that fails, metadata that cannot be written, a disk that cannot be read: tried again."""
 
+NOTES_AT_ONCE: Final = 100
+
 _log = get_logger("broker.tier")
 
 
@@ -102,6 +104,16 @@ class TierTasks:
             rng=rng,
         )
 
+        self.notes = Rounds(
+            "tier disk",
+            self._note,
+            pace=lambda: _pace(settings().tasks, NOTES_AT_ONCE),
+            failed=lambda partition, error: supervisor.survive("tier disk", error),
+            supervisor=supervisor,
+            clock=clock,
+            rng=rng,
+        )
+
     # Roles -----------------------------------------------------------------------------------
 
     def led(self, partition: Replica, remote: RemotePartition) -> None:
@@ -115,17 +127,20 @@ class TierTasks:
         self._replicas[remote.identity] = partition
         self.copies.add(led)
         self.expirations.add(led)
+        self.notes.add(remote)
         self.changed(remote)
 
     def followed(self, partition: Replica, remote: RemotePartition) -> None:
         """It follows: its disk is kept small by what the leader has copied."""
         self._end(remote)
         self._replicas[remote.identity] = partition
+        self.notes.add(remote)
         self.changed(remote)
 
     def stopped(self, remote: RemotePartition) -> None:
         """It does neither, or the topic is not tiered any more."""
         self._end(remote)
+        self.notes.remove(remote)
         replica = self._replicas.pop(remote.identity, None)
         if replica is not None:
             note_copied(replica.log, None)
@@ -148,6 +163,11 @@ class TierTasks:
         if led is not None:
             self.copies.nudge(led)
 
+    async def _note(self, partition: RemotePartition) -> bool:
+        """Now and then also without news: a log may reach only now what was copied long ago."""
+        self.changed(partition)
+        return False
+
     def reconfigured(self) -> None:
         """The settings are others."""
         self.copies.reconfigured()
@@ -155,6 +175,7 @@ class TierTasks:
 
     async def close(self) -> None:
         """End what is under way: the next leader clears it away."""
+        await self.notes.close()
         await self.copies.close()
         await self.expirations.close()
 

@@ -15,6 +15,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.tiering.following import TierBeginnings
 from broker.tiering.index_cache import IndexCache
 from broker.tiering.journal import Journal
+from broker.tiering.metrics import TierMetrics
 from broker.tiering.reader import RemoteReader
 from broker.tiering.removal import Remover
 from broker.tiering.roles import Roles
@@ -79,6 +80,11 @@ class Tier:
             save_log_starts=replicas.logs.checkpoint_log_starts,
         )
         self.tasks = self._build_tasks()
+        self.metrics = TierMetrics(
+            self.tasks,
+            reads=lambda: self.reader.counters,
+            removals=lambda: len(self.journal.removals()),
+        )
         self.journal.subscribe(self.tasks.changed)
         self.roles.add(self.tasks)
         replicas.on_tier(self.roles)

@@ -99,6 +99,27 @@ def plan_expiry(
     return ExpiryPlan(new_start, tuple(deletions))
 
 
+def readable_from(
+    cache: SegmentCache, lineage: Lineage, *, log_start_offset: int, local_start_offset: int
+) -> int:
+    """The log start that a leader should have, where the tier has lost what it promises.
+
+    A leader that deleted what had expired, and died before its followers heard of the new log
+    start, leaves them with the old one. What lies below is gone for good if nothing is known there
+    but deletions; anything else is nobody's to give up.
+    """
+    if log_start_offset >= local_start_offset or cache.find_on(lineage, log_start_offset):
+        return log_start_offset
+    later = [one.offsets.first for one in cache.shared_with(lineage)]
+    readable = min([at for at in later if at > log_start_offset], default=local_start_offset)
+    readable = min(readable, local_start_offset)
+    for segment in cache.segments():
+        overlaps = segment.start_offset < readable and segment.end_offset >= log_start_offset
+        if overlaps and segment.state is not SegmentState.DELETE_STARTED:
+            return log_start_offset
+    return readable
+
+
 def _by_time(shared: list[SharedSegment], retention: Retention, now_ms: int) -> int:
     if retention.ms < 0:
         return 0

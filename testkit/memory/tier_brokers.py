@@ -125,12 +125,14 @@ class TierBroker:
             clock=self.clock,
         )
         self.led = self._led()
-        self.journal.subscribe(
-            lambda partition: note_copied(self.log, self.journal.cache(PARTITION))
-        )
+        self.journal.subscribe(lambda partition: self.look())
 
     def _led(self) -> Led:
         return Led(self.replica, PARTITION, TopicCounters())
+
+    def look(self) -> None:
+        """What of the log the tier has by now."""
+        note_copied(self.log, self.journal.cache(PARTITION))
 
     # What drivers use ------------------------------------------------------------------------
 

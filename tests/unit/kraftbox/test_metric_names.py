@@ -176,6 +176,7 @@ ON_LINUX: tuple[str, ...] = (
     "process_start_time_seconds",
 )
 
+TIER_WORK = ("copy", "delete", "fetch")
 DOES_NOT_APPLY: dict[str, str] = {
     "kafka_consumergroup_lag": "kafka_exporter's: it asks through the protocol, of us as of Kafka",
     "kafka_consumergroup_current_offset": "kafka_exporter's",
@@ -183,6 +184,15 @@ DOES_NOT_APPLY: dict[str, str] = {
     "kafka_topic_partition_oldest_offset": "kafka_exporter's",
     "kafka_topic_partition_under_replicated_partition": "kafka_exporter's",
     "kafka_topic_partitions": "kafka_exporter's",
+    **dict.fromkeys(
+        (
+            *(f"kafka_server_brokertopicmetrics_remote{work}errors_total" for work in TIER_WORK),
+            "kafka_server_brokertopicmetrics_remotecopylagbytes",
+            "kafka_server_brokertopicmetrics_remotedeletelagsegments",
+            "kraftbox_tier_blocked_partitions",
+        ),
+        "tiered storage's, where that is on (tests/unit/broker/tiering/test_metrics.py)",
+    ),
     "kafka_log_log_tiersize": "Confluent's tiered storage; Apache Kafka has no such series",
     "kafka_server_raftchannelmetrics_incoming_byte_total": "a sole voter talks to nobody",
     "kafka_server_raftchannelmetrics_outgoing_byte_total": "a sole voter talks to nobody",

@@ -14,6 +14,7 @@ from storage.objects import ObjectRetriable, Weather
 from storage.tiered.states import SegmentState
 from testkit.memory.logs import T0, append, batch, fill
 from testkit.memory.tier_brokers import Killed, TierBroker, TierWorld
+from testkit.records.tier import segment, segment_id
 
 DELETE_STEPS = 10
 """Of one segment: the log start, two records and two deletes (the manifest goes first), each before
@@ -219,6 +220,51 @@ async def test_an_election_at_any_step_ends_it(world: TierWorld, step: int) -> N
     other.commit()
     await other.expire()
     await world.check(other)
+
+
+@pytest.mark.parametrize("deleted", [1, 2, 3])
+async def test_s1_a_leader_that_did_not_hear_of_the_log_start_gives_up_what_is_gone(
+    world: TierWorld, deleted: int
+) -> None:
+    """The old one deleted what had expired, and died before anybody fetched from it."""
+    old = await copied(world)
+    new = world.broker(local_retention_bytes=0)
+    await new.ready()
+    fill(new.log, 7, size=50)
+    new.commit()
+    await new.sees_all()
+    new.look()
+    new.log.retention(T0)
+    old.log.advance_log_start(old.finished()[deleted - 1][1] + 1)
+    await old.expire()
+    await new.sees_all()
+    assert new.log.log_start_offset == 0
+    new.lead(1)
+    new.commit()
+    await new.expire()
+    assert new.log.log_start_offset == new.saved_start == old.log.log_start_offset
+    await world.check(new)
+
+
+async def test_a_gap_that_no_deletion_explains_is_left_to_people(world: TierWorld) -> None:
+    """A copy that was never finished stands where the log has nothing any more."""
+    leader = await copied(world)
+    second = world.broker(local_retention_bytes=0)
+    await second.ready()
+    fill(second.log, 7, size=50)
+    second.commit()
+    await second.sees_all()
+    second.look()
+    second.log.retention(T0)
+    leader.log.advance_log_start(leader.finished()[0][1] + 1)
+    await leader.expire()
+    await leader.write(segment(99, 0, 1))
+    await second.sees_all()
+    second.lead(1)
+    second.commit()
+    second.led.being_copied.add(segment_id(99))
+    await second.expire()
+    assert second.log.log_start_offset == 0
 
 
 async def test_kafka_17062_dangling_copies_go_and_count_for_nothing(world: TierWorld) -> None:

@@ -1,0 +1,168 @@
+"""Tasks by role: who copies, who expires, and whose disk gets smaller."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from broker.tiering.settings import RemoteSettings, TaskSettings
+from broker.tiering.tasks import TierTasks
+from storage.objects import Weather
+from storage.tiered.segment_store import SegmentStore
+from testkit.memory.logs import fill
+from testkit.memory.node_config import node
+from testkit.memory.tier_brokers import TierBroker, TierWorld
+from testkit.memory.turns import until
+from testkit.records.tier import PARTITION
+
+GIVEN = RemoteSettings.of(
+    node(
+        remote_log_storage_system_enable="true",
+        kraftbox_tiered_storage_preview="true",
+        rsm_config_url="file:///tier",
+    )
+)
+QUICK = TaskSettings(
+    interval_ms=5,
+    backoff_ms=1,
+    backoff_max_ms=5,
+    jitter=0.2,
+    copies_at_once=2,
+    expirations_at_once=2,
+    builds_at_once=1,
+)
+
+
+class Tasks:
+    """The tasks of one broker; time goes by with the loop's turns."""
+
+    def __init__(self, broker: TierBroker) -> None:
+        self.broker = broker
+        self.settings = replace(GIVEN, tasks=QUICK)
+        self.tasks = TierTasks(
+            node_id=broker.node_id,
+            metadata=broker,
+            store=SegmentStore(broker.objects),
+            settings=lambda: self.settings,
+            save_log_starts=self.save,
+            supervisor=broker.world.supervisor,
+            clock=broker.clock,
+            rng=random.Random(1),
+        )
+        broker.journal.subscribe(self.tasks.changed)
+
+    async def save(self) -> None:
+        self.broker.saved_start = self.broker.log.log_start_offset
+
+    async def until_copied(self) -> None:
+        log = self.broker.log
+        await self.until(lambda: log.copied_to >= log.segments.active.base_offset > 0)
+
+    async def until(self, holds: object) -> None:
+        def look() -> bool:
+            self.broker.clock.advance(1)
+            return bool(holds())  # type: ignore[operator]
+
+        await until(look)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[TierWorld]:
+    each = TierWorld()
+    yield each
+    await each.close()
+
+
+async def with_tasks(world: TierWorld, **config: object) -> Tasks:
+    broker = world.broker(local_retention_bytes=0, **config)
+    await broker.ready()
+    return Tasks(broker)
+
+
+async def test_a_leader_copies_what_it_has_and_what_comes(world: TierWorld) -> None:
+    one = await with_tasks(world)
+    fill(one.broker.log, 7, size=50)
+    one.broker.commit()
+    one.tasks.led(one.broker.replica, PARTITION)
+    await one.until_copied()
+    fill(one.broker.log, 4, size=50)
+    one.broker.commit()
+    await one.until_copied()
+    assert one.tasks.counters["t"].copy_requests == len(one.broker.finished())
+    await one.tasks.close()
+    await world.check(one.broker)
+
+
+async def test_the_same_leadership_said_again_begins_nothing_anew(world: TierWorld) -> None:
+    one = await with_tasks(world)
+    one.tasks.led(one.broker.replica, PARTITION)
+    (led,) = one.tasks.leading.values()
+    one.tasks.led(one.broker.replica, PARTITION)
+    assert list(one.tasks.leading.values()) == [led]
+    one.broker.replica.leader_epoch = 1
+    one.tasks.led(one.broker.replica, PARTITION)
+    assert list(one.tasks.leading.values()) != [led]
+    assert not led.holds
+    await one.tasks.close()
+
+
+async def test_a_follower_copies_nothing_and_its_disk_gets_smaller(world: TierWorld) -> None:
+    """Also where its log reaches only later what was copied long ago, without any news."""
+    leader, follower = await with_tasks(world), await with_tasks(world)
+    fill(leader.broker.log, 7, size=50)
+    leader.broker.commit()
+    follower.tasks.followed(follower.broker.replica, PARTITION)
+    leader.tasks.led(leader.broker.replica, PARTITION)
+    await leader.until_copied()
+    await leader.tasks.close()
+    await follower.broker.sees_all()
+    assert follower.broker.log.copied_to == 0
+    follower.broker.follow(leader.broker)
+    await follower.until_copied()
+    assert follower.broker.log.retention(0) > 0
+    assert follower.broker.steps.taken == []
+    follower.tasks.stopped(PARTITION)
+    assert follower.broker.log.copied_to == 0
+    await follower.tasks.close()
+
+
+async def test_what_expires_goes_and_a_store_that_was_down_is_asked_again(
+    world: TierWorld,
+) -> None:
+    one = await with_tasks(world, retention_bytes=0)
+    one.broker.objects.weather = Weather(down=True)
+    fill(one.broker.log, 7, size=50)
+    one.broker.commit()
+    one.tasks.led(one.broker.replica, PARTITION)
+    counters = one.tasks.counters["t"]
+    await one.until(lambda: counters.copy_errors >= 3)
+    one.broker.objects.weather = Weather()
+    last = one.broker.log.segments.active.base_offset
+    await one.until(lambda: one.broker.log.log_start_offset == last)
+    await one.until(lambda: world.bucket.keys == [] and not len(one.broker.known))
+    await one.tasks.close()
+    assert one.broker.saved_start == last
+    await world.check(one.broker)
+
+
+async def test_who_follows_now_ends_what_it_did_as_leader(world: TierWorld) -> None:
+    one = await with_tasks(world)
+    fill(one.broker.log, 7, size=50)
+    one.broker.commit()
+    one.tasks.led(one.broker.replica, PARTITION)
+    await one.until_copied()
+    one.broker.replica.is_leader = False
+    one.tasks.followed(one.broker.replica, PARTITION)
+    assert one.tasks.leading == {}
+    before = world.bucket.keys
+    fill(one.broker.log, 4, size=50)
+    one.broker.commit()
+    for _ in range(50):
+        one.broker.clock.advance(1)
+        await asyncio.sleep(0)
+    assert world.bucket.keys == before
+    await one.tasks.close()
