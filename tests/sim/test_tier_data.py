@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
+from protocol.errors import ApiError
+from protocol.messages.fetch import FetchRequest
+from simulation.clients.client import Unknown, checked, fail_on
 from simulation.world.cluster import End, Machine
 from storage.log.log import Log
 from storage.objects import Weather
@@ -78,6 +82,39 @@ def test_whoever_leads_next_gives_all_that_was_acknowledged(seed: int) -> None:
             await world.boot(leader)
 
     TierCluster(seed, SETTINGS).run(story)
+
+
+async def fetched(world: TierCluster, machine: Machine, offset: int) -> dict[int, bytes]:
+    """What one fetch from this broker brings. Raises Unknown, ApiError."""
+    replica = world.replica(machine)
+    assert replica is not None
+    wanted = FetchRequest.FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
+    )
+    topic = FetchRequest.FetchTopic(topic_id=replica.topic_id, partitions=[wanted])
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[topic])
+    answer = await world.client._once(machine.node_id, request)
+    data = answer.responses[0].partitions[0]
+    fail_on(data.error_code)
+    assert isinstance(data.records, bytes | bytearray | memoryview)
+    return {one.offset: one.value or b"" for one in checked(data.records) if one.offset >= offset}
+
+
+def test_leaders_and_followers_give_all_though_the_store_is_late_and_wrong() -> None:
+    """S1, F33, KIP-392: often later than a fetch waits for it."""
+
+    async def story(world: TierCluster) -> None:
+        sent = await filled(world)
+        world.objects.weather = Weather(error=0.2, flipped=0.1, short=0.1, latency_ms=(20.0, 900.0))
+        for machine in world.machines:
+            found: dict[int, bytes] = {}
+            async with asyncio.timeout(300):
+                while len(found) < len(sent):
+                    with contextlib.suppress(Unknown, ApiError):
+                        found |= await fetched(world, machine, max(found, default=-1) + 1)
+            assert found == sent
+
+    TierCluster(1, SETTINGS).run(story)
 
 
 def test_a_store_that_hangs_holds_no_producer_up_and_takes_nothing() -> None:
