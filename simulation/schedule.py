@@ -15,7 +15,15 @@ from simulation.election_shape import draw_elections
 from simulation.event import Event
 from simulation.faults import ELECTIONS, LATER
 from simulation.faults import KINDS as FAULTS
-from simulation.shape import WEIGHT_MAX, Shape, demand, draw_apart, draw_faults, draw_shape
+from simulation.shape import (
+    WEIGHT_MAX,
+    Shape,
+    demand,
+    draw_apart,
+    draw_faults,
+    draw_level,
+    draw_shape,
+)
 
 if TYPE_CHECKING:
     from random import Random
@@ -33,7 +41,7 @@ LEADING = ("all down", "recovery struck")
 """Without these the others find nothing to be done."""
 LATER_CHANCE = 0.3
 PREFIXES = {"event": "e", "elections": "x"}
-PREFIXES |= {"later": "l", "rules": "r", "stalls": "s", "seconds": "p", "flips": "b"}
+PREFIXES |= {"later": "l", "rules": "r", "stalls": "s", "seconds": "p", "flips": "b", "levels": "v"}
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,8 @@ def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
     quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
     pause_ms = rng.choice([700.0, 1_500.0, 3_000.0, 8_000.0])
     own = stream(seed, "elections")
-    shape = draw_apart(seed, draw_elections(own, shape), CLIENTS)
+    shape = draw_level(stream(seed, "level"), draw_elections(own, shape))
+    shape = draw_apart(seed, shape, CLIENTS)
     apart = draw_faults(
         own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS - late}
     )

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from metalog.image.features import ELR_LEVEL, ELR_VERSION, METADATA_VERSION
+from metalog.supported import SUPPORTED_FEATURES
 from simulation.chance import stream
 
 if TYPE_CHECKING:
@@ -147,7 +149,8 @@ class ClientShape:
 @dataclass(frozen=True)
 class Shape:
     """See the module. `settings` are those of all nodes, `faults` are kinds with their weights.
-    `elr`: whether the cluster is formatted with eligible leader replicas (KIP-966)."""
+    `elr`: whether the cluster is formatted with eligible leader replicas (KIP-966).
+    `metadata_version`: the level that it is formatted with; None: the newest."""
 
     nodes: tuple[NodeShape, ...]
     topics: tuple[TopicShape, ...]
@@ -157,6 +160,7 @@ class Shape:
     clients: tuple[ClientShape, ...]
     faults: dict[str, int]
     elr: bool = False
+    metadata_version: int | None = None
 
     @property
     def controllers(self) -> tuple[NodeShape, ...]:
@@ -170,6 +174,13 @@ class Shape:
     def has_groups(self) -> bool:
         """Whether there may be a topic that nobody makes: that of the groups."""
         return any(one.kind == "member" for one in self.clients)
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """The features that it is formatted with, where that is not what is drawn for none."""
+        elr = {ELR_VERSION: int(self.elr)}
+        level = self.metadata_version
+        return elr if level is None else {**elr, METADATA_VERSION: level}
 
     @property
     def given_up(self) -> frozenset[str]:
@@ -220,6 +231,12 @@ class Shape:
             demand(0 < client.pause_ms <= PAUSE_MS_MAX, f"{client} is out of bounds")
         called = [one.name for one in self.clients]
         demand(len(set(called)) == len(called), f"clients {called} are not distinct")
+        levels = range(LEVELS.min_level, LEVELS.max_level + 1)
+        level = levels[-1] if self.metadata_version is None else self.metadata_version
+        demand(
+            level in levels and (level >= ELR_LEVEL or not self.elr),
+            f"nobody has metadata.version {level}, or not with ELR {self.elr}",
+        )
         for kind, weight in self.faults.items():
             demand(1 <= weight <= WEIGHT_MAX, f"fault {kind} has weight {weight}")
 
@@ -246,6 +263,7 @@ class Shape:
                 clients=tuple(ClientShape(**one) for one in value["clients"]),
                 faults=dict(value["faults"]),
                 elr=bool(value.get("elr", False)),
+                metadata_version=value.get("metadata_version"),
             )
             shape.check()
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -315,6 +333,8 @@ LOOSE_SETTINGS: dict[str, tuple[str, ...]] = {
 }
 OWN_SETTINGS = ("replica.lag.time.max.ms", "num.replica.fetchers", "replica.fetch.wait.max.ms")
 """May differ from node to node."""
+LEVELS = SUPPORTED_FEATURES[METADATA_VERSION]
+OLD_LEVEL_CHANCE = 0.3
 RETENTION = ("1", "3000", "30000")
 """Milliseconds, or bytes."""
 SEGMENT_BYTES = ("2048", "8192", "65536")
@@ -372,6 +392,14 @@ def draw_apart(seed: int, shape: Shape, client_kinds: Mapping[str, Any]) -> Shap
     streams of its own."""
     whole = _with_compacted(stream(seed, "shape", "compacted"), shape)
     return replace(whole, clients=(*whole.clients, *_draw_apart(seed, whole, client_kinds)))
+
+
+def draw_level(rng: Random, shape: Shape) -> Shape:
+    """The shape, perhaps with an older level of metadata than the newest that nodes have."""
+    if rng.random() >= OLD_LEVEL_CHANCE:
+        return shape
+    low = ELR_LEVEL if shape.elr else LEVELS.min_level
+    return replace(shape, metadata_version=rng.randint(low, LEVELS.max_level))
 
 
 def draw_faults(rng: Random, shape: Shape, kinds: Mapping[str, Any]) -> dict[str, int]:

@@ -277,7 +277,8 @@ def _settings(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _places(schedule: Schedule) -> Iterator[Schedule]:
-    """Links and disks that leave nothing to chance, no ELR, no weights of what is not drawn."""
+    """Links and disks that leave nothing to chance, no ELR, the newest level, no weights of what is
+    not drawn."""
     shape = schedule.shape
     if shape.link != STEADY_LINK:
         yield _with(schedule, link=STEADY_LINK)
@@ -285,6 +286,8 @@ def _places(schedule: Schedule) -> Iterator[Schedule]:
         yield _with(schedule, disk=STEADY_DISK)
     if shape.elr:
         yield _with(schedule, elr=False)
+    if shape.metadata_version is not None:
+        yield _with(schedule, metadata_version=None)
     used = {one.kind for one in schedule.events}
     faults = {kind: weight for kind, weight in shape.faults.items() if kind in used}
     if faults != shape.faults:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from metalog.image.features import ELR_VERSION
 from protocol.errors import ApiError, ErrorCode
 from runtime import log
 from runtime.clock import LoopClock
@@ -216,8 +215,7 @@ class SwarmWorld:
         self.trace = FullTrace(self.loop.time, keep)
         disk = self.shape.disk
         pace = DiskPace(disk.flush_ms_min, disk.flush_ms_max, disk.work_ms_max)
-        features = {ELR_VERSION: int(schedule.shape.elr)}
-        self.cluster = SimCluster(self.loop, self.trace, seed, pace, features)
+        self.cluster = SimCluster(self.loop, self.trace, seed, pace, schedule.shape.levels)
         for node in self.shape.nodes:
             self.cluster.add(self._settings(node))
         machines = zip(self.cluster.machines, self.shape.nodes, strict=True)

@@ -22,6 +22,7 @@ LATER = {
     "stalls": frozenset({"stalled"}),
     "seconds": frozenset({"second process"}),
     "flips": frozenset({"bit flips"}),
+    "levels": frozenset({"metadata level"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

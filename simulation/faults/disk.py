@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION
 from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import has_pure_brokers, may_lose
 from simulation.targets import draw_broker
@@ -32,9 +33,12 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _swap_disk(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    """Not where no record says which directory a replica is in."""
     if machine in world.controllers or world.promises.lossy or world.swapped:
         return False
     promises = world.promises
+    if promises.metadata.image.features[METADATA_VERSION] < DIRECTORY_ASSIGNMENT_LEVEL:
+        return False
     if promises.with_elr and not promises.tolerates(machine.node_id, lossy=True):
         return False
     off_s = min(event.args["off_ms"], event.for_ms) / 1000

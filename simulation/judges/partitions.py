@@ -548,8 +548,10 @@ class Promises:
         )
 
     def _on_another_disk(self, image: PartitionImage, broker_id: int) -> bool:
+        """Below the level that has directories none are on record, and no disk is swapped."""
         broker = self.metadata.image.cluster.brokers.get(broker_id)
-        return broker is not None and image.directory_of(broker_id) not in broker.directories
+        known = () if broker is None else broker.directories
+        return bool(known) and image.directory_of(broker_id) not in known
 
     # --- records ------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -16,6 +17,7 @@ from simulation.faults.operators import KINDS
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.judge import Judge, JudgeKind
 from simulation.judges.world import JudgedWorld
+from simulation.shape import LEVELS
 from simulation.swarm import Outcome, SwarmWorld, run
 from tests.sim.small_cluster import schedule
 
@@ -54,6 +56,18 @@ def answered(outcome: Outcome, where: str) -> set[str]:
 
 
 NEW: dict[str, Any] = {"partitions": 1, "factor": 3, "configs": {"internal.segment.bytes": "2048"}}
+
+
+def test_the_level_of_metadata_rises_while_the_cluster_runs() -> None:
+    """Below level 12 a shrinking ISR begins a leader epoch, below 17 no record has directories."""
+    rise = event("metadata level", "metadata.version", 2_500, level=LEVELS.max_level, for_ms=1)
+    away = event("kill", "node 3", 300, "away", for_ms=1_000)
+    later = event("kill", "node 4", 3_000, "later", for_ms=1_000)
+    drawn = schedule(away, rise, later, quiet_from_ms=5_000)
+    old = replace(drawn.shape, metadata_version=LEVELS.min_level)
+    outcome = run(replace(drawn, shape=old))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {"kill": 2, "metadata level": 1}
 
 
 def test_a_topic_that_is_made_is_written_to() -> None:

@@ -4,7 +4,7 @@ kind of thing."""
 from __future__ import annotations
 
 from simulation.faults.kind import FaultKind, OperatorKind
-from simulation.faults.operators import configs, elections, replicas, restarts, topics
+from simulation.faults.operators import configs, elections, features, replicas, restarts, topics
 
 KINDS: dict[str, FaultKind | OperatorKind] = {
     **topics.KINDS,
@@ -12,4 +12,5 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **replicas.KINDS,
     **restarts.KINDS,
     **elections.KINDS,
+    **features.KINDS,
 }

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 from client.admin import ResourceType
 from client.elections import ElectionType
-from client.errors import check
 from metalog.image.features import ELR_VERSION
 from metalog.image.values import ConfigResourceType
-from protocol.messages.update_features import UpdateFeaturesRequest
 from simulation.faults.elections import between, cut, has_elr, leaderless
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.operators.configs import (
@@ -26,6 +24,7 @@ from simulation.faults.operators.configs import (
     set_strategy,
     set_strategy_for_a_while,
 )
+from simulation.faults.operators.features import UPGRADE, set_level
 from simulation.faults.operators.replicas import elect
 from simulation.faults.process import lowering
 from simulation.judges.election_truth import min_isr
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from metalog.image.values import PartitionImage
-    from protocol.errors import ErrorCode
     from simulation.event import Event
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
@@ -46,7 +44,7 @@ LAG, LAG_MS = "replica.lag.time.max.ms", 30_000
 LATE_MS = (50.0, 200.0, 500.0)
 BEFORE = 0.7
 """Of the lag time, when the minimum is raised at the earliest."""
-UPGRADE, SAFE_DOWNGRADE = 1, 2
+SAFE_DOWNGRADE = 2
 LOOK_S = 0.05
 PATIENCE_MS = ("0", "300", "6000")
 GROUPS = "__consumer_offsets"
@@ -162,28 +160,15 @@ def _draw_level(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 async def _level(world: RunWorld, event: Event, _rng: Random) -> bool:
     """Off for a while, if no ISR is empty."""
-    if not await _set_level(world, 0, SAFE_DOWNGRADE):
+    if not await _set_elr(world, 0, SAFE_DOWNGRADE):
         return False
     await asyncio.sleep(event.for_ms / 1000)
-    return await _set_level(world, 1, UPGRADE)
+    return await _set_elr(world, 1, UPGRADE)
 
 
-async def _set_level(world: RunWorld, level: int, upgrade_type: int) -> bool:
-    operator = world.operator
-
-    async def ask() -> None:
-        update = UpdateFeaturesRequest.FeatureUpdateKey(
-            feature=ELR_VERSION, max_version_level=level, upgrade_type=upgrade_type
-        )
-        request = UpdateFeaturesRequest(feature_updates=[update])
-        answer = await operator.cluster.request_any(request)
-        check(answer.error_code, ELR_VERSION, answer.error_message)
-
+async def _set_elr(world: RunWorld, level: int, upgrade_type: int) -> bool:
     with lowering(world) as allowed:
-        if not allowed:
-            return False
-        code: ErrorCode = await operator.insist(ask)
-    return not code
+        return allowed and await set_level(world, ELR_VERSION, level, upgrade_type)
 
 
 # --- elections ------------------------------------------------------------------------------------
