@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from audit.report.svg import leader_style
 from metalog.image.values import LOSSY_ELECTIONS, NO_LEADER, ElectedAs, PartitionImage
+from simulation.messages import Messages
 from simulation.story import Entry, Story, grouped
 
 if TYPE_CHECKING:
@@ -38,6 +39,23 @@ class Narrator:
         self._replicas: dict[tuple[int, Key], tuple[Any, ...]] = {}
         self._image: MetadataImage | None = None
         self._marks: dict[Key, tuple[float, int]] = {}
+        self._listen()
+
+    def _listen(self) -> None:
+        """Beside the trace, to what travels between nodes."""
+        network, messages = self._world.loop.network, Messages(self._world.loop.time)
+        trace_sent, trace_arrived = network.on_send, network.on_deliver
+        self.story.messages = messages.found
+
+        def sent(source: str, target: str, data: bytes) -> None:
+            trace_sent(source, target, data)
+            messages.sent(source, target, data)
+
+        def arrived(source: str, target: str, data: bytes) -> None:
+            trace_arrived(source, target, data)
+            messages.arrived(source, target, data)
+
+        network.on_send, network.on_deliver = sent, arrived
 
     # --- the watcher --------------------------------------------------------------------------
 

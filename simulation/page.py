@@ -7,13 +7,14 @@ lane that is clicked, with the buttons, and by dragging. A broken promise is whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from audit.report.html import PALETTE, STYLE
 from audit.report.svg import (
     LABEL_WIDTH,
     RIGHT_MARGIN,
+    ROW_HEIGHT,
     WIDTH,
     Lane,
     Mark,
@@ -22,6 +23,7 @@ from audit.report.svg import (
     lanes,
     legend,
 )
+from simulation.messages import Message
 from simulation.story import Answered, Entry, FaultSpan, Story
 
 NEAR_MS = 1500
@@ -52,6 +54,9 @@ OWN_STYLE = """
 .m-election, .m-isr, .m-elr, .m-cut { stroke: var(--card); stroke-width: 1; }
 .m-election { fill: var(--ink); } .m-isr { fill: #2f7ed8; } .m-elr { fill: #8a6bb8; }
 .m-cut { fill: #e0562a; }
+.message { stroke: var(--ink); stroke-width: 1; opacity: .45; }
+.message.lost { stroke: var(--bad); }
+.message:hover { stroke-width: 3; opacity: 1; }
 #lanes { position: sticky; top: 0; z-index: 1; max-height: 62vh; overflow: auto; }
 #lanes path, #lanes rect, tr[data-t] { cursor: pointer; }
 .cursor { stroke: var(--bad); stroke-width: 1.5; }
@@ -72,6 +77,9 @@ const bars = [...svg.querySelectorAll('rect')].map(el => {
 const points = [...svg.querySelectorAll('path')].map(el => {
   const x = +el.getAttribute('d').slice(1).split(' ')[0];
   return {el, x, at: toMs(x)};
+});
+const messages = [...svg.querySelectorAll('.message')].map(el => {
+  return {el, sent: toMs(+el.getAttribute('x1')), arrived: toMs(+el.getAttribute('x2'))};
 });
 const rows = [...document.querySelectorAll('tr[data-t]')];
 const axis = document.createElementNS(NS, 'g');
@@ -97,6 +105,12 @@ function draw() {
     const x = toX(one.at);
     one.el.style.display = x < LEFT || x > RIGHT ? 'none' : '';
     one.el.setAttribute('transform', `translate(${x - one.x} 0)`);
+  }
+  for (const one of messages) {
+    const sent = toX(one.sent), arrived = toX(one.arrived);
+    one.el.style.display = sent < LEFT || arrived > RIGHT ? 'none' : '';
+    one.el.setAttribute('x1', sent);
+    one.el.setAttribute('x2', arrived);
   }
   axis.replaceChildren();
   const rough = (to - from) / 8, ten = Math.pow(10, Math.floor(Math.log10(rough)));
@@ -176,6 +190,9 @@ def page(story: Story, about: Sequence[str], replay: str) -> str:
     """The whole page. `about` tells of the cluster, `replay` is the command that plays it again."""
     told = story.tell()
     axis = _axis(story, told)
+    rows = rows_of(story, axis)
+    picture = lanes(axis, rows, story.title)
+    picture = picture.replace("</svg>", "".join(arrows(story.messages, rows, axis)) + "</svg>")
     script = SCRIPT % {
         "left": LABEL_WIDTH,
         "right": WIDTH - RIGHT_MARGIN,
@@ -190,17 +207,17 @@ def page(story: Story, about: Sequence[str], replay: str) -> str:
         f"<title>{escape(story.title)}</title>"
         f"<style>{STYLE}{colours}{OWN_STYLE}</style></head><body>"
         f"{_head(story, about, replay)}"
-        f'<figure id="lanes">{lanes(axis, rows_of(story, axis), story.title)}</figure>'
+        f'<figure id="lanes">{picture}</figure>'
         f"{_legend()}{_table(told)}<script>{script}</script></body></html>\n"
     )
 
 
-def _axis(story: Story, told: Sequence[Entry]) -> _ExactAxis:
+def _axis(story: Story, told: Sequence[Entry]) -> ExactAxis:
     first = told[0].at_s if told else 0.0
-    return _ExactAxis(int(first * 1000), int(story.ends_s * 1000) + 1)
+    return ExactAxis(int(first * 1000), int(story.ends_s * 1000) + 1)
 
 
-class _ExactAxis(TimeAxis):
+class ExactAxis(TimeAxis):
     """As the audit's, without rounding: a script enlarges what it maps."""
 
     def x(self, at_ms: float) -> float:
@@ -248,7 +265,11 @@ def _legend() -> str:
             ("m-cut", "truncation"),
             ("lossy", "lossy election, or broken promise"),
         ]
-    ) + ('<p class="soft">Who leads, in the colour of the node: the same in all lanes.</p>')
+    ) + (
+        '<p class="soft">Who leads, in the colour of the node: the same in all lanes. '
+        "A line between nodes is a request that is not asked all the time: a vote, an ISR, a "
+        "registration, a question about logs; a red one never arrived.</p>"
+    )
 
 
 def _table(told: Iterable[Entry]) -> str:
@@ -306,6 +327,28 @@ def _close(spans: list[Span], begun: tuple[int, str, str] | None, at_ms: int) ->
     if begun is not None:
         begin_ms, style, text = begun
         spans.append(Span(begin_ms, at_ms, style, f"{begin_ms / 1000:.3f} s: {text}"))
+
+
+def arrows(messages: Iterable[Message], rows: Sequence[Lane], axis: ExactAxis) -> Iterator[str]:
+    """A line from the lane of a node to that of another for each message; one that never arrived
+    ends half way."""
+    middles = {row.label: (number + 0.5) * ROW_HEIGHT for number, row in enumerate(rows)}
+    for one in messages:
+        if one.source not in middles or one.target not in middles:
+            continue
+        begin, end = middles[one.source], middles[one.target]
+        style, took, arrived_s = "message", "never arrives", one.sent_s
+        if one.arrived_s is None:
+            style, end = "message lost", (begin + end) / 2
+        else:
+            arrived_s = one.arrived_s
+            took = f"takes {(arrived_s - one.sent_s) * 1000:.1f} ms"
+        yield (
+            f'<line class="{style}" x1="{axis.x(one.sent_s * 1000)}" y1="{begin}" '
+            f'x2="{axis.x(arrived_s * 1000)}" y2="{end}">'
+            f"<title>{one.sent_s:.6f} s: {one.name} from {one.source} to {one.target}, {took}"
+            "</title></line>"
+        )
 
 
 def fault_lanes(faults: Iterable[FaultSpan], axis: TimeAxis) -> list[Lane]:

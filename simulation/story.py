@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from simulation.messages import Message
+
 if TYPE_CHECKING:
     from simulation.judges.client_history import Saw
 
@@ -61,6 +63,8 @@ class Story:
     entries: list[Entry] = field(default_factory=list)
     faults: list[FaultSpan] = field(default_factory=list)
     answers: list[Answered] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    """Those that are drawn between lanes; nobody reads them line by line."""
     broken: str | None = None
     ends_s: float = 0.0
 

@@ -12,13 +12,15 @@ from unittest import mock
 
 import pytest
 
-from audit.report.svg import TimeAxis
+from audit.report.svg import Lane, TimeAxis
 from broker.replication.partition import Partition
+from protocol.api_keys import ApiKey
 from simulation import command
 from simulation.command import Options
 from simulation.event import Event
 from simulation.judges.client_history import Saw
-from simulation.page import fault_lanes, page, rows_of
+from simulation.messages import Messages
+from simulation.page import ExactAxis, arrows, fault_lanes, page, rows_of
 from simulation.schedule import Schedule, draw_schedule
 from simulation.shape import (
     BadShape,
@@ -215,6 +217,32 @@ def test_the_page_has_a_lane_for_each_node_partition_replica_fault_and_client(
     assert labels[-1].startswith("client ")
 
 
+def test_rare_requests_are_drawn_between_nodes(killed: Story) -> None:
+    names = {one.name for one in killed.messages}
+    assert {"VOTE", "BROKER_REGISTRATION", "ALTER_PARTITION"} <= names
+    assert all(one.arrived_s is None or one.arrived_s > one.sent_s for one in killed.messages)
+    text = page(killed, [], "")
+    assert text.count('class="message') == len(killed.messages)
+
+
+def test_a_message_that_never_arrives_ends_half_way() -> None:
+    now_s = [1.0]
+    messages = Messages(lambda: now_s[0])
+    vote = bytes([0, 0, 0, 6, 0, ApiKey.VOTE, 0, 0, 0, 1])
+    fetch = bytes([0, 0, 0, 6, 0, ApiKey.FETCH, 0, 0, 0, 1])
+    messages.sent("node-1", "node-2", fetch + vote)
+    messages.sent("node-1", "node-3", vote)
+    messages.sent("client", "node-3", vote)
+    now_s[0] = 2.0
+    messages.arrived("node-1", "node-2", fetch)
+    there, lost = messages.found
+    assert (there.target, there.arrived_s, lost.arrived_s) == ("node-2", 2.0, None)
+    rows = [Lane(f"node-{number}", [], ()) for number in (1, 2, 3)]
+    told = list(arrows(messages.found, rows, ExactAxis(0, 4000)))
+    assert 'class="message"' in told[0] and 'y1="10.0"' in told[0] and 'y2="30.0"' in told[0]
+    assert 'class="message lost"' in told[1] and 'y2="30.0"' in told[1]
+
+
 def test_states_of_a_lane_follow_each_other_to_the_end() -> None:
     story = Story("x", ends_s=9.0)
     story.entries = [
@@ -280,7 +308,7 @@ def test_a_moment_is_a_time_a_number_an_event_or_the_broken_promise() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "x", "-1", "1.5", "1e3s", "e4711", "12 s", "s"])
 def test_another_moment_is_refused_with_what_is_allowed(wrong: str) -> None:
-    with pytest.raises(BadShape, match=r"--until .*12\.5s.*e0 to e\d+.*broken"):
+    with pytest.raises(BadShape, match=r"--until .*12\.5s.*e0 to \w\d+.*broken"):
         Moment.parse(wrong, draw_schedule(SEED))
 
 
