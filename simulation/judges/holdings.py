@@ -6,7 +6,6 @@ sessions of followers, waits, what partitions know of followers and of producers
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ def unexplained(
 ) -> Iterator[str]:
     """What this broker holds too much of, in words that begin with "remembers"."""
     yield from _replicas(server, broker.node_id, promises)
-    yield from _sessions(broker, promises, shape)
+    yield from _sessions(broker, shape)
     for one in broker.replicas:
         yield from _of_partition(one, broker, promises)
     waits = len(broker.waits.purgatory)
@@ -55,22 +54,17 @@ def _replicas(server: BrokerServer, node_id: int, promises: Promises) -> Iterato
             yield f"remembers the log of {log.topic}-{log.partition}, which is not its own"
 
 
-def _sessions(broker: BrokerContext, promises: Promises, shape: Shape) -> Iterator[str]:
-    brokers = promises.metadata.image.cluster.brokers
+def _sessions(broker: BrokerContext, shape: Shape) -> Iterator[str]:
+    """Those of one life of each follower. Who follows nothing here any more leaves its last one
+    behind, as in Kafka: it goes when another one needs its place."""
     most = 1 + shape.setting_ms(FETCHERS, 1)  # one may be about to take the place of another
-    followers: Counter[int] = Counter()
+    followers: dict[int, list[int]] = {}
     for session in broker.sessions:
-        watch = session.watch
-        if watch is None:
-            continue
-        followers[watch.replica_id] += 1
-        now = brokers.get(watch.replica_id)
-        if now is None or watch.broker_epoch != now.epoch:
-            whose = f"broker {watch.replica_id} with epoch {watch.broker_epoch}"
-            yield f"remembers a session of {whose}, which is over"
-    for replica_id, count in followers.items():
-        if count > most:
-            yield f"remembers {count} sessions of broker {replica_id}"
+        if session.watch is not None:
+            followers.setdefault(session.watch.replica_id, []).append(session.watch.broker_epoch)
+    for replica_id, lives in followers.items():
+        if len(set(lives)) > 1 or len(lives) > most:
+            yield f"remembers sessions of broker {replica_id} with the epochs {sorted(lives)}"
 
 
 def _of_partition(one: Partition, broker: BrokerContext, promises: Promises) -> Iterator[str]:

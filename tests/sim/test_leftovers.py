@@ -102,20 +102,21 @@ def an_unknown_producer(machine: Machine) -> None:
     producers._producers[NOBODY] = ProducerState(NOBODY)
 
 
-def a_session_of_nobody(machine: Machine) -> None:
+def sessions_of_two_lives(machine: Machine) -> None:
     context = _broker(machine).context
     assert context is not None
-    session = FetchSession[Any](1, privileged=True, uses_topic_ids=True, now_ms=0.0)
-    assert session.watch is not None
-    session.watch.replica_id = NOBODY
-    context.sessions._sessions[1] = session
+    for epoch in (1, 2):
+        session = FetchSession[Any](epoch, privileged=True, uses_topic_ids=True, now_ms=0.0)
+        assert session.watch is not None
+        session.watch.replica_id, session.watch.broker_epoch = NOBODY, epoch
+        context.sessions._sessions[epoch] = session
 
 
 PLANTED = {
     a_strange_group: 'remembers the groups ["nobody\'s"]',
     an_unknown_producer: f"remembers of t0-0 the producers [{NOBODY}]",
     a_strange_follower: f"remembers of t0-0 the followers [{NOBODY}]",
-    a_session_of_nobody: f"remembers a session of broker {NOBODY}",
+    sessions_of_two_lives: f"remembers sessions of broker {NOBODY} with the epochs [1, 2]",
     an_overdue_wait: "longer than it asked for",
     a_wait_of_nobody: "lets 1 connections wait that are gone",
     a_file_thrice: "['/data/thrice'] open more than 2 times",
