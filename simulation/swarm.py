@@ -548,6 +548,7 @@ class SwarmWorld:
             "generations": sum(len(one.synced_s) for one in groups),
             "commits": sum(one.acked for one in groups),
             "offsets asked": sum(one.asked for one in groups),
+            "offsets expired": 0 if load is None else load.expired,
             "boots": sum(machine.boots for machine in self.cluster.machines),
             "messages": trace.messages,
             "writes": trace.writes,

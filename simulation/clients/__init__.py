@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from simulation.clients import askers, groups, keyed, pipelines, producers, readers, session_readers
+from simulation.clients import (
+    askers,
+    expiry,
+    groups,
+    keyed,
+    pipelines,
+    producers,
+    readers,
+    session_readers,
+)
 from simulation.clients.kind import ClientKind
 
 KINDS: dict[str, ClientKind] = {
@@ -13,5 +22,6 @@ KINDS: dict[str, ClientKind] = {
     **session_readers.KINDS,
     **keyed.KINDS,
     **askers.KINDS,
+    **expiry.KINDS,
 }
 """By the name that schedules and tables use."""

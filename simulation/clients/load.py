@@ -119,6 +119,8 @@ class Load:
         """Those of compacted topics."""
         self.producer_ids: set[int] = set()
         """All that brokers have given out."""
+        self.expired = 0
+        """Offsets that clients have seen go."""
         self.operations = 0
         self.errors: dict[str, int] = {}
         self.acked = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -14,10 +15,13 @@ from simulation.clients import load
 from simulation.event import Event
 from simulation.judges.compacted import Keyed, KeyTable
 from simulation.judges.groups import GroupTruth, committed_offsets
+from simulation.judges.partitions import OFFSETS_TOPIC
+from simulation.planted.planting import Bug, Patch
 from simulation.schedule import Schedule
 from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.invariants import Violation
+from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
 
@@ -166,3 +170,41 @@ def test_a_group_lives_through_the_loss_of_its_coordinator() -> None:
     assert outcome.took_effect == {"kill": 1}
     assert outcome.counts["generations"] >= 3
     assert outcome.counts["commits"] > 20 and outcome.counts["offsets asked"] > 20
+
+
+def brief() -> Schedule:
+    """Offsets that last a second, and a coordinator that ends."""
+    end = Event("end", 3_000, "kill", f"leader of {OFFSETS_TOPIC}-0", {"for_ms": 2_000})
+    drawn = schedule(end, quiet_from_ms=6_000, **{"offsets.retention.check.interval.ms": "300"})
+    args = {"topic": "t0", "group": "brief", "lasts_ms": 1_000, "late_ms": 4_000}
+    client = ClientShape("brief committer", "brief", 100.0, args)
+    return replace(drawn, shape=replace(drawn.shape, clients=(*drawn.shape.clients, client)))
+
+
+def test_offsets_expire_within_a_run() -> None:
+    """G9: none is gone before its time, none stays long, and none comes back."""
+    outcome = run(brief(), keep=0)
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {"kill": 1}
+    assert outcome.counts["offsets expired"] > 3
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    ("place", "old", "new", "words"),
+    [
+        (
+            "_is_expired",
+            "return _is_too_old(core, group, at, committed, now)",
+            "return False",
+            "is there after",
+        ),
+        ("_is_too_old", "now.wall_ms >= committed.expire_timestamp_ms", "True", "is gone after"),
+    ],
+)
+def test_offsets_that_expire_at_another_time_are_seen(
+    place: str, old: str, new: str, words: str
+) -> None:
+    patch = Patch(f"broker.coordinators.group.expiry:{place}", old, new)
+    broken = run(brief(), planted=[Bug("", "", "", "", (patch,)).planted], keep=0).broken
+    assert broken is not None and broken.code == "G9" and words in broken.words, broken
