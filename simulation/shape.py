@@ -146,6 +146,11 @@ class ClientShape:
     args: dict[str, Any] = field(default_factory=dict)
 
 
+FETCH_SIZES = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes")
+SMALL_FETCH = 1000
+SLOW_MS = 50.0
+
+
 @dataclass(frozen=True)
 class Shape:
     """See the module. `settings` are those of all nodes, `faults` are kinds with their weights.
@@ -181,6 +186,16 @@ class Shape:
         elr = {ELR_VERSION: int(self.elr)}
         level = self.metadata_version
         return elr if level is None else {**elr, METADATA_VERSION: level}
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether followers get so little in each round over a slow link that clients, as often as
+        they write, may fill it."""
+        links = (self.link, *(one.link for one in self.nodes if one.link is not None))
+        slow = any(link.delay_ms_max >= SLOW_MS for link in links)
+        return slow and any(
+            int(self.settings.get(key, SMALL_FETCH + 1)) <= SMALL_FETCH for key in FETCH_SIZES
+        )
 
     @property
     def given_up(self) -> frozenset[str]:

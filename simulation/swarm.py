@@ -65,9 +65,6 @@ STRICT_S = 4.0
 DUPLICATE = ErrorCode.DUPLICATE_BROKER_REGISTRATION.name
 RESTART_S = 1.0
 """How long a process that ended at its start is left off."""
-EASE_S = 30.0
-"""From then on clients write less: a follower that is far behind, and gets a kilobyte in each round
-over a slow link, may have hardly more room than they take."""
 RESCUE_S = 5.0
 """How long an operator waits for elections, and then between two looks."""
 LOG_LINES = 60
@@ -411,15 +408,14 @@ class SwarmWorld:
         """P26: everything becomes whole, writes succeed, and then nothing fails any more."""
         self.trace.add("all is quiet")
         self.acked_before_quiet = load.acked
-        load.calm = True
-        await self._until_whole(lambda: self._first(lambda judge: judge.unsettled()), load)
-        load.eased = False
+        load.calm, load.eased = True, self.shape.is_narrow
+        await self._until_whole(lambda: self._first(lambda judge: judge.unsettled()))
         self.operator.look()  # a late request may have deleted a topic that was made again
         await asyncio.sleep(REQUEST_MS / 1000)  # what was asked before has been answered
         load.strict = True
         await asyncio.sleep(STRICT_S)
         await load.stop_within(WHOLE_S)
-        await self._until_whole(lambda: self._first(lambda judge: judge.missing()), load)
+        await self._until_whole(lambda: self._first(lambda judge: judge.missing()))
         await load.read_all()
         await load.read_compacted()
         await load.read_offsets()
@@ -439,14 +435,13 @@ class SwarmWorld:
         while not holds():  # noqa: ASYNC110 - virtual time, and nobody tells when
             await asyncio.sleep(0.1)
 
-    async def _until_whole(self, missing: Callable[[], str | None], load: Load) -> None:
-        began_s = self.loop.time()
-        deadline_s, rescue_s = began_s + WHOLE_S, began_s + RESCUE_S
+    async def _until_whole(self, missing: Callable[[], str | None]) -> None:
+        deadline_s = self.loop.time() + WHOLE_S
+        rescue_s = self.loop.time() + RESCUE_S
         while (what := missing()) is not None:
             if self.loop.time() >= deadline_s:
                 self._found(self._waits, Violation(f"{what}, {WHOLE_S:g} s after all trouble"))
             await self._start_forgotten()
-            load.eased = self.loop.time() >= began_s + EASE_S
             if self.loop.time() >= rescue_s:
                 await rescue(self)
                 rescue_s = self.loop.time() + RESCUE_S

@@ -412,7 +412,7 @@ class UncleanRecovery:
     def _leaderless(self, view: ControllerView) -> Iterator[None]:
         """Finds what has no leader in this view; what changes later is told by records."""
         seen = 0
-        for topic in view.image.topics.by_id.values():
+        for _, topic in sorted(view.image.topics.by_name.items()):
             for index, partition in topic.partitions.items():
                 if partition.leader == NO_LEADER:
                     self._to_look[topic.id, index] = None

@@ -632,9 +632,10 @@ class Promises:
         return None
 
     def backlog(self) -> str | None:
-        """A partition that has not committed all yet that its leader had when this was asked of it
-        first, None if there is none. Members of an ISR may be far behind where a high watermark
-        stood still for long: who writes waits until they have all of that."""
+        """A partition that has not committed all yet that its leader had when this was asked first,
+        None if there is none. Members of an ISR may be far behind where a high watermark stood
+        still for long: who writes waits until they have all of that."""
+        behind: list[str] = []
         for topic in self.metadata.image.topics.by_id.values():
             for index, image in topic.partitions.items():
                 leader = self._open.get(image.leader, {}).get((topic.id, index))
@@ -643,8 +644,10 @@ class Promises:
                 log = leader.log
                 end = self._backlog.setdefault((topic.id, index), log.log_end_offset)
                 if log.high_watermark < min(end, log.log_end_offset):
-                    return f"{topic.name}-{index}: committed is {log.high_watermark} of {end}"
-        return None
+                    behind.append(
+                        f"{topic.name}-{index}: committed is {log.high_watermark} of {end}"
+                    )
+        return min(behind, default=None)
 
     def whole(self) -> str | None:
         """What is still missing after the faults, None if every replica has everything."""

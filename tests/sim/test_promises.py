@@ -138,3 +138,21 @@ async def test_a_cluster_with_a_backlog_is_not_settled() -> None:
     w.fetch()
     w.append(b"the last")
     assert w.promises.backlog() is None
+
+
+async def test_a_backlog_is_that_of_all_partitions_when_it_is_asked_for_first() -> None:
+    """In whatever order they are looked at: it differs with PYTHONHASHSEED."""
+    promises: Any = Promises()
+    image = SimpleNamespace(leader=1)
+    topics = {
+        n.encode(): SimpleNamespace(id=n.encode(), name=n, partitions={0: image})
+        for n in ("a", "b")
+    }
+    logs = {key: SimpleNamespace(high_watermark=1, log_end_offset=3) for key in topics}
+    promises._open[1] = {(key, 0): SimpleNamespace(log=log) for key, log in logs.items()}
+    promises.metadata = SimpleNamespace(image=SimpleNamespace(topics=SimpleNamespace(by_id=topics)))
+    assert promises.backlog() == "a-0: committed is 1 of 3"
+    logs[b"a"].high_watermark, logs[b"b"].log_end_offset = 3, 9
+    assert promises.backlog() == "b-0: committed is 1 of 3"
+    logs[b"b"].high_watermark = 3
+    assert promises.backlog() is None

@@ -168,9 +168,11 @@ def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
     """P26: over its slow link one batch comes in each round, and more are written meanwhile."""
     settings = {"replica.fetch.max.bytes": "1", "replica.lag.time.max.ms": "500"}
     drawn = schedule(quiet_from_ms=3000, **settings)
+    assert not drawn.shape.is_narrow
     slow = LinkShape(delay_ms_min=60.0, delay_ms_max=70.0)
     nodes = [replace(one, link=slow) if one.node_id == 4 else one for one in drawn.shape.nodes]
     clients = (*drawn.shape.clients, ClientShape("acks 1", "fast", 10.0))
-    behind = replace(drawn, shape=replace(drawn.shape, nodes=tuple(nodes), clients=clients))
-    with mock.patch.object(swarm, "EASE_S", 3.0), mock.patch.object(swarm, "WHOLE_S", 15.0):
-        assert run(behind).broken is None
+    narrow = replace(drawn.shape, nodes=tuple(nodes), clients=clients)
+    assert narrow.is_narrow and not replace(narrow, settings={}).is_narrow
+    with mock.patch.object(swarm, "WHOLE_S", 15.0):
+        assert run(replace(drawn, shape=narrow)).broken is None

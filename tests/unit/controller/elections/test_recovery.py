@@ -833,3 +833,19 @@ def test_whatever_happens_the_leader_is_the_choice_of_the_rules(
             return
         assert w.choice(overdue=False) is None
         assert w.counts.running == (w.waits() or (None,))[0:1].count(WaitsFor.ANSWERS)
+
+
+def test_a_new_controller_asks_topic_by_topic_in_the_order_of_their_names() -> None:
+    """The image keeps them in an order that differs from process to process."""
+    world = World()
+    names = [f"t{n:02}" for n in range(20, 0, -1)]
+    for name in names:
+        world.create_topic(name, [1, 2, 3])
+    world.silent = {1, 2, 3}
+    power_cut(world).recovery.end()
+    world.back(1, 2, 3)
+    world.asked.clear()
+    world.recovery.begin()
+    world.turns()
+    asked = [topic_id for topic_id, _ in world.asked[0].partitions]
+    assert asked == [world.image.topics.by_name[name].id for name in ["t", *sorted(names)]]
