@@ -17,6 +17,14 @@ class TopicCounters:
 
 
 @dataclass(slots=True)
+class BuildCounters:
+    """Of one topic: followers' logs that were to begin behind the tier, and failures to do so."""
+
+    requests: int = 0
+    errors: int = 0
+
+
+@dataclass(slots=True)
 class Backlog:
     """Of one partition that this broker leads, as the last pass over it found it."""
 

@@ -15,11 +15,13 @@ from collections.abc import Awaitable, Callable
 from broker.replication.fetcher import Reset
 from broker.replication.offset_resets import LeaderLog
 from broker.replication.replica_role import ReplicaRole
+from broker.tiering.counters import BuildCounters
 from broker.tiering.roles import remote_of
 from protocol.errors import ApiError, ErrorCode
 from runtime.log import get_logger
 from storage.log.bootstrap import Beginning
 from storage.log.checkpoints import CorruptCheckpoint, decode_epochs
+from storage.log.errors import LogFailed
 from storage.log.producers import CorruptSnapshot
 from storage.objects import ObjectError
 from storage.tiered.batches import CorruptSegment
@@ -48,22 +50,34 @@ class TierBeginnings:
         self._store = store
         self._turns = asyncio.Semaphore(at_once)
         self._save_log_starts = save_log_starts
+        self.counters: dict[str, BuildCounters] = {}
+        """By topic; for the metrics."""
 
     def reconfigure(self, at_once: int) -> None:
         """Whoever waits for a turn waits for one of the old ones."""
         self._turns = asyncio.Semaphore(at_once)
 
     async def begin(self, wanted: Reset, leader: LeaderLog) -> None:
+        counters = self.counters.setdefault(wanted.partition.topic, BuildCounters())
         async with self._turns:
+            counters.requests += 1
             try:
-                beginning = await self._beginning(wanted, leader)
-                if not _is_due(wanted):
-                    return
-                await wanted.partition.log.begin_at(beginning, self._save_log_starts)
+                await self._begin(wanted, leader)
             except (ObjectError, CorruptSegment, CorruptCheckpoint, CorruptSnapshot) as error:
+                counters.errors += 1
                 raise _not_yet(str(error)) from error
             except ValueError as error:
+                counters.errors += 1
                 raise _not_yet(f"the copy does not fit the leader's log: {error}") from error
+            except (ApiError, LogFailed):
+                counters.errors += 1
+                raise
+
+    async def _begin(self, wanted: Reset, leader: LeaderLog) -> None:
+        beginning = await self._beginning(wanted, leader)
+        if not _is_due(wanted):
+            return
+        await wanted.partition.log.begin_at(beginning, self._save_log_starts)
         _log.info(
             "log begins behind the tier",
             topic=wanted.partition.topic,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
+from broker.tiering.counters import BuildCounters
 from broker.tiering.tasks import TierTasks
 from runtime.metrics import Family, Kind, Labels, Sample, single
 
@@ -25,6 +26,10 @@ _READ: Final = (
     ("remotefetchbytes", "bytes", "Bytes read from tiered storage"),
     ("remotefetchrequests", "requests", "Reads of tiered storage"),
     ("remotefetcherrors", "errors", "Reads of tiered storage that failed"),
+)
+_BUILT: Final = (
+    ("buildremotelogauxstaterequests", "requests", "Follower logs to begin behind the tier"),
+    ("buildremotelogauxstateerrors", "errors", "Follower logs that could not begin there"),
 )
 _LEFT: Final = (
     ("remotecopylagbytes", "copy_bytes", "Bytes of closed segments that are not copied yet"),
@@ -52,10 +57,12 @@ class TierMetrics:
         tasks: TierTasks,
         *,
         reads: Callable[[], Mapping[str, ReadCount]],
+        builds: Callable[[], Mapping[str, BuildCounters]],
         removals: Callable[[], int],
     ) -> None:
         self._tasks = tasks
         self._reads = reads
+        self._builds = builds
         self._removals = removals
 
     def collect(self) -> Iterable[Family]:
@@ -64,6 +71,8 @@ class TierMetrics:
             yield _by_topic(f"{name}_total", text, "counter", _field(self._tasks.counters, field))
         for name, field, text in _READ:
             yield _by_topic(f"{name}_total", text, "counter", _field(self._reads(), field))
+        for name, field, text in _BUILT:
+            yield _by_topic(f"{name}_total", text, "counter", _field(self._builds(), field))
         led = list(self._tasks.leading.values())
         for name, field, text in _LEFT:
             sums: dict[str, int] = {}

@@ -83,6 +83,7 @@ class Tier:
         self.metrics = TierMetrics(
             self.tasks,
             reads=lambda: self.reader.counters,
+            builds=lambda: self.beginnings.counters,
             removals=lambda: len(self.journal.removals()),
         )
         self.journal.subscribe(self.tasks.changed)

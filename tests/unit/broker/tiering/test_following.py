@@ -9,6 +9,7 @@ import pytest
 
 from broker.replication.fetcher import Reset
 from broker.replication.offset_resets import LeaderLog, ListOffsetsReset
+from broker.tiering.counters import BuildCounters
 from broker.tiering.following import TierBeginnings
 from protocol.batch.records import Producer
 from protocol.errors import ApiError, ErrorCode
@@ -191,6 +192,7 @@ async def test_a_store_that_fails_leaves_all_as_it_was(world: World, weather: We
     assert world.cluster[2].log.log_end_offset == 0
     world.objects.weather = Weather()
     await world.reset()
+    assert world.beginnings.counters == {"t": BuildCounters(requests=2, errors=1)}
     assert world.cluster[2].log.log_end_offset == 9
 
 

@@ -6,7 +6,7 @@ import random
 import re
 from pathlib import Path
 
-from broker.tiering.counters import TopicCounters
+from broker.tiering.counters import BuildCounters, TopicCounters
 from broker.tiering.led import Led
 from broker.tiering.metrics import TierMetrics
 from broker.tiering.reader import ReadCounters
@@ -57,7 +57,8 @@ async def test_series_by_topic_and_in_all() -> None:
         led.backlog.copy_segments = 10
         tasks.leading[partition.identity] = led
     reads = {"a": ReadCounters(requests=1, errors=2, bytes=5)}
-    metrics = TierMetrics(tasks, reads=lambda: reads, removals=lambda: 6)
+    builds = {"b": BuildCounters(requests=8, errors=7)}
+    metrics = TierMetrics(tasks, reads=lambda: reads, builds=lambda: builds, removals=lambda: 6)
     found = {
         (family.name, str(labels)): value
         for family in metrics.collect()
@@ -68,16 +69,18 @@ async def test_series_by_topic_and_in_all() -> None:
     lag = PREFIX + "remotecopylagsegments"
     assert [found[lag, key] for key in ("{}", "{'topic': 'a'}", "{'topic': 'b'}")] == [30, 20, 10]
     assert found[PREFIX + "remotefetcherrors_total", "{'topic': 'a'}"] == 2
+    assert found[PREFIX + "buildremotelogauxstaterequests_total", "{}"] == 8
+    assert found[PREFIX + "buildremotelogauxstateerrors_total", "{'topic': 'b'}"] == 7
     assert found["kraftbox_tier_partition_removals", "{}"] == 6
     await world.close()
 
 
 async def test_every_series_is_written_down() -> None:
     world = TierWorld()
-    metrics = TierMetrics(tasks_of(world.broker()), reads=dict, removals=int)
+    metrics = TierMetrics(tasks_of(world.broker()), reads=dict, builds=dict, removals=int)
     text = DOCUMENT.read_text(encoding="utf-8")
     section = text[text.index("**Tiered storage.**") : text.index("**Request memory.**")]
-    written = set(re.findall(r"\b(?:kafka|kraftbox|remote)[a-z_]+", section))
+    written = set(re.findall(r"\b(?:build|kafka|kraftbox|remote)[a-z_]+", section))
     for family in metrics.collect():
         assert {family.name, family.name.removeprefix(PREFIX)} & written, family.name
     await world.close()
