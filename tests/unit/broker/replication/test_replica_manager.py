@@ -134,6 +134,7 @@ async def test_many_new_partitions_are_made_in_slices() -> None:
     assert len(list(h.replicas)) == 9
 
 
+@pytest.mark.slow
 async def test_making_and_removing_a_thousand_partitions_does_not_hold_the_loop() -> None:
     clock = ToilClock()
     h = Harness(clock=clock, files=ToilingFiles(clock))

@@ -819,6 +819,7 @@ EVENTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(events=st.lists(EVENTS, min_size=4, max_size=15), ends=st.tuples(*[st.integers(0, 3)] * 3))
 def test_whatever_happens_the_leader_is_the_choice_of_the_rules(
