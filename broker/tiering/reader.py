@@ -51,6 +51,7 @@ PART_BYTES_MAX: Final = 4 << 20
 KEPT_BYTES_MAX: Final = 64 << 20
 KEPT_MS: Final = 30_000.0
 """How long what was read stays for a fetch that takes it."""
+SWEEP_S: Final = 30.0
 INDEX_SLACK_BYTES: Final = 16 << 10
 """The index leads to a batch before the one that is wanted, about `index.interval.bytes` before."""
 
@@ -173,6 +174,8 @@ class RemoteReader:
         self._quiet = RateLimited(clock, 10_000)
         self._books = _Books()
         self._lookups = asyncio.Semaphore(settings().at_once)
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
 
     # --- what a fetch asks ----------------------------------------------------------------------
 
@@ -339,7 +342,28 @@ class RemoteReader:
             books.kept[read.key] = read
         read.finish(result, now_ms)
         self._forget_old()
+        self._sweep_later()
         self._pump()
+
+    def _sweep_later(self) -> None:
+        """What is kept goes after its time, also when nobody reads any more."""
+        if self._sweep is None and not self._closed:
+            self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._swept)
+
+    def _swept(self) -> None:
+        self._sweep = None
+        self._forget_old()
+        self.indexes.expire()
+        if self._books.kept or len(self.indexes):
+            self._sweep_later()
+
+    def close(self) -> None:
+        """Nothing is asked for any more. What goes on ends with the node's tasks."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        self.indexes.close()
 
     def _take_kept(self, key: _Key, log: Log) -> RemoteRead | None:
         """What was read before. It stays for other readers, unless it is of no use any more; an

@@ -179,7 +179,7 @@ class Tier:
         await self.roles.close()
         await self._remover.close()
         await self.journal.close()
-        self.reader.indexes.close()
+        self.reader.close()
         await self.store.objects.close()
 
 

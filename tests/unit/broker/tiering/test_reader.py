@@ -316,6 +316,30 @@ async def test_what_is_kept_is_bounded() -> None:
         assert 0 < room.reader.kept_bytes <= KEPT_BYTES_MAX
 
 
+async def test_what_is_kept_goes_though_nobody_reads_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.tiering.reader.SWEEP_S", 0.0)
+    room = TierRoom()
+    room.settings = replace(READS, index_cache_ttl_ms=int(KEPT_MS))
+    await room.fill((b"a",))
+    await done(room.reader.read(room.log, 0, 1, committed=False))
+    await settle()
+    assert room.reader.kept_bytes > 0
+    room.h.clock.advance(int(KEPT_MS))
+    for _ in range(10):
+        await settle()
+    assert (room.reader.kept_bytes, len(room.indexes)) == (0, 0)
+    await room.fill((b"b",))
+    await done(room.reader.read(room.log, 1, 1, committed=False))
+    room.reader.close()
+    await done(room.reader.read(room.log, 0, 1, committed=False))
+    room.h.clock.advance(int(KEPT_MS))
+    for _ in range(10):
+        await settle()
+    assert room.reader.kept_bytes > 0, "the timer went with the node"
+
+
 async def test_the_part_behind_is_read_ahead_once_if_nobody_waits() -> None:
     room = TierRoom()
     await room.fill(tuple(b"%d" % at for at in range(4)))
