@@ -16,15 +16,13 @@ if TYPE_CHECKING:
     from simulation.judges.partitions import Promises
     from simulation.shape import Shape
 
-FETCHERS = "num.replica.fetchers"
-
 
 def unexplained(
     server: BrokerServer, broker: BrokerContext, promises: Promises, shape: Shape
 ) -> Iterator[str]:
     """What this broker holds too much of, in words that begin with "remembers"."""
     yield from _replicas(server, broker.node_id, promises)
-    yield from _sessions(broker, shape)
+    yield from _sessions(broker)
     for one in broker.replicas:
         yield from _of_partition(one, broker, promises)
     waits = len(broker.waits.purgatory)
@@ -54,16 +52,15 @@ def _replicas(server: BrokerServer, node_id: int, promises: Promises) -> Iterato
             yield f"remembers the log of {log.topic}-{log.partition}, which is not its own"
 
 
-def _sessions(broker: BrokerContext, shape: Shape) -> Iterator[str]:
-    """Those of one life of each follower. Who follows nothing here any more leaves its last one
-    behind, as in Kafka: it goes when another one needs its place."""
-    most = 1 + shape.setting_ms(FETCHERS, 1)  # one may be about to take the place of another
-    followers: dict[int, list[int]] = {}
+def _sessions(broker: BrokerContext) -> Iterator[str]:
+    """Those of one life of each follower. A fetcher that has nothing to fetch here any more leaves
+    its session behind, as in Kafka: it goes when another one needs its place."""
+    followers: dict[int, set[int]] = {}
     for session in broker.sessions:
         if session.watch is not None:
-            followers.setdefault(session.watch.replica_id, []).append(session.watch.broker_epoch)
+            followers.setdefault(session.watch.replica_id, set()).add(session.watch.broker_epoch)
     for replica_id, lives in followers.items():
-        if len(set(lives)) > 1 or len(lives) > most:
+        if len(lives) > 1:
             yield f"remembers sessions of broker {replica_id} with the epochs {sorted(lives)}"
 
 
