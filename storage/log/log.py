@@ -739,7 +739,13 @@ class Log:
         self.epochs.truncate_from_end(end)
         problems: list[str] = []
         recovery.load_producers(
-            self.snapshots, self.producers, self.segments, end, self._clock.now_ms(), problems
+            self.snapshots,
+            self.producers,
+            list(self.segments),
+            end,
+            self._clock.now_ms(),
+            problems,
+            log_start_offset=self.log_start_offset,
         )
         self.recovery_report.problems += problems
         self.producers.on_high_watermark(self.high_watermark)

@@ -18,8 +18,8 @@ What else a crash can leave behind, and what becomes of it:
 * leader-epoch-checkpoint missing, broken, or contradicting the batches: rebuilt from the batches;
   what it says of offsets below the first local one (a tiered log) stays.
 * A bootstrap that was not finished: everything goes, and the log begins anew, at 0.
-* Producer snapshots behind the recovery point: removed. A broken one: removed, an older one is
-  used and the batches after it are replayed.
+* Producer snapshots behind the recovery point: removed, and taken anew where segments begin. A
+  broken one: removed, an older one is used and the batches after it are replayed.
 
 Deletions come before cuts and are made durable first, from the end backwards, so that a crash in
 the middle of a recovery leaves a log that recovers to the same result.
@@ -28,7 +28,7 @@ the middle of a recovery leaves a log that recovers to the same result.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from protocol.batch.header import BatchHeader
@@ -139,7 +139,15 @@ def load_log(request: LoadRequest) -> LoadedLog:
     # What was read anew is replayed anew: its transaction index is empty, and a snapshot from
     # there may describe a tail that was lost.
     _tidy_snapshots(snapshots, segments, end if report.clean else report.recovered_from or 0)
-    load_producers(snapshots, producers, segments, end, request.now_ms, report.problems)
+    load_producers(
+        snapshots,
+        producers,
+        segments,
+        end,
+        request.now_ms,
+        report.problems,
+        log_start_offset=start,
+    )
     return LoadedLog(segments, epochs, producers, snapshots, start, end, report)
 
 
@@ -462,14 +470,28 @@ def _tidy_snapshots(
 def load_producers(
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
-    segments: Iterable[Segment],
+    segments: Sequence[Segment],
     end: int,
     now_ms: int,
     problems: list[str],
+    *,
+    log_start_offset: int,
 ) -> None:
-    """Producer state at `end`: the newest usable snapshot, and the batches after it."""
+    """Producer state at `end`: the newest usable snapshot, and the batches after it.
+
+    Snapshots at the segments' beginnings on the way are taken anew: retention takes the older ones
+    with their segments, and a copy of a segment in a remote store needs the one behind it. Not
+    where batches are missing before the first one read: the state lacks its beginning.
+    """
     start = snapshots.load_latest(producers, now_ms, problems)
-    replay_producers(producers, list(segments), start, end)
+    first = segments[0].base_offset
+    whole = start >= first or (start < 0 and log_start_offset >= first)
+
+    def reached(offset: int) -> None:
+        if whole and offset > first:
+            snapshots.take(offset, producers)
+
+    replay_producers(producers, segments, start, end, reached)
 
 
 def producers_at(
@@ -485,11 +507,18 @@ def producers_at(
 
 
 def replay_producers(
-    producers: ProducerStates, segments: Sequence[Segment], start: int, end: int
+    producers: ProducerStates,
+    segments: Sequence[Segment],
+    start: int,
+    end: int,
+    reached: Callable[[int], None] = lambda offset: None,
 ) -> None:
-    """Apply the batches in [start, end) to the state, noting aborted transactions on the way."""
+    """Apply the batches in [start, end) to the state, noting aborted transactions on the way.
+    `reached` is told of each segment that begins behind `start`, before its batches."""
     for at, segment in enumerate(segments):
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end
+        if start < segment.base_offset <= end:
+            reached(segment.base_offset)
         if following <= start or segment.base_offset >= end:
             continue
         known = {(txn.producer_id, txn.last_offset) for txn in segment.txn_index.entries()}

@@ -121,6 +121,28 @@ def test_until_it_is_known_whether_a_log_is_tiered_nothing_of_the_store_is_forgo
     assert log.epoch_at(local) == 5
 
 
+def test_s5_recovery_takes_the_snapshots_of_the_segments_anew():
+    """T2. Else retention takes the last older one with its segment, and after the next crash nobody
+    knows the producers at the local start."""
+    files = MemoryFiles()
+    log = tiered(files)
+    for sequence in range(6):
+        append(log, batch(size=100, producer=Producer(7, 0, sequence)))
+    bases = [segment.base_offset for segment in log.segments]
+    kept = {base: files.read(log.snapshots.path(base)) for base in bases[1:]}
+    for recovery_point in (bases[2], 0):
+        again = tiered(files, recovery_point=recovery_point)
+        found = {base: files.read(again.snapshots.path(base)) for base in bases[1:]}
+        assert found == kept
+    again.update_high_watermark(again.log_end_offset)
+    again.copied_to = bases[3]
+    assert again.retention(T0) == 3
+    last = tiered(files, recovery_point=0)
+    assert not last.lacks_producers
+    assert last.local_log_start_offset == bases[3]
+    append(last, batch(producer=Producer(7, 0, 6)))
+
+
 def test_an_empty_log_keeps_the_epoch_that_is_to_begin_at_its_end():
     files = MemoryFiles()
     log = make_log(files, segment_bytes=200, retention_bytes=0)
