@@ -20,6 +20,7 @@ from kraftbox.cli import (
     sim,
     status,
     storage,
+    tier,
     topics,
 )
 from kraftbox.cli.output import DONE, FAILED, CommandFailed, say_error
@@ -75,6 +76,7 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
+app.add_typer(tier.app, name="tier")
 app.command("elect")(elect.elect)
 app.command("produce")(records.produce)
 app.command("consume")(records.consume)

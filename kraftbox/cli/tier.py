@@ -1,0 +1,322 @@
+"""`kraftbox tier`: remote segments, as the metadata topic and the object store tell of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
+
+import typer
+
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.consumer import Consumer
+from client.errors import Refused
+from client.leaders import TopicPartition
+from client.offsets import offsets_at, partitions_of
+from kraftbox.cli import connect
+from kraftbox.cli.output import FAILED, CommandFailed, JsonFlag, say, say_json, table
+from kraftbox.launcher.place import ClusterPlace
+from kraftbox.process.properties import read_properties
+from protocol.batch.records import Record, build_batch
+from protocol.errors import ErrorCode
+from protocol.ids import TopicId, uuid_to_text
+from runtime.config import ConfigError, NodeConfig, keys_remote
+from storage.objects import ObjectError, Objects, StoreSettings
+from storage.tiered import survey
+from storage.tiered.catalogue import Catalogue
+from storage.tiered.layout import topic_folder
+from storage.tiered.records import METADATA_TOPIC, encode_record, metadata_partition
+from storage.tiered.values import RemoteSegment, SegmentUpdate, TierRecord
+from storage.tiered.verify import Finding
+
+T = TypeVar("T")
+
+NOBODY: Final = -1
+"""The broker id in records that no broker has written."""
+
+app = typer.Typer(help="What tiered storage has, and whether it is whole.", no_args_is_help=True)
+
+DirOption = Annotated[
+    Path | None, typer.Option("--dir", help="The directory of a local cluster that runs.")
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server", "-b", metavar="HOST:PORT[,...]", help="Where the cluster is."
+    ),
+]
+PropertiesOption = Annotated[
+    Path | None,
+    typer.Option("--properties", help="A node's server.properties, for the store's keys."),
+]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Of this topic only.")]
+
+
+class Place(NamedTuple):
+    """Where the cluster is, and what one of its nodes says of the store (None: not given)."""
+
+    bootstrap: str
+    properties: Mapping[str, str] | None
+
+    def store(self) -> StoreSettings:
+        """Raises CommandFailed."""
+        if self.properties is None:
+            raise typer.BadParameter("--properties is needed: it says where the store is")
+        try:
+            prefix = NodeConfig.parse(self.properties)[
+                keys_remote.REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX
+            ]
+            given = {
+                name.removeprefix(prefix): text
+                for name, text in self.properties.items()
+                if name.startswith(prefix)
+            }
+            return StoreSettings.of(given, prefix=prefix)
+        except ConfigError as error:
+            raise CommandFailed(str(error)) from None
+
+
+def place_of(directory: Path | None, bootstrap: str | None, properties: Path | None) -> Place:
+    """Raises BadParameter, CommandFailed."""
+    if (directory is None) == (bootstrap is None):
+        raise typer.BadParameter("give --dir, or --bootstrap-server with --properties")
+    if bootstrap is not None:
+        return Place(bootstrap, None if properties is None else read_properties(properties))
+    if properties is not None:
+        raise typer.BadParameter("--properties goes with --bootstrap-server")
+    assert directory is not None
+    brokers = []
+    for log in ClusterPlace(directory).node_logs().values():
+        found = log.parent / "server.properties"
+        if found.exists():
+            brokers.append(read_properties(found))
+    brokers = [one for one in brokers if "broker" in one.get("process.roles", "")]
+    if not brokers:
+        raise CommandFailed(f"{directory} has no cluster with a broker")
+    addresses = [
+        listener.removeprefix("PLAINTEXT://")
+        for one in brokers
+        for listener in one["listeners"].split(",")
+        if listener.startswith("PLAINTEXT://")
+    ]
+    return Place(",".join(addresses), brokers[0])
+
+
+@app.command("list")
+def list_segments(
+    directory: DirOption = None,
+    bootstrap: BootstrapOption = None,
+    properties: PropertiesOption = None,
+    topic: TopicOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List remote segments and their states, as the metadata topic has them."""
+    place = place_of(directory, bootstrap, properties)
+    catalogue = connect.run(place.bootstrap, read_catalogue)
+    segments = list(catalogue.segments(topic))
+    if as_json:
+        say_json({"segments": [_as_json(one) for one in segments], "refused": catalogue.refused})
+        return
+    table(
+        ("PARTITION", "OFFSETS", "BYTES", "STATE", "SEGMENT"),
+        [
+            (
+                f"{one.partition.topic}-{one.partition.partition}",
+                f"{one.start_offset}..{one.end_offset}",
+                one.size_bytes,
+                one.state.name,
+                uuid_to_text(one.segment_id),
+            )
+            for one in segments
+        ],
+    )
+
+
+@app.command()
+def verify(
+    directory: DirOption = None,
+    bootstrap: BootstrapOption = None,
+    properties: PropertiesOption = None,
+    topic: TopicOption = None,
+    sizes_only: Annotated[
+        bool, typer.Option("--sizes", help="Read no object but manifests: compare sizes.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare every object with its manifest, and all manifests with the metadata topic.
+
+    Exit code 1 if anything is wrong, dangling or missing.
+    """
+    place = place_of(directory, bootstrap, properties)
+    store = place.store()
+
+    async def work(client: ClusterClient) -> tuple[Catalogue, list[Finding]]:
+        catalogue = await read_catalogue(client)
+        segments = list(catalogue.segments(topic))
+        folders = await _folders(client, topic, segments)
+        async with _opened(store) as objects:
+            found = []
+            for folder in folders:
+                of_folder = [one for one in segments if _is_in(one, folder)]
+                found += await survey.verify(objects, of_folder, folder, contents=not sizes_only)
+        return catalogue, found
+
+    catalogue, found = _with_store(place, work)
+    wrong = [one for one in found if not one.harmless]
+    if as_json:
+        findings = [{"fault": f.fault.name, "key": f.key, "detail": f.detail} for f in found]
+        states = Counter(one.state.name for one in catalogue.segments(topic))
+        refused = catalogue.refused
+        say_json({"segments": dict(states), "findings": findings, "refused": refused})
+    else:
+        for one in found:
+            say(f"{one.fault.name}  {one.key}  {one.fault.value}{_detail(one)}")
+        count = sum(1 for _ in catalogue.segments(topic))
+        say(f"{count} segments, {len(wrong)} things are wrong")
+    if wrong:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def rebuild(
+    directory: DirOption = None,
+    bootstrap: BootstrapOption = None,
+    properties: PropertiesOption = None,
+    topic: TopicOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write into the metadata topic what manifests tell of segments that it does not know.
+
+    For a metadata topic that was lost. Segments that the topic knows, in any state, stay as they
+    are, as do objects without a manifest. Of what was deleted nothing has a manifest.
+    """
+    place = place_of(directory, bootstrap, properties)
+    store = place.store()
+
+    async def work(client: ClusterClient) -> tuple[int, int]:
+        catalogue = await read_catalogue(client)
+        known = {one.segment_id for one in catalogue.segments()}
+        now_ms = time.time_ns() // 1_000_000
+        records: list[TierRecord] = []
+        async with _opened(store) as objects:
+            for folder in await _folders(client, topic, list(catalogue.segments(topic))):
+                records += await survey.rebuild(
+                    objects, broker_id=NOBODY, now_ms=now_ms, folder=folder
+                )
+        missing = [one for one in records if _segment_id(one) not in known]
+        await _write(client, missing, now_ms)
+        return len(missing) // 2, (len(records) - len(missing)) // 2
+
+    written, known = _with_store(place, work)
+    if as_json:
+        say_json({"written": written, "known": known})
+    else:
+        say(f"{written} segments written, {known} were known")
+
+
+async def read_catalogue(client: ClusterClient) -> Catalogue:
+    """The whole metadata topic, up to its end at this moment. Raises CommandFailed."""
+    catalogue = Catalogue()
+    partitions = await _metadata_partitions(client)
+    ends = await offsets_at(client, partitions, LATEST)
+    begins = await offsets_at(client, partitions, EARLIEST)
+    consumer = Consumer(client)
+    consumer.assign({one: begin for one, begin in begins.items() if begin < ends[one]})
+    while any(position < ends[one] for one, position in consumer.positions.items()):
+        for record in await consumer.poll():
+            if record.offset < ends[record.topic, record.partition]:
+                where = f"{record.topic}-{record.partition}"
+                catalogue.apply(where, record.offset, record.value)
+    return catalogue
+
+
+async def _metadata_partitions(client: ClusterClient) -> list[TopicPartition]:
+    try:
+        return await partitions_of(client, [METADATA_TOPIC])
+    except Refused as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise CommandFailed(
+            f"there is no {METADATA_TOPIC}: the cluster makes it with the first tiered topic"
+        ) from None
+
+
+async def _write(client: ClusterClient, records: list[TierRecord], now_ms: int) -> None:
+    count = len(await _metadata_partitions(client))
+    for record in records:
+        number = metadata_partition(_partition(record), count)
+        value = Record(timestamp=now_ms, key=None, value=encode_record(record))
+        await client.produce(METADATA_TOPIC, number, build_batch([value]))
+
+
+def _partition(record: TierRecord) -> Any:
+    assert isinstance(record, RemoteSegment | SegmentUpdate)
+    return record.partition
+
+
+def _segment_id(record: TierRecord) -> bytes:
+    assert isinstance(record, RemoteSegment | SegmentUpdate)
+    return record.segment_id
+
+
+async def _folders(
+    client: ClusterClient, topic: str | None, segments: list[RemoteSegment]
+) -> list[str]:
+    """Of a topic: those of its id and of earlier namesakes that the metadata know; else all."""
+    if topic is None:
+        return [""]
+    ids = {one.partition.topic_id for one in segments}
+    try:
+        ids.add(TopicId((await client.topic(topic)).topic_id))
+    except Refused as error:
+        if not ids:
+            raise CommandFailed(str(error)) from None
+    return [topic_folder(one) for one in sorted(ids)]
+
+
+def _is_in(segment: RemoteSegment, folder: str) -> bool:
+    return not folder or topic_folder(segment.partition.topic_id) == folder
+
+
+@asynccontextmanager
+async def _opened(settings: StoreSettings) -> AsyncIterator[Objects]:
+    from storage.objects import open_objects
+
+    try:
+        objects = open_objects(settings)
+    except ImportError:
+        raise CommandFailed("no object store without obstore: install kraftbox[tiered]") from None
+    try:
+        yield objects
+    finally:
+        await objects.close()
+
+
+def _with_store(place: Place, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+    try:
+        return connect.run(place.bootstrap, work)
+    except ObjectError as error:
+        raise CommandFailed(f"the store: {error}") from None
+
+
+def _as_json(segment: RemoteSegment) -> dict[str, Any]:
+    return {
+        "topic": segment.partition.topic,
+        "topicId": uuid_to_text(segment.partition.topic_id),
+        "partition": segment.partition.partition,
+        "segment": uuid_to_text(segment.segment_id),
+        "startOffset": segment.start_offset,
+        "endOffset": segment.end_offset,
+        "bytes": segment.size_bytes,
+        "state": segment.state.name,
+        "maxTimestampMs": segment.max_timestamp_ms,
+        "broker": segment.broker_id,
+        "leaderEpochs": {str(one.epoch): one.start_offset for one in segment.epochs},
+    }
+
+
+def _detail(finding: Finding) -> str:
+    return f" ({finding.detail})" if finding.detail else ""
