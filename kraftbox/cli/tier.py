@@ -11,6 +11,9 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
+from broker.tiering.settings import RemoteSettings
+from broker.tiering.tier import metadata_topic
+from client.admin import Admin, NewTopic
 from client.cluster_client import EARLIEST, LATEST, ClusterClient
 from client.consumer import Consumer
 from client.errors import Refused
@@ -23,7 +26,7 @@ from kraftbox.process.properties import read_properties
 from protocol.batch.records import Record, build_batch
 from protocol.errors import ErrorCode
 from protocol.ids import TopicId, uuid_to_text
-from runtime.config import ConfigError, NodeConfig, keys_remote
+from runtime.config import ConfigError, NodeConfig
 from storage.objects import ObjectError, Objects, StoreSettings
 from storage.tiered import survey
 from storage.tiered.catalogue import Catalogue
@@ -61,20 +64,12 @@ class Place(NamedTuple):
     bootstrap: str
     properties: Mapping[str, str] | None
 
-    def store(self) -> StoreSettings:
-        """Raises CommandFailed."""
+    def settings(self) -> RemoteSettings:
+        """Raises BadParameter, CommandFailed."""
         if self.properties is None:
             raise typer.BadParameter("--properties is needed: it says where the store is")
         try:
-            prefix = NodeConfig.parse(self.properties)[
-                keys_remote.REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX
-            ]
-            given = {
-                name.removeprefix(prefix): text
-                for name, text in self.properties.items()
-                if name.startswith(prefix)
-            }
-            return StoreSettings.of(given, prefix=prefix)
+            return RemoteSettings.of(NodeConfig.parse(self.properties))
         except ConfigError as error:
             raise CommandFailed(str(error)) from None
 
@@ -151,13 +146,13 @@ def verify(
     Exit code 1 if anything is wrong, dangling or missing.
     """
     place = place_of(directory, bootstrap, properties)
-    store = place.store()
+    settings = place.settings()
 
     async def work(client: ClusterClient) -> tuple[Catalogue, list[Finding]]:
         catalogue = await read_catalogue(client)
         segments = list(catalogue.segments(topic))
         folders = await _folders(client, topic, segments)
-        async with _opened(store) as objects:
+        async with _opened(settings.store) as objects:
             found = []
             for folder in folders:
                 of_folder = [one for one in segments if _is_in(one, folder)]
@@ -190,18 +185,20 @@ def rebuild(
 ) -> None:
     """Write into the metadata topic what manifests tell of segments that it does not know.
 
-    For a metadata topic that was lost. Segments that the topic knows, in any state, stay as they
-    are, as do objects without a manifest. Of what was deleted nothing has a manifest.
+    For a metadata topic that was lost; it is made if it is not there. Segments that the topic
+    knows, in any state, stay as they are, as do objects without a manifest. Of what was deleted
+    nothing has a manifest.
     """
     place = place_of(directory, bootstrap, properties)
-    store = place.store()
+    settings = place.settings()
 
     async def work(client: ClusterClient) -> tuple[int, int]:
+        await _ensure_topic(client, settings)
         catalogue = await read_catalogue(client)
         known = {one.segment_id for one in catalogue.segments()}
         now_ms = time.time_ns() // 1_000_000
         records: list[TierRecord] = []
-        async with _opened(store) as objects:
+        async with _opened(settings.store) as objects:
             for folder in await _folders(client, topic, list(catalogue.segments(topic))):
                 records += await survey.rebuild(
                     objects, broker_id=NOBODY, now_ms=now_ms, folder=folder
@@ -231,6 +228,14 @@ async def read_catalogue(client: ClusterClient) -> Catalogue:
                 where = f"{record.topic}-{record.partition}"
                 catalogue.apply(where, record.offset, record.value)
     return catalogue
+
+
+async def _ensure_topic(client: ClusterClient, settings: RemoteSettings) -> None:
+    wish = metadata_topic(settings.metadata)
+    configs = {one.name: one.value or "" for one in wish.configs}
+    new = NewTopic(wish.name, wish.num_partitions, wish.replication_factor, configs)
+    await Admin(client).create_topics([new], exist_ok=True)
+    await client.topic(wish.name, is_new=True)
 
 
 async def _metadata_partitions(client: ClusterClient) -> list[TopicPartition]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from storage.tiered.records import METADATA_TOPIC
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.waiting import until
 from tests.e2e.numbers import TIMEOUT_S, create_topic, read_numbers
@@ -56,6 +61,41 @@ def send(node: KraftboxNode, first: int, count: int) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
+def tier(node: KraftboxNode, *arguments: str) -> tuple[int, Any]:
+    """Exit code and answer of `kraftbox tier`."""
+    command = [sys.executable, "-m", "kraftbox", "tier", *arguments, "--json"]
+    command += ["--dir", str(node.directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def verify_what_there_is(node: KraftboxNode) -> None:
+    """All that finished segments name is there; what lacks, is cut or is of nobody is named."""
+    _, listed = tier(node, "list", "--topic", TOPIC)
+    finished = [one for one in listed["segments"] if one["state"] == "COPY_FINISHED"]
+    assert [one["startOffset"] for one in finished][0] == 0
+    assert finished[-1]["endOffset"] + 1 == segments(node)[0]
+    assert tier(node, "verify", "--topic", TOPIC)[1]["findings"] == []
+    bucket = node.directory.parent / "bucket"
+    index = next(bucket.rglob(f"{finished[0]['segment']}.index"))
+    kept = index.read_bytes()
+    index.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    foreign = bucket / "foreign"
+    foreign.write_bytes(b"?")
+    code, verified = tier(node, "verify")
+    faults = {one["fault"]: one["key"].rsplit("/")[-1] for one in verified["findings"]}
+    assert (code, faults) == (1, {"FOREIGN": "foreign", "WRONG_CONTENT": index.name})
+    index.write_bytes(kept)
+    foreign.unlink()
+    assert tier(node, "verify")[0] == 0
+    assert tier(node, "rebuild") == (0, {"written": 0, "known": len(finished)})
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    admin.delete_topics([METADATA_TOPIC])[METADATA_TOPIC].result(TIMEOUT_S)
+    assert tier(node, "rebuild") == (0, {"written": len(finished), "known": 0})
+    assert tier(node, "verify")[0] == 0
+
+
 def test_what_only_the_tier_has_is_read_also_after_a_crash_and_goes_with_the_topic(
     node: KraftboxNode,
 ) -> None:
@@ -71,6 +111,7 @@ def test_what_only_the_tier_has_is_read_also_after_a_crash_and_goes_with_the_top
     assert segments(node)[0] > RECORDS * 3 // 4
     assert sum(name.endswith(".manifest") for name in objects(node)) >= 5
     assert read_numbers(node.bootstrap, TOPIC) == list(range(RECORDS))
+    verify_what_there_is(node)
     node.kill()
     node.start()
     send(node, RECORDS, 1_000)

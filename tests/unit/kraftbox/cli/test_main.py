@@ -60,6 +60,7 @@ def run(capsys, monkeypatch):
         ["consume", "--help"],
         ["dump-log", "--help"],
         ["elect", "--help"],
+        ["tier", "rebuild", "--help"],
     ],
 )
 def test_help(run, arguments):
@@ -123,6 +124,10 @@ def test_brokers_are_told_the_version_of_the_distribution():
         ["elect", "--all", "--file", "f"],
         ["elect", "t-0", "--type", "random"],
         ["elect", "t-0", "--timeout", "0"],
+        ["tier", "list"],
+        ["tier", "list", "--dir", ".", "-b", "h:1"],
+        ["tier", "list", "--dir", ".", "--properties", "p"],
+        ["tier", "verify", "-b", "h:1"],
     ],
 )
 def test_wrong_usage_is_2(run, arguments):
