@@ -252,30 +252,39 @@ class _Output:
             self._files.fsync(file)
         self._segment.close()
 
+    def abandon(self) -> None:
+        """What was written will be removed: close it."""
+        self._segment.discard_handles()
+
 
 def _rewrite_group(
     files: Files, job: CleaningJob, group: Sequence[Source], rewriter: Rewriter, done: Finished
 ) -> Iterator[Step]:
     output = _Output(files, job, group[0].base_offset)
     worked = 0
-    for source in group:
-        batches = _Batches(files, job.directory, source)
-        for header, batch in batches:
-            try:
-                kept = rewriter.remains(batch, header)
-            except UNREADABLE as error:
-                raise batches.broken(error) from error
-            done.bytes_read += len(batch)
-            worked += len(batch)
-            if kept is not None:
-                done.bytes_written += len(kept)
-                worked += len(kept)
-                output.add(kept)
-            if rewriter.transactions.kept_entries:
-                output.note_aborted(rewriter.transactions.kept_entries)
-            if worked >= STEP_BYTES:
-                yield Worked(worked)
-                worked = 0
-    output.finish()
+    try:
+        for source in group:
+            batches = _Batches(files, job.directory, source)
+            for header, batch in batches:
+                try:
+                    kept = rewriter.remains(batch, header)
+                except UNREADABLE as error:
+                    raise batches.broken(error) from error
+                done.bytes_read += len(batch)
+                worked += len(batch)
+                if kept is not None:
+                    done.bytes_written += len(kept)
+                    worked += len(kept)
+                    output.add(kept)
+                if rewriter.transactions.kept_entries:
+                    output.note_aborted(rewriter.transactions.kept_entries)
+                if worked >= STEP_BYTES:
+                    yield Worked(worked)
+                    worked = 0
+        output.finish()
+    except (Exception, GeneratorExit):
+        # What is damaged, a full disk, or a round that is stopped: files stay open otherwise.
+        output.abandon()
+        raise
     yield Worked(worked)
     yield Cleaned([source.base_offset for source in group], output.produced)

@@ -485,6 +485,7 @@ async def test_a_disk_error_while_writing_is_tried_again_later():
     await one.clean()
     assert one.log.failure is None and len(one.records()) == 2
     assert not one.names(".cleaned") and one.cleaner.uncleanable == {}
+    assert not [file.path for file in files.opened if ".cleaned" in file.path]
     files.on_op = None
     assert not await one.clean(), "not at once"
     one.cleaner._put_off.clear()
