@@ -9,7 +9,6 @@ from functools import partial
 
 import pytest
 
-from broker.replication.partition import Partition
 from protocol.batch.records import read_records
 from simulation.clients.client import Unknown
 from simulation.world.cluster import End, Machine
@@ -37,14 +36,6 @@ STORMY = Weather(
     lost=0.02,
     latency_ms=(1.0, 50.0),
 )
-
-
-def replica(machine: Machine) -> Partition | None:
-    """The replica of the partition on a machine that runs."""
-    life = machine.life
-    if life is None or not life.alive or life.node is None or life.node.broker is None:
-        return None
-    return life.node.broker.replicas.get(TOPIC, 0)
 
 
 class TieredTopic:
@@ -78,7 +69,7 @@ class TieredTopic:
             raise
 
     def logs(self) -> dict[Machine, Log]:
-        found = {one: replica(one) for one in self.world.machines}
+        found = {one: self.world.replica(one) for one in self.world.machines}
         return {one: held.log for one, held in found.items() if held is not None}
 
     def cache(self, machine: Machine) -> SegmentCache | None:
@@ -89,7 +80,7 @@ class TieredTopic:
         leading = {
             held.leader_epoch: one
             for one in self.world.machines
-            if (held := replica(one)) is not None and held.is_leader
+            if (held := self.world.replica(one)) is not None and held.is_leader
         }
         return leading[max(leading)] if leading else None
 
