@@ -6,6 +6,7 @@ and must not carry the terminal libraries that the other commands use.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,9 +50,23 @@ def own_process(name: str, arguments: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage. Without `arguments`
+    the command is the process's own."""
     use_own_packages()
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is not None:
+        return run(list(arguments))
+    code = run(sys.argv[1:])
+    if "obstore" in sys.modules:
+        # Threads of the object store may come back from Rust while Python takes itself apart, which
+        # aborts the process in place of its exit code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def run(given: list[str]) -> int:
+    """The command that is `given`, by its first word."""
     if given and given[0] in NODE_COMMANDS:
         from kraftbox.cli.up import main as launch
 

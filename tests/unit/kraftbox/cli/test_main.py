@@ -75,6 +75,23 @@ def test_version():
     assert done.stdout == f"kraftbox {metadata.version('kraftbox')}\n"
 
 
+def test_a_process_with_an_object_store_ends_without_finalisation():
+    """Threads of obstore that came back from Rust meanwhile aborted one command in fifteen."""
+    program = """
+import atexit, sys
+sys.modules["obstore"] = sys
+sys.argv = ["kraftbox", "--version"]
+atexit.register(print, "finalised")
+from kraftbox.__main__ import main
+sys.exit(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"kraftbox {metadata.version('kraftbox')}\n"
+
+
 def test_version_of_what_is_not_installed(monkeypatch, capsys):
     def missing(name):
         raise metadata.PackageNotFoundError(name)
