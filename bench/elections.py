@@ -109,18 +109,21 @@ class Elections(Run):
     # --- unclean recovery ---------------------------------------------------------------------
 
     async def _lose_all(self, cluster: Kraftbox, connections: dict[int, Connection]) -> None:
-        """All brokers die uncleanly; nobody is sure to have everything."""
+        """All brokers die uncleanly, the leader last: who comes back before it is not sure to have
+        everything."""
         for node_id in (LEADER, SECOND):
             await asyncio.to_thread(cluster.restart, node_id)
         await self._until_isr(connections[THIRD], THIRD, BROKERS)
-        await connections.pop(THIRD).close()
         controllers = [p for n, p in cluster.node_pids().items() if not is_broker(n)]
         await until_rest(cluster)
         await self._note_idle(IDLE, controllers)
+        for node_id in (LEADER, SECOND):
+            cluster.kill(node_id)
+        await self._until_isr(connections[THIRD], THIRD, 1)
+        await connections.pop(THIRD).close()
         log = await MetadataLog.find(cluster)
         before, _ = await log.ends()
-        for node_id in (LEADER, SECOND, THIRD):
-            cluster.kill(node_id)
+        cluster.kill(THIRD)
         await log.grown(len(self._all), before, time.monotonic())
         await log.close()
         for node_id in (LEADER, SECOND):
