@@ -26,7 +26,7 @@ from storage.tiered.cache import Outcome, SegmentCache
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.survey import verify
 from storage.tiered.values import RemotePartition, RemoteSegment, TierRecord
-from testkit.memory.logs import T0, contents, make_log
+from testkit.memory.logs import T0, contents, fill, make_log
 from testkit.memory.tier_topic import MemoryLink, MemoryTopic, memory_journal
 from testkit.memory.turns import until
 from testkit.records.tier import PARTITION
@@ -218,6 +218,21 @@ class TierWorld:
         made = TierBroker(self, len(self.brokers) + 1, epoch, **config)
         self.brokers.append(made)
         return made
+
+    async def leader_with(self, batches: int = 7, **config: object) -> TierBroker:
+        """A leader whose records are all committed, two in each segment, one in the last."""
+        broker = self.broker(0, **config)
+        await broker.ready()
+        fill(broker.log, batches, size=50)
+        broker.commit()
+        return broker
+
+    async def follower_of(self, leader: TierBroker) -> TierBroker:
+        """A replica that has all of it, in other segments."""
+        other = self.broker(segment_bytes=450)
+        await other.ready()
+        other.follow(leader)
+        return other
 
     async def close(self) -> None:
         for each in self.brokers:

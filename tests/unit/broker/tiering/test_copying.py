@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -17,7 +16,7 @@ from storage.tiered.layout import Kind
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.states import SegmentState
 from testkit.memory.logs import append, batch, fill
-from testkit.memory.tier_brokers import UNLIMITED, Killed, TierBroker, TierWorld
+from testkit.memory.tier_brokers import UNLIMITED, Killed, TierWorld
 from testkit.memory.turns import until
 from testkit.records.tier import PARTITION
 
@@ -25,24 +24,8 @@ COPY_STEPS = 16
 """Of one segment: two records and six objects, each before and after."""
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[TierWorld]:
-    each = TierWorld()
-    yield each
-    await each.close()
-
-
-async def leader_with(world: TierWorld, batches: int = 7, **config: object) -> TierBroker:
-    """A leader whose records are all committed, two in each segment, one in the last."""
-    broker = world.broker(**config)
-    await broker.ready()
-    fill(broker.log, batches, size=50)
-    broker.commit()
-    return broker
-
-
 async def test_closed_segments_go_in_order_and_whole(world: TierWorld) -> None:
-    leader = await leader_with(world)
+    leader = await world.leader_with()
     await leader.copy_all()
     bases = [one.base_offset for one in leader.log.segments]
     assert leader.finished() == [(a, b - 1) for a, b in zip(bases, bases[1:], strict=False)]
@@ -57,7 +40,7 @@ async def test_closed_segments_go_in_order_and_whole(world: TierWorld) -> None:
 
 
 async def test_what_is_done_for_one_segment(world: TierWorld) -> None:
-    leader = await leader_with(world)
+    leader = await world.leader_with()
     await leader.copier.copy_once(leader.led)
     steps = [step.removeprefix("after ") for step in leader.steps.taken if "after" in step]
     kinds = {f"put {kind.value}" for kind in Kind if kind is not Kind.TXN_INDEX}
@@ -81,7 +64,7 @@ async def test_s2_nothing_above_the_last_stable_offset(world: TierWorld) -> None
 
 
 async def test_it_is_flushed_before(world: TierWorld) -> None:
-    leader = await leader_with(world)
+    leader = await world.leader_with()
     assert leader.log.recovery_point == 0
     begun: list[int] = []
     leader.steps.happens = lambda step: begun.append(leader.log.recovery_point)
@@ -102,7 +85,7 @@ async def test_nothing_before_the_metadata_are_read(world: TierWorld) -> None:
 
 async def test_s6_nothing_by_half_of_the_metadata(world: TierWorld) -> None:
     """A new leader that acted on what it has read so far would copy all of it once more."""
-    old = await leader_with(world)
+    old = await world.leader_with()
     await old.copy_all()
     new = world.broker(retention_ms=0)
     fill(new.log, 7, size=50)
@@ -125,13 +108,13 @@ async def test_s6_nothing_by_half_of_the_metadata(world: TierWorld) -> None:
 async def test_not_where_copies_are_switched_off(
     world: TierWorld, config: dict[str, object]
 ) -> None:
-    leader = await leader_with(world, **config)
+    leader = await world.leader_with(**config)
     await leader.copy_all()
     assert world.bucket.keys == []
 
 
 async def test_not_while_the_epochs_of_the_remote_part_are_lost(world: TierWorld) -> None:
-    leader = await leader_with(world, local_retention_bytes=0)
+    leader = await world.leader_with(local_retention_bytes=0)
     await leader.copier.copy_once(leader.led)
     assert leader.log.retention(0) == 1
     leader.log.epochs.truncate_from_start(
@@ -182,7 +165,7 @@ async def test_a_producer_snapshot_that_is_gone_is_made_anew(world: TierWorld) -
 
 
 async def test_producers_that_nobody_knows_are_not_made_up(world: TierWorld) -> None:
-    leader = await leader_with(world, local_retention_bytes=0)
+    leader = await world.leader_with(local_retention_bytes=0)
     await leader.copier.copy_once(leader.led)
     leader.log.retention(0)
     for offset in list(leader.log.snapshots.offsets):
@@ -192,7 +175,7 @@ async def test_producers_that_nobody_knows_are_not_made_up(world: TierWorld) -> 
 
 
 async def test_a_segment_that_goes_in_mid_copy_is_copied_all_the_same(world: TierWorld) -> None:
-    leader = await leader_with(world)
+    leader = await world.leader_with()
 
     def cut() -> None:
         leader.log.advance_log_start(leader.log.segments[1].base_offset)
@@ -219,7 +202,7 @@ async def test_f33_an_error_at_any_step_leaves_one_finished_copy(
 ) -> None:
     """Before it was done and after it, which is an answer that was lost."""
     monkeypatch.setattr("broker.tiering.copying.FINISH_PAUSE_MS", 0.0)
-    leader = await leader_with(world)
+    leader = await world.leader_with()
 
     def fail() -> None:
         raise STORE_FAILS if "put" in leader.steps.taken[-1] else NOT_WRITTEN
@@ -240,10 +223,8 @@ async def test_f33_an_error_at_any_step_leaves_one_finished_copy(
 async def test_a_kill_at_any_step_is_cleared_away_by_the_next_leader(
     world: TierWorld, step: int
 ) -> None:
-    leader = await leader_with(world)
-    other = world.broker(segment_bytes=450)
-    await other.ready()
-    other.follow(leader)
+    leader = await world.leader_with()
+    other = await world.follower_of(leader)
 
     def die() -> None:
         raise Killed
@@ -265,10 +246,8 @@ async def test_s6_an_election_at_any_step_gives_one_finished_copy_of_the_lineage
     world: TierWorld, step: int
 ) -> None:
     """The old leader does not notice until it looks, and its next step may come any time later."""
-    leader = await leader_with(world)
-    other = world.broker(segment_bytes=450)
-    await other.ready()
-    other.follow(leader)
+    leader = await world.leader_with()
+    other = await world.follower_of(leader)
 
     def elect() -> None:
         leader.replica.is_leader = False
@@ -286,7 +265,7 @@ async def test_s6_an_election_at_any_step_gives_one_finished_copy_of_the_lineage
 
 
 async def test_a_leader_that_was_replaced_takes_its_objects_back(world: TierWorld) -> None:
-    leader = await leader_with(world)
+    leader = await world.leader_with()
 
     def elect() -> None:
         leader.replica.leader_epoch = 1  # elected again meanwhile: that is another leadership
@@ -304,7 +283,7 @@ async def test_a_copy_whose_end_is_not_known_stays(
 ) -> None:
     """Its record may be written: it is written again until that is known, nothing is deleted."""
     monkeypatch.setattr("broker.tiering.copying.FINISH_PAUSE_MS", 0.0)
-    leader = await leader_with(world)
+    leader = await world.leader_with()
     tries: list[str] = []
 
     def fail_finishing(step: str) -> None:
@@ -324,7 +303,7 @@ async def test_a_copy_whose_end_is_not_known_stays(
 
 async def test_a_copy_that_somebody_deletes_meanwhile_is_taken_back(world: TierWorld) -> None:
     """The next leader found it unfinished; what this one put since is nobody's."""
-    leader = await leader_with(world)
+    leader = await world.leader_with()
     other = world.broker()
     await other.ready()
     other.follow(leader)
@@ -354,7 +333,7 @@ async def test_a_copy_that_somebody_deletes_meanwhile_is_taken_back(world: TierW
 
 
 async def test_s9_a_store_that_is_down_costs_nothing_but_the_copies(world: TierWorld) -> None:
-    leader = await leader_with(world, local_retention_bytes=0)
+    leader = await world.leader_with(local_retention_bytes=0)
     leader.objects.weather = Weather(down=True)
     with pytest.raises(ObjectRetriable):
         await leader.copy_all()
@@ -377,7 +356,7 @@ async def test_s9_a_store_that_is_down_costs_nothing_but_the_copies(world: TierW
 
 async def test_s5_the_lineage_says_what_is_copied_not_the_highest_offset(world: TierWorld) -> None:
     """An unclean election: what the old leader copied beyond the new end is not of this log."""
-    old = await leader_with(world)
+    old = await world.leader_with()
     await old.copy_all()
     lost = max(last for _, last in old.finished())
     new = world.broker()
@@ -399,7 +378,7 @@ async def test_s5_the_lineage_says_what_is_copied_not_the_highest_offset(world: 
 
 async def test_what_was_copied_counts_against_the_rate(world: TierWorld) -> None:
     """KIP-956: before each segment it is waited until the rate is below the limit again."""
-    leader = await leader_with(world)
+    leader = await world.leader_with()
     leader.quota = QuotaSettings(bytes_per_second=100, windows=2, window_seconds=1)
     pauses_ms: list[float] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -23,19 +22,9 @@ NOT_WRITTEN = TierUnavailable("not read back in time")
 STORE_FAILS = ObjectRetriable("key", "503 SlowDown")
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[TierWorld]:
-    each = TierWorld()
-    yield each
-    await each.close()
-
-
 async def copied(world: TierWorld, batches: int = 7, **config: object) -> TierBroker:
     """A leader all of whose closed segments are in the tier and not on its disk."""
-    broker = world.broker(**{"local_retention_bytes": 0, **config})
-    await broker.ready()
-    fill(broker.log, batches, size=50)
-    broker.commit()
+    broker = await world.leader_with(batches, **{"local_retention_bytes": 0, **config})
     await broker.copy_all()
     broker.log.retention(T0)
     broker.steps.taken.clear()

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from broker.tiering.local_cleaning import note_copied
 from storage.tiered.states import PartitionDeleteState, SegmentState
 from storage.tiered.values import PartitionDeletion
 from testkit.memory.logs import T0, append, batch, fill
 from testkit.memory.tier_brokers import TierBroker, TierWorld
 from testkit.records.tier import PARTITION, segment, update
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[TierWorld]:
-    each = TierWorld()
-    yield each
-    await each.close()
 
 
 async def replica_with(world: TierWorld, batches: int = 7) -> TierBroker:

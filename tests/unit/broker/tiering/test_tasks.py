@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
-
-import pytest
 
 from broker.tiering.settings import RemoteSettings, TaskSettings
 from broker.tiering.tasks import TierTasks
@@ -68,13 +65,6 @@ class Tasks:
             return bool(holds())  # type: ignore[operator]
 
         await until(look)
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[TierWorld]:
-    each = TierWorld()
-    yield each
-    await each.close()
 
 
 async def with_tasks(world: TierWorld, **config: object) -> Tasks:

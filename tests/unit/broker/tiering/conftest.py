@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from testkit.memory.tier_brokers import TierWorld
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[TierWorld]:
+    """Brokers of one tiered partition, in memory."""
+    each = TierWorld()
+    yield each
+    await each.close()
