@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from broker.tiering.index_cache import IndexCache
+from broker.tiering.quota import RateLimit
 from broker.tiering.settings import QuotaSettings, ReadSettings
 from broker.tiering.time_search import TimeSearch
 from protocol.batch.header import iter_batches
@@ -30,7 +31,6 @@ from protocol.errors import ApiError, ErrorCode
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import RateLimited, get_logger
-from runtime.rates import WindowedRate
 from runtime.tasks import Supervisor
 from storage.files import Files
 from storage.log.errors import OffsetOutOfRange
@@ -166,8 +166,7 @@ class RemoteReader:
         self._store = store
         self._cache_of = cache_of
         self._settings = settings
-        self._quota = quota
-        self._rate = WindowedRate(quota().windows, quota().window_seconds * 1000.0)
+        self._limit = RateLimit(quota, clock)
         self._files = files
         self._supervisor = supervisor
         self._clock = clock
@@ -205,7 +204,7 @@ class RemoteReader:
 
     def throttle_ms(self) -> float:
         """How long nothing more should be read, by the quota of all reads; 0.0 for none."""
-        return self._rate.excess_ms(self._quota().bytes_per_second, self._clock.monotonic_ms())
+        return self._limit.pause_ms()
 
     def read(self, log: Log, offset: int, max_bytes: int, *, committed: bool) -> RemoteRead:
         """The read from `offset` on, which lies below the local log start.
@@ -334,7 +333,7 @@ class RemoteReader:
         counters = self._counters(read.log)
         if isinstance(result, RemoteData):
             counters.bytes += len(result.records)
-            self._rate.record(len(result.records), now_ms)
+            self._limit.record(len(result.records))
             books.kept_bytes += len(result.records)
         elif not isinstance(result, OffsetOutOfRange):
             counters.errors += 1
