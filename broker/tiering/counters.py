@@ -38,5 +38,7 @@ class Backlog:
     """Of finished copies."""
     remote_segments: int = 0
     """All that the metadata know, in whatever state."""
+    size_ms: float = 0.0
+    """How long it took to say what is to go by time and size."""
     blocked: str = ""
     """Why the next segment is not copied, where no retry mends it."""

@@ -65,8 +65,10 @@ class Expirer:
             local_start_offset=log.local_log_start_offset,
         )
         log.advance_log_start(min(readable, log.high_watermark))
+        began_ms = self._clock.monotonic_ms()
         plan = self._plan(led, cache)
         _count(led, cache, plan)
+        led.backlog.size_ms = self._clock.monotonic_ms() - began_ms
         log.advance_log_start(plan.log_start_offset)
         if not plan.deletions and log.log_start_offset == before:
             return False

@@ -9,7 +9,6 @@ leader has not finished, a store that is down) is an error after which the follo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from broker.replication.fetcher import Reset
@@ -17,6 +16,7 @@ from broker.replication.offset_resets import LeaderLog
 from broker.replication.replica_role import ReplicaRole
 from broker.tiering.counters import BuildCounters
 from broker.tiering.roles import remote_of
+from broker.tiering.turns import Turns
 from protocol.errors import ApiError, ErrorCode
 from runtime.log import get_logger
 from storage.log.bootstrap import Beginning
@@ -41,25 +41,21 @@ class TierBeginnings:
         *,
         cache_of: Callable[[RemotePartition], SegmentCache | None],
         store: SegmentStore,
-        at_once: int,
+        at_once: Callable[[], int],
         save_log_starts: Callable[[], Awaitable[None]],
     ) -> None:
         """`cache_of` is `Journal.cache`; `at_once`: logs; `save_log_starts` writes all log starts
         of this broker, durably."""
         self._cache_of = cache_of
         self._store = store
-        self._turns = asyncio.Semaphore(at_once)
+        self.turns = Turns(at_once)
         self._save_log_starts = save_log_starts
         self.counters: dict[str, BuildCounters] = {}
         """By topic; for the metrics."""
 
-    def reconfigure(self, at_once: int) -> None:
-        """Whoever waits for a turn waits for one of the old ones."""
-        self._turns = asyncio.Semaphore(at_once)
-
     async def begin(self, wanted: Reset, leader: LeaderLog) -> None:
         counters = self.counters.setdefault(wanted.partition.topic, BuildCounters())
-        async with self._turns:
+        async with self.turns:
             counters.requests += 1
             try:
                 await self._begin(wanted, leader)

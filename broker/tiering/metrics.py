@@ -38,6 +38,7 @@ _LEFT: Final = (
     ("remotedeletelagsegments", "delete_segments", "Remote segments that are to be deleted"),
     ("remotelogmetadatacount", "remote_segments", "Remote segments that the metadata know"),
     ("remotelogsizebytes", "remote_bytes", "Bytes of finished remote segments"),
+    ("remotelogsizecomputationtime", "size_ms", "Milliseconds to add up the remote segments"),
 )
 
 
@@ -75,7 +76,7 @@ class TierMetrics:
             yield _by_topic(f"{name}_total", text, "counter", _field(self._builds(), field))
         led = list(self._tasks.leading.values())
         for name, field, text in _LEFT:
-            sums: dict[str, int] = {}
+            sums: dict[str, float] = {}
             for one in led:
                 topic = one.partition.topic
                 sums[topic] = sums.get(topic, 0) + getattr(one.backlog, field)
@@ -118,7 +119,7 @@ def _field(by_topic: Mapping[str, object], field: str) -> dict[str, int]:
     return {topic: getattr(counters, field) for topic, counters in by_topic.items()}
 
 
-def _by_topic(name: str, text: str, kind: Kind, values: Mapping[str, int]) -> Family:
+def _by_topic(name: str, text: str, kind: Kind, values: Mapping[str, float]) -> Family:
     """One series for each topic, and their sum without a label."""
     labels: Labels = {}
     samples: list[Sample] = [(labels, sum(values.values()))]

@@ -26,6 +26,7 @@ from broker.tiering.index_cache import IndexCache
 from broker.tiering.quota import RateLimit
 from broker.tiering.settings import QuotaSettings, ReadSettings
 from broker.tiering.time_search import TimeSearch
+from broker.tiering.turns import Turns
 from protocol.batch.header import iter_batches
 from protocol.errors import ApiError, ErrorCode
 from runtime.clock import Clock
@@ -172,7 +173,7 @@ class RemoteReader:
         self._clock = clock
         self._quiet = RateLimited(clock, 10_000)
         self._books = _Books()
-        self._lookups = asyncio.Semaphore(settings().at_once)
+        self._lookups = Turns(lambda: settings().at_once)
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -201,6 +202,11 @@ class RemoteReader:
     def kept_bytes(self) -> int:
         """What was read and not taken yet."""
         return self._books.kept_bytes
+
+    def reconfigured(self) -> None:
+        """The settings are others."""
+        self._lookups.reconfigured()
+        self._pump()
 
     def throttle_ms(self) -> float:
         """How long nothing more should be read, by the quota of all reads; 0.0 for none."""

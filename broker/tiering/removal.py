@@ -15,6 +15,7 @@ from functools import partial
 
 from broker.tiering.journal import Journal, TierUnavailable
 from broker.tiering.pauses import Pauses
+from broker.tiering.turns import Turns
 from protocol.ids import TopicId
 from runtime.clock import Clock
 from runtime.log import RateLimited, get_logger
@@ -37,7 +38,7 @@ class Remover:
         node_id: int,
         journal: Journal,
         store: SegmentStore,
-        at_once: int,
+        at_once: Callable[[], int],
         supervisor: Supervisor,
         clock: Clock,
         rng: random.Random,
@@ -46,17 +47,13 @@ class Remover:
         self._node_id = node_id
         self._journal = journal
         self._store = store
-        self._turns = asyncio.Semaphore(at_once)
+        self.turns = Turns(at_once)
         self._supervisor = supervisor
         self._clock = clock
         self._rng = rng
         self._quiet = RateLimited(clock, 10_000)
         self._tasks: dict[tuple[TopicId, int], asyncio.Task[None]] = {}
         self._closed = False
-
-    def reconfigure(self, at_once: int) -> None:
-        """Whoever waits for a turn waits for one of the old ones."""
-        self._turns = asyncio.Semaphore(at_once)
 
     # Deleted topics --------------------------------------------------------------------------
 
@@ -112,7 +109,7 @@ class Remover:
         try:
             while wanted():
                 try:
-                    async with self._turns:
+                    async with self.turns:
                         if await self._remove_once(partition, wanted, deleted=deleted):
                             _log.info("remote segments removed", partition=str(partition))
                             return

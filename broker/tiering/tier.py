@@ -76,7 +76,7 @@ class Tier:
         self.beginnings = TierBeginnings(
             cache_of=self.journal.cache,
             store=self.store,
-            at_once=settings.tasks.builds_at_once,
+            at_once=lambda: self.settings.tasks.builds_at_once,
             save_log_starts=replicas.logs.checkpoint_log_starts,
         )
         self.tasks = self._build_tasks()
@@ -119,7 +119,7 @@ class Tier:
             node_id=self._replicas.node_id,
             journal=self.journal,
             store=self.store,
-            at_once=self.settings.tasks.expirations_at_once,
+            at_once=lambda: self.settings.tasks.expirations_at_once,
             supervisor=self._supervisor,
             clock=self._clock,
             rng=self._rng,
@@ -156,12 +156,10 @@ class Tier:
 
     def follow(self, node: NodeConfig) -> None:
         """Dynamic values have changed."""
-        before, self.settings = self.settings.tasks, RemoteSettings.of(node)
-        tasks = self.settings.tasks
-        if tasks.builds_at_once != before.builds_at_once:
-            self.beginnings.reconfigure(tasks.builds_at_once)
-        if tasks.expirations_at_once != before.expirations_at_once:
-            self._remover.reconfigure(tasks.expirations_at_once)
+        self.settings = RemoteSettings.of(node)
+        self.beginnings.turns.reconfigured()
+        self._remover.turns.reconfigured()
+        self.reader.reconfigured()
         self.tasks.reconfigured()
 
     def _metadata_changed(self, partition: RemotePartition) -> None:

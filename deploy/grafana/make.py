@@ -45,6 +45,7 @@ _RAFT = "kafka_server_raftmetrics"
 _CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
 _RECOVERY = "kraftbox_unclean_recovery"
 _TIMES = "kafka_network_requestmetrics"
+_TIER = "kraftbox_tier"
 
 
 def topic_rate(series: str) -> str:
@@ -54,6 +55,14 @@ def topic_rate(series: str) -> str:
 
 def all_rate(series: str) -> str:
     return f'sum by (instance) (rate({_TOPICS}_{series}{{{C},topic=""}}[$__rate_interval]))'
+
+
+def topic_now(series: str) -> str:
+    return f'sum by (topic) ({_TOPICS}_{series}{{{C},topic!=""}})'
+
+
+def all_now(series: str) -> str:
+    return f'sum by (instance) ({_TOPICS}_{series}{{{C},topic=""}})'
 
 
 _STATE = each("kafka_server_kafkaserver_brokerstate")
@@ -307,14 +316,83 @@ TOPICS = (
     ),
 )
 
+TIER = (
+    Panel("Copied to the tier", "Bps", ((all_rate("remotecopybytes_total"), "{{instance}}"),)),
+    Panel("Read from the tier", "Bps", ((all_rate("remotefetchbytes_total"), "{{instance}}"),)),
+    Panel(
+        "Failed in the tier",
+        "cps",
+        (
+            (all_rate("remotecopyerrors_total"), "{{instance}} copies"),
+            (all_rate("remotefetcherrors_total"), "{{instance}} reads"),
+            (all_rate("remotedeleteerrors_total"), "{{instance}} deletions"),
+            (all_rate("buildremotelogauxstateerrors_total"), "{{instance}} followers that begin"),
+        ),
+    ),
+    Panel("Still to be copied", "bytes", ((all_now("remotecopylagbytes"), "{{instance}}"),)),
+    Panel("Still to be deleted", "bytes", ((all_now("remotedeletelagbytes"), "{{instance}}"),)),
+    Panel(
+        "Stuck: partitions that cannot be copied, deleted ones that are not removed",
+        "none",
+        (
+            (each(f"{_TIER}_blocked_partitions"), "{{instance}} blocked"),
+            (each(f"{_TIER}_partition_removals"), "{{instance}} to be removed"),
+        ),
+    ),
+    Panel(
+        "Passes over partitions at once",
+        "none",
+        (
+            (
+                rate(f"{_TIER}_passes_seconds_total", "instance, work"),
+                "{{instance}} {{work}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Copies wait for their quota: part of the time",
+        "percentunit",
+        ((rate(f"{_TIER}_copy_throttle_seconds_total", "instance"), "{{instance}}"),),
+    ),
+    Panel(
+        "Time to add up the remote segments",
+        "ms",
+        ((all_now("remotelogsizecomputationtime"), "{{instance}}"),),
+    ),
+)
+
+TIER_TOPICS = (
+    Panel("Size in the tier", "bytes", ((topic_now("remotelogsizebytes"), "{{topic}}"),)),
+    Panel("Segments in the tier", "none", ((topic_now("remotelogmetadatacount"), "{{topic}}"),)),
+    Panel("Still to be copied", "bytes", ((topic_now("remotecopylagbytes"), "{{topic}}"),)),
+    Panel("Copied to the tier", "Bps", ((topic_rate("remotecopybytes_total"), "{{topic}}"),)),
+    Panel(
+        "Still to be deleted",
+        "none",
+        ((topic_now("remotedeletelagsegments"), "{{topic}} segments"),),
+    ),
+    Panel("Failed copies", "cps", ((topic_rate("remotecopyerrors_total"), "{{topic}}"),)),
+)
+
+
+class Row(NamedTuple):
+    """Panels under a title; without one they stand at the top."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
 DASHBOARDS = {
-    "kraftbox-cluster": ("Kraftbox: cluster", OVERVIEW),
-    "kraftbox-quorum": ("Kraftbox: metadata quorum", QUORUM),
-    "kraftbox-topics": ("Kraftbox: topics", TOPICS),
+    "kraftbox-cluster": ("Kraftbox: cluster", (Row("", OVERVIEW), Row("Tiered storage", TIER))),
+    "kraftbox-quorum": ("Kraftbox: metadata quorum", (Row("", QUORUM),)),
+    "kraftbox-topics": (
+        "Kraftbox: topics",
+        (Row("", TOPICS), Row("Tiered storage", TIER_TOPICS)),
+    ),
 }
 
 
-def dashboard(uid: str, title: str, panels: tuple[Panel, ...]) -> dict[str, Any]:
+def dashboard(uid: str, title: str, rows: tuple[Row, ...]) -> dict[str, Any]:
     """The document that Grafana reads."""
     return {
         "uid": uid,
@@ -335,18 +413,39 @@ def dashboard(uid: str, title: str, panels: tuple[Panel, ...]) -> dict[str, Any]
                 }
             ]
         },
-        "panels": [_panel(number, panel) for number, panel in enumerate(panels)],
+        "panels": _laid_out(rows),
     }
 
 
-def _panel(number: int, panel: Panel) -> dict[str, Any]:
-    row, column = divmod(number, COLUMNS)
+def _laid_out(rows: tuple[Row, ...]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    top = 0
+    for row in rows:
+        if row.title:
+            made.append({
+                "id": len(made) + 1,
+                "title": row.title,
+                "type": "row",
+                "collapsed": False,
+                "gridPos": {"x": 0, "y": top, "w": 24, "h": 1},
+                "panels": [],
+            })  # fmt: skip
+            top += 1
+        for number, panel in enumerate(row.panels):
+            line, column = divmod(number, COLUMNS)
+            at = {"x": column * WIDTH, "y": top + line * HEIGHT, "w": WIDTH, "h": HEIGHT}
+            made.append(_panel(len(made) + 1, panel, at))
+        top += -(-len(row.panels) // COLUMNS) * HEIGHT
+    return made
+
+
+def _panel(number: int, panel: Panel, at: dict[str, int]) -> dict[str, Any]:
     return {
-        "id": number + 1,
+        "id": number,
         "title": panel.title,
         "type": panel.kind,
         "datasource": SOURCE,
-        "gridPos": {"x": column * WIDTH, "y": row * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "gridPos": at,
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "targets": [
             {
@@ -363,8 +462,8 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
 def documents() -> dict[str, str]:
     """File name to text."""
     return {
-        f"{uid}.json": json.dumps(dashboard(uid, title, panels), indent=2) + "\n"
-        for uid, (title, panels) in DASHBOARDS.items()
+        f"{uid}.json": json.dumps(dashboard(uid, title, rows), indent=2) + "\n"
+        for uid, (title, rows) in DASHBOARDS.items()
     }
 
 

@@ -176,6 +176,23 @@ async def test_all_partitions_are_looked_into_at_once_up_to_a_limit() -> None:
     assert len(r.h.supervisor) == 0
 
 
+async def test_the_limit_of_look_ups_follows_the_newest_settings() -> None:
+    """`remote.log.reader.threads` is dynamic."""
+    r = await room(4)
+    r.held.holding = True
+    waiting = ask(r.h, T0 + 30, 4)
+    await settle()
+    assert len(r.held.waiting) == 2
+    r.settings = replace(r.settings, at_once=3)
+    r.reader.reconfigured()
+    await settle()
+    assert len(r.held.waiting) == 3
+    while r.held.waiting:
+        await r.held.let_go(3)
+        await settle()
+    assert [code for code, *_ in await results(waiting)] == [0] * 4
+
+
 async def test_an_answer_is_that_of_the_leader_that_was_asked() -> None:
     r = await room(replicas=[NODE, OTHER], isr=[NODE])
     r.held.holding = True

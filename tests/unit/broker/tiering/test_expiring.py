@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from broker.tiering import expiring
 from broker.tiering.journal import TierUnavailable
 from protocol.batch.records import NO_PRODUCER
 from storage.log.errors import OffsetOutOfRange
@@ -39,6 +41,21 @@ async def test_nothing_expires_without_a_limit(world: TierWorld) -> None:
     assert leader.steps.taken == []
     assert leader.led.backlog.remote_segments == 3
     assert leader.led.backlog.remote_bytes == sum(o.size_bytes for o in leader.known.finished())
+
+
+async def test_how_long_it_took_to_add_up_the_sizes(
+    world: TierWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = await copied(world)
+    plan = expiring.plan_expiry
+
+    def slow(*given: Any, **named: Any) -> Any:
+        world.clock.advance(7)
+        return plan(*given, **named)
+
+    monkeypatch.setattr(expiring, "plan_expiry", slow)
+    await leader.expire()
+    assert leader.led.backlog.size_ms == 7
 
 
 async def test_by_time(world: TierWorld) -> None:

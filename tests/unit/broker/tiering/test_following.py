@@ -59,7 +59,7 @@ class World:
         self.beginnings = TierBeginnings(
             cache_of=self.tier.cache_of,
             store=self.tier.store,
-            at_once=1,
+            at_once=lambda: 1,
             save_log_starts=self.save,
         )
 

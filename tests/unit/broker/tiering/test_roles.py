@@ -73,7 +73,7 @@ class Broker(Harness):
             node_id=node_id,
             journal=self.journal,
             store=SegmentStore(objects),
-            at_once=2,
+            at_once=lambda: 2,
             supervisor=self.supervisor,
             clock=self.clock,
             rng=random.Random(1),
