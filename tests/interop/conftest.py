@@ -14,6 +14,7 @@ from testkit.kafka.tools import KafkaTools
 from testkit.processes.flaky_proxy import FlakyProxy
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.ports import free_port
+from tests.interop.foreign_programs import build_franz_go, build_java_client, build_kafkajs
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,6 +56,21 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     with KafkaTools(tmp_path_factory.mktemp("tools")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return build_franz_go(tmp_path_factory.mktemp("go"))
+
+
+@pytest.fixture(scope="session")
+def kafkajs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return build_kafkajs(tmp_path_factory.mktemp("node"))
+
+
+@pytest.fixture(scope="session")
+def java_client(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return build_java_client(tmp_path_factory.mktemp("java"))
 
 
 @pytest.fixture

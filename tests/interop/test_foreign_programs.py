@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -12,67 +9,12 @@ import pytest
 
 from broker.apis.find_coordinator import NO_TRANSACTIONS
 from testkit.processes.flaky_proxy import FlakyProxy
+from tests.interop.foreign_programs import need, run
 
 pytestmark = [pytest.mark.interop, pytest.mark.core]
 
-HERE = Path(__file__).parent
-BUILD_TIMEOUT_S = 300
-RUN_TIMEOUT_S = 150
 CUTS = 8
 SCENARIO_STEPS = 8
-
-
-def need(*programs: str) -> None:
-    """Skip the group where a program is missing."""
-    missing = [program for program in programs if shutil.which(program) is None]
-    if missing:
-        pytest.skip(f"needs {', '.join(missing)} (docs/gaps.md)")
-
-
-def run(*command: str | Path, cwd: Path = HERE, timeout_s: float = RUN_TIMEOUT_S) -> str:
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture(scope="session")
-def franz_go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    need("go")
-    program = tmp_path_factory.mktemp("go") / "scenario"
-    run("go", "build", "-o", program, ".", cwd=HERE / "go", timeout_s=BUILD_TIMEOUT_S)
-    return [str(program)]
-
-
-@pytest.fixture(scope="session")
-def kafkajs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    need("node", "npm")
-    place = tmp_path_factory.mktemp("node")
-    for name in ("package.json", "package-lock.json", "scenario.js"):
-        shutil.copy(HERE / "node" / name, place)
-    run("npm", "ci", "--no-audit", "--no-fund", cwd=place, timeout_s=BUILD_TIMEOUT_S)
-    return ["node", str(place / "scenario.js")]
-
-
-@pytest.fixture(scope="session")
-def java_client(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    need("java", "mvn")
-    place = tmp_path_factory.mktemp("java")
-    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={place}"]
-    pom = HERE / "java" / "pom.xml"
-    run("mvn", "-q", "-B", "-f", pom, *copy, timeout_s=BUILD_TIMEOUT_S)
-    jars = sorted(place.glob("*.jar"))
-    compiler = next(jar for jar in jars if jar.name.startswith("ecj-"))
-    class_path = os.pathsep.join(map(str, jars))
-    source = HERE / "java" / "Scenario.java"
-    run("java", "-jar", compiler, "-17", "-nowarn", "-cp", class_path, "-d", place / "out", source)
-    return ["java", "-cp", os.pathsep.join([str(place / "out"), class_path]), "Scenario"]
 
 
 @pytest.fixture(params=["franz_go", "kafkajs", "java_client"])

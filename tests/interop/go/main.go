@@ -4,9 +4,13 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"hash"
 	"os"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +37,7 @@ func fail(format string, args ...any) {
 
 func client(options ...kgo.Opt) *kgo.Client {
 	created, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(bootstrap),
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 	}, options...)...)
 	must(err)
@@ -335,7 +339,43 @@ func consumerProtocol(ctx context.Context) {
 	fmt.Println("consumes by protocol", described[prefix].ProtocolType, described[prefix].Protocol)
 }
 
+// hashes reads a topic whole and prints of each partition its number, how many records, and their
+// hash.
+func hashes(ctx context.Context, topic, rack string) {
+	c := client(kgo.Rack(rack), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer c.Close()
+	ends, err := kadm.NewClient(c).ListEndOffsets(ctx, topic)
+	must(err)
+	digests, counts, left := map[int32]hash.Hash{}, map[int32]int{}, map[int32]int64{}
+	ends.Each(func(end kadm.ListedOffset) {
+		must(end.Err)
+		digests[end.Partition], left[end.Partition] = sha256.New(), end.Offset
+	})
+	for len(left) > 0 {
+		fetches := c.PollFetches(ctx)
+		must(fetches.Err())
+		fetches.EachRecord(func(record *kgo.Record) {
+			var head [12]byte
+			binary.BigEndian.PutUint64(head[:], uint64(record.Offset))
+			binary.BigEndian.PutUint32(head[8:], uint32(len(record.Value)))
+			digests[record.Partition].Write(head[:])
+			digests[record.Partition].Write(record.Value)
+			counts[record.Partition]++
+			if record.Offset+1 >= left[record.Partition] {
+				delete(left, record.Partition)
+			}
+		})
+	}
+	for partition, digest := range digests {
+		fmt.Printf("%d %d %x\n", partition, counts[partition], digest.Sum(nil))
+	}
+}
+
 func main() {
+	if mode == "hashes" {
+		hashes(context.Background(), prefix, os.Args[4])
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
 	if mode == "idempotent" {

@@ -1,11 +1,14 @@
 // The interop scenario with Kafka's own Java client: the steps that tests/interop/README.md lists,
 // against a running broker. Prints one line a step; exits 1 at the first step that does not hold.
 
+import java.nio.ByteBuffer;
+import java.security.MessageDigest;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -34,6 +37,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -302,6 +306,39 @@ public final class Scenario {
         throw new IllegalStateException("a member of the new protocol was never refused");
     }
 
+    /** Reads a topic whole; prints of each partition its number, how many records, and their hash. */
+    private static void hashes(String topic, String rack) throws Exception {
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "client.rack", rack,
+            "auto.offset.reset", "none", "enable.auto.commit", "false");
+        Map<TopicPartition, MessageDigest> digests = new HashMap<>();
+        Map<TopicPartition, Integer> counts = new HashMap<>();
+        try (Consumer<byte[], byte[]> reader =
+                new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            List<TopicPartition> all = new ArrayList<>();
+            for (var partition : reader.partitionsFor(topic)) {
+                TopicPartition one = new TopicPartition(topic, partition.partition());
+                all.add(one);
+                digests.put(one, MessageDigest.getInstance("SHA-256"));
+            }
+            reader.assign(all);
+            reader.seekToBeginning(all);
+            Map<TopicPartition, Long> ends = reader.endOffsets(all);
+            while (all.stream().anyMatch(one -> reader.position(one) < ends.get(one))) {
+                for (ConsumerRecord<byte[], byte[]> record : reader.poll(Duration.ofMillis(500))) {
+                    TopicPartition one = new TopicPartition(topic, record.partition());
+                    counts.merge(one, 1, Integer::sum);
+                    ByteBuffer head = ByteBuffer.allocate(12).putLong(record.offset()).putInt(record.value().length);
+                    digests.get(one).update(head.array());
+                    digests.get(one).update(record.value());
+                }
+            }
+            for (TopicPartition one : all) {
+                String hash = HexFormat.of().formatHex(digests.get(one).digest());
+                System.out.println(one.partition() + " " + counts.getOrDefault(one, 0) + " " + hash);
+            }
+        }
+    }
+
     public static void main(String[] args) {
         bootstrap = args[0];
         prefix = args[1];
@@ -318,6 +355,9 @@ public final class Scenario {
             }
             if (steps.contains("transactional")) {
                 transactional();
+            }
+            if (steps.contains("hashes")) {
+                hashes(prefix, args[3]);
             }
             if (steps.contains("consumer-protocol")) {
                 consumerProtocol();
