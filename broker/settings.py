@@ -23,6 +23,7 @@ class BrokerSettings(NamedTuple):
     leader_discovery: bool
     fetch_bytes_max: int
     rack_aware: bool
+    local_log_aware: bool
     fetch_sessions_max: int
     described_partitions_max: int
     request_memory_bytes: int
@@ -38,6 +39,7 @@ class BrokerSettings(NamedTuple):
             leader_discovery=node[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE],
             fetch_bytes_max=node[keys_server.FETCH_MAX_BYTES],
             rack_aware=node[keys_replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE,
+            local_log_aware=node[keys_kraftbox.KRAFTBOX_REPLICA_SELECTOR_LOCAL_LOG_ENABLE],
             fetch_sessions_max=node[keys_server.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
             described_partitions_max=node[keys_server.MAX_REQUEST_PARTITION_SIZE_LIMIT],
             request_memory_bytes=node[keys_server.QUEUED_MAX_REQUEST_BYTES],

@@ -243,6 +243,7 @@ def _set_facts(cls: type[Message], facts: dict[str, Any]) -> None:
     cls.VERSIONS = parse_versions(facts.pop("versions"))
     cls.FLEXIBLE = parse_versions(facts.pop("flexible", "none"))
     cls.UNSTABLE = parse_versions(facts.pop("unstable", "none"))
+    cls.ON_REQUEST = parse_versions(facts.pop("on_request", "none"))
     for key, value in facts.items():
         setattr(cls, key.upper(), value)
 
@@ -361,6 +362,7 @@ class Message(Struct):
     VERSIONS: ClassVar[VersionRange] = NO_VERSIONS
     FLEXIBLE: ClassVar[VersionRange] = NO_VERSIONS
     UNSTABLE: ClassVar[VersionRange] = NO_VERSIONS
+    ON_REQUEST: ClassVar[VersionRange] = NO_VERSIONS
 
     @classmethod
     def structs(cls) -> dict[str, type[Struct]]:
@@ -376,7 +378,9 @@ class ApiMessage(Message):
     """A request or response body.
 
     UNSTABLE holds the versions Kafka defines but does not offer without
-    `unstable.api.versions.enable`. LISTENERS names the kinds of listener that serve the API.
+    `unstable.api.versions.enable`. ON_REQUEST holds the last versions where a sender takes them by
+    number only, never as the highest that both sides know. LISTENERS names the kinds of listener
+    that serve the API.
     """
 
     API_KEY: ClassVar[int] = -1

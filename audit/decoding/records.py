@@ -4,6 +4,9 @@ Nearly every record of a long log is a PartitionChangeRecord, and what follows t
 (an ISR of three, a leader) repeats all the time. So the codec of `protocol` decodes each distinct
 rest of a record once, and the result is looked up by those bytes from then on. Everything else is
 decoded one by one.
+
+What replicas have of a log locally (KIP-1303) repeats never, and nothing that is judged depends on
+it: it is no part of what is looked up.
 """
 
 from __future__ import annotations
@@ -11,16 +14,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
 from protocol.metadata import PartitionChangeRecord, decode_record
+from protocol.varint import decode_uvarint, encode_uvarint
 
 CHANGE_TYPE = PartitionChangeRecord.RECORD_TYPE
 KEY_AT, KEY_END = 3, 23
 """Where a framed partition change has its partition: an int32 index and a topic id."""
 CACHE_ENTRIES_MAX = 200_000
+LOCAL_LOGS_TAG: Final = 10002
+_LOCAL_LOGS: Final = encode_uvarint(LOCAL_LOGS_TAG)
 LEADER_STAYS = -2
 RECOVERY_STAYS = -1
 
@@ -78,6 +84,7 @@ class PartitionChangeCache:
 
     def get(self, value: bytes) -> PartitionChange:
         """The change of a framed PartitionChangeRecord. Raises ProtocolError."""
+        value = without_local_logs(value)
         rest = value[2:3] + value[KEY_END:]
         change = self._known.get(rest)
         if change is None:
@@ -89,6 +96,25 @@ class PartitionChangeCache:
                 self._on_clear()
             self._known[rest] = change
         return change
+
+
+def without_local_logs(value: bytes) -> bytes:
+    """A framed PartitionChangeRecord without that field; `value` itself if it has none, or does not
+    make sense."""
+    if _LOCAL_LOGS not in value[KEY_END:]:
+        return value
+    count, pos = decode_uvarint(value, KEY_END, "tag count")
+    kept = []
+    for _ in range(count):
+        at = pos
+        tag, pos = decode_uvarint(value, pos, "tag")
+        size, pos = decode_uvarint(value, pos, "size of a tag")
+        pos += size
+        if tag != LOCAL_LOGS_TAG:
+            kept.append(value[at:pos])
+    if len(kept) == count or pos > len(value):
+        return value
+    return b"".join((value[:KEY_END], encode_uvarint(len(kept)), *kept, value[pos:]))
 
 
 def is_change(value: bytes) -> bool:
@@ -119,7 +145,9 @@ class JsonCache:
         rest = value[2:3] + value[KEY_END:]
         known = self._known.get(rest)
         if known is None:
-            known = self._known[rest] = self._tail(value)
+            known = self._tail(value)
+            if without_local_logs(value) is value:  # else it is of one record alone
+                self._known[rest] = known
             if len(self._known) > CACHE_ENTRIES_MAX:
                 self._known.clear()
         topic_id = value[7:KEY_END]

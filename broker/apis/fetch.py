@@ -1,4 +1,4 @@
-"""Fetch (key 1), versions 4-18.
+"""Fetch (key 1), versions 4-19: the last is for our own brokers only.
 
 Behaviour: reads each wanted partition up to what the reader may see (a follower: the log end; a
 consumer: the high watermark, or with read_committed the last stable offset), at least one whole
@@ -13,7 +13,8 @@ OFFSET_OUT_OF_RANGE it is told where the log begins (KIP-405).
 Versions: 5 log start, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 10 zstd, 11 rack, 12
 divergence instead of a separate OffsetForLeaderEpoch, 13 topic ids, 15 replica state with broker
 epoch (KIP-903), 16 leaders (KIP-951), 17 directory ids, 18 the follower's high watermark
-(KIP-1166). Before 10 zstd batches cannot be sent: UNSUPPORTED_COMPRESSION_TYPE.
+(KIP-1166), 19 what the follower has of the log locally (KIP-1303). Before 10 zstd batches cannot be
+sent: UNSUPPORTED_COMPRESSION_TYPE.
 
 Authorisation: a request that names a replica id must come from that replica: the id must be among
 the partition's replicas and registered, else it is answered NOT_LEADER_OR_FOLLOWER, and only the
@@ -34,16 +35,25 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.own_names import Own
 
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
+OWN_MAX_VERSION: Final = 19
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
 
 
 def register(table: HandlerTable, broker: BrokerContext) -> None:
     api = FetchApi(broker)
-    table.register(ApiKey.FETCH, api.handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+    table.register(
+        ApiKey.FETCH,
+        api.handle,
+        min_version=MIN_VERSION,
+        max_version=MAX_VERSION,
+        own_max_version=OWN_MAX_VERSION,
+        own=Own.BROKER,
+    )
     table.entries[ApiKey.FETCH].count_apart(("FetchConsumer", "FetchFollower"), _is_follower)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from metalog.image.delta import MetadataDelta
+from metalog.image.local_log import OFF, LocalLogThresholds
 from metalog.image.values import EMPTY_IMAGE, ConfigResourceType, MetadataImage
 from protocol.batch.header import TimestampType
 from protocol.batch.validate import AppendRules
@@ -64,6 +65,8 @@ class TopicSettings(NamedTuple):
     stays on the disk, is in `log`."""
     tier_deleted_on_disable: bool = False
     """With tiering switched off, what is in the remote store goes (KIP-950)."""
+    local_log: LocalLogThresholds = OFF
+    """What a replica must have locally to lead gladly (KIP-1303)."""
 
 
 def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
@@ -92,6 +95,10 @@ def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
         tiered=node[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
         and config[keys_topic.REMOTE_STORAGE_ENABLE],
         tier_deleted_on_disable=config[keys_topic.REMOTE_LOG_DELETE_ON_DISABLE],
+        local_log=LocalLogThresholds(
+            config[keys_topic.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS],
+            config[keys_topic.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES],
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.replication.fetcher import FetcherSettings
-from runtime.config import NodeConfig, keys_replication
+from runtime.config import NodeConfig, keys_kraftbox, keys_replication
 
 
 class ReplicationSettings(NamedTuple):
@@ -20,6 +20,7 @@ class ReplicationSettings(NamedTuple):
     fetcher: FetcherSettings
     throttle_window_count: int
     throttle_window_ms: float
+    local_log_report_interval_ms: int
 
     @classmethod
     def of(cls, node: NodeConfig) -> ReplicationSettings:
@@ -39,4 +40,5 @@ class ReplicationSettings(NamedTuple):
             throttle_window_count=node[keys_replication.REPLICATION_QUOTA_WINDOW_NUM],
             throttle_window_ms=1000.0
             * node[keys_replication.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS],
+            local_log_report_interval_ms=node[keys_kraftbox.KRAFTBOX_LOCAL_LOG_REPORT_INTERVAL_MS],
         )

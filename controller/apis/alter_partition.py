@@ -1,9 +1,10 @@
-"""AlterPartition (key 56), versions 2-3.
+"""AlterPartition (key 56), versions 2-4: the last is for our own brokers only.
 
 Behaviour: a leader proposes ISRs; each proposal is compared with the partition's epochs and set or
 refused alone. The answer holds the partition as it is afterwards.
 
-Versions: 3 names the broker epoch of each proposed member (KIP-903).
+Versions: 3 names the broker epoch of each proposed member (KIP-903), 4 what each has of the log
+locally (KIP-1303).
 
 Errors: STALE_BROKER_EPOCH and NOT_CONTROLLER for all; per partition UNKNOWN_TOPIC_ID,
 UNKNOWN_TOPIC_OR_PARTITION, NOT_CONTROLLER (an epoch ahead of the controller's),
@@ -18,9 +19,11 @@ from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.own_names import Own
 
 MIN_VERSION = 2
 MAX_VERSION = 3
+OWN_MAX_VERSION = 4
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
@@ -32,7 +35,14 @@ def register(table: HandlerTable, controller: Controller) -> None:
             lambda outcomes: AlterPartitionResponse(topics=[_topic(o) for o in outcomes]),
         )
 
-    table.register(ApiKey.ALTER_PARTITION, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
+    table.register(
+        ApiKey.ALTER_PARTITION,
+        handle,
+        min_version=MIN_VERSION,
+        max_version=MAX_VERSION,
+        own_max_version=OWN_MAX_VERSION,
+        own=Own.BROKER,
+    )
 
 
 def _topic(outcome: TopicOutcome) -> AlterPartitionResponse.TopicData:

@@ -19,6 +19,7 @@ from metalog.image.features import (
     SCRAM_LEVEL,
     record_version,
 )
+from metalog.image.local_log import ReplicaLocalLog
 from metalog.image.replay import replay_all
 from metalog.image.values import (
     EMPTY_IMAGE,
@@ -35,6 +36,7 @@ from protocol.metadata import (
     ConfigRecord,
     DelegationTokenRecord,
     FeatureLevelRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -210,8 +212,26 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> 
         directories=list(partition.directories),
         eligible_leader_replicas=_none_if_empty(partition.elr),
         last_known_elr=_none_if_empty(partition.last_known_elr),
+        local_logs=local_log_entries(PartitionRecord, partition.local_logs) or None,
         unknown_tags=_tags(partition.unknown_tags),
     )
+
+
+def local_log_entries(
+    record: type[PartitionRecord | PartitionChangeRecord], table: Iterable[ReplicaLocalLog]
+) -> list[Any]:
+    """A table of local logs as this kind of record holds it."""
+    entry = record.ReplicaLocalLog
+    return [
+        entry(
+            broker_id=one.broker_id,
+            broker_epoch=one.broker_epoch,
+            start_timestamp=one.stats.start_timestamp_ms,
+            size_bytes=one.stats.size_bytes,
+            reported_ms=one.reported_ms,
+        )
+        for one in table
+    ]
 
 
 def _client_quotas(image: MetadataImage) -> Iterator[ClientQuotaRecord]:

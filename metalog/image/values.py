@@ -19,6 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 from immutables import Map
 
+from metalog.image.local_log import ReplicaLocalLog
+
 NO_LEADER = -1
 """`PartitionImage.leader` of a partition that nobody leads."""
 
@@ -143,7 +145,9 @@ class PartitionImage(NamedTuple):
     """One partition's replication state.
 
     `directories[i]` is where `replicas[i]` keeps its log. `elr` and `last_known_elr` are KIP-966's
-    eligible leader replicas and last known members of them.
+    eligible leader replicas and last known members of them. `local_logs` is what replicas were last
+    known to have locally (KIP-1303): it may name replicas that are none any more, and earlier lives
+    of brokers, because a node that does not know of it keeps it as it was.
     """
 
     replicas: tuple[int, ...]
@@ -158,6 +162,7 @@ class PartitionImage(NamedTuple):
     partition_epoch: int
     recovery_state: int = LeaderRecoveryState.RECOVERED
     unknown_tags: UnknownTags = ()
+    local_logs: tuple[ReplicaLocalLog, ...] = ()
 
     def directory_of(self, broker_id: int) -> bytes | None:
         """The directory id of that broker's replica, or None if it has no replica."""

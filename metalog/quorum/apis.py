@@ -53,6 +53,9 @@ DIRECTORIES_SINCE = 2
 FETCH_ENDPOINTS_SINCE = 16
 """First version of Fetch whose answer says where the leader listens (KIP-951)."""
 
+FETCH_VERSION_MAX = 18
+"""What is above is between brokers."""
+
 FETCH_BYTES_MAX = 8 << 20
 """Whatever a replica asks for, one answer holds no more (a larger first batch goes whole)."""
 
@@ -64,7 +67,7 @@ def register_quorum_apis(table: HandlerTable, node: QuorumNode) -> None:
     table.register(ApiKey.BEGIN_QUORUM_EPOCH, apis.begin_quorum_epoch)
     table.register(ApiKey.END_QUORUM_EPOCH, apis.end_quorum_epoch)
     table.register(ApiKey.DESCRIBE_QUORUM, apis.describe_quorum)
-    table.register(ApiKey.FETCH, apis.fetch)
+    table.register(ApiKey.FETCH, apis.fetch, max_version=FETCH_VERSION_MAX)
     table.register(ApiKey.FETCH_SNAPSHOT, apis.fetch_snapshot)
     table.register(ApiKey.UPDATE_RAFT_VOTER, apis.update_raft_voter)
 

@@ -1,8 +1,10 @@
-"""AlterPartition (API key 56), versions 2-3.
+"""AlterPartition (API key 56), versions 2-4; version 4 is unstable.
 
 A partition's leader proposes another in-sync set; the active controller decides.
 
 Behaviour
+- An in-sync set equal to the one that holds is accepted as well: it moves the partition epoch, and
+  carries what the members have locally.
 - A partition epoch makes every change a compare-and-set: the leader names the epoch it knows, the
   answer carries the state that holds now, changed or not.
 - Brokers that are fenced, in controlled shutdown, or registered under another epoch may not enter.
@@ -12,6 +14,8 @@ Behaviour
 Versions
 - 2 topic ids, INELIGIBLE_REPLICA, NEW_LEADER_ELECTED (KIP-841). 3 broker epochs of the members
   (KIP-903).
+- 4 what the members have of the log locally (KIP-1303). No Kafka has released it: it is between our
+  own nodes, and a sender takes it by number only.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from protocol.schema import (
 )
 
 
-class AlterPartitionResponse(Response, api_key=56, versions="2-3", flexible="0+"):
+class AlterPartitionResponse(Response, api_key=56, versions="2-4", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
     # STALE_BROKER_EPOCH: the sender must register first. NOT_CONTROLLER: find the active one.
     # CLUSTER_AUTHORIZATION_FAILED.
@@ -65,8 +69,10 @@ class AlterPartitionResponse(Response, api_key=56, versions="2-3", flexible="0+"
 class AlterPartitionRequest(
     Request[AlterPartitionResponse],
     api_key=56,
-    versions="2-3",
+    versions="2-4",
     flexible="0+",
+    unstable="4",
+    on_request="4",
     listeners=("controller",),
 ):
     broker_id: int = field(int32, "0+", default=0)
@@ -96,3 +102,6 @@ class AlterPartitionRequest(
         broker_id: int = field(int32, "3+", default=0)
         # -1 if the leader does not know it: not checked.
         broker_epoch: int = field(int64, "3+", default=-1)
+        # As in Fetch; -1 where the leader does not know it of this broker epoch.
+        local_log_start_timestamp: int = field(int64, "4+", ignorable=True, default=-1)
+        local_log_size_bytes: int = field(int64, "4+", ignorable=True, default=-1)

@@ -1,4 +1,4 @@
-"""Fetch (API key 1), versions 4-18.
+"""Fetch (API key 1), versions 4-19; version 19 is unstable.
 
 Reads batches. Consumers, followers (replica id of 0 or more) and KRaft voters and observers (topic
 `__cluster_metadata`) use the same request.
@@ -22,6 +22,8 @@ Versions
   (KIP-903). 16 endpoints of new leaders (KIP-951). 17 directory id of the fetching voter
   (KIP-853).
 - 18 the follower says which high watermark it knows (KIP-1166).
+- 19 the follower says what it has of the log locally (KIP-1303). No Kafka has released it: it is
+  between our own brokers, and a sender takes it by number only.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from protocol.schema import (
 )
 
 
-class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
+class FetchResponse(Response, api_key=1, versions="4-19", flexible="12+"):
     throttle_time_ms: int = field(int32, "1+", ignorable=True, default=0)
     # FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a
     # new session. Between KRaft nodes also INCONSISTENT_CLUSTER_ID.
@@ -125,8 +127,10 @@ class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
 class FetchRequest(
     Request[FetchResponse],
     api_key=1,
-    versions="4-18",
+    versions="4-19",
     flexible="12+",
+    unstable="19",
+    on_request="19",
     listeners=("broker", "controller"),
 ):
     # Only between KRaft nodes; another cluster's is INCONSISTENT_CLUSTER_ID.
@@ -181,6 +185,10 @@ class FetchRequest(
         high_watermark: int = field(
             int64, "18+", tag=1, ignorable=True, default=9223372036854775807
         )
+        # The follower's: time of the first batch that it has locally, and the size of its local
+        # segments; -1 where it does not say.
+        local_log_start_timestamp: int = field(int64, "19+", ignorable=True, default=-1)
+        local_log_size_bytes: int = field(int64, "19+", ignorable=True, default=-1)
 
     class ForgottenTopic(Struct):
         topic: str = field(string, "7-12", ignorable=True, default="")

@@ -1,15 +1,20 @@
 """PartitionChangeRecord (record type 5), versions 0-2.
 
-The last two fields are ours: why a leader changed, for whoever reads the log later. Their tags are
-private (10000 and up), so Kafka reads past them, and no replay looks at them. Written with every
-change that names a leader; `election_kind` is an `ElectedAs` of the image, `election_cause` a word
-of `controller.elections.cause`.
+The last three fields are ours. Their tags are private (10000 and up), so Kafka reads past them.
+`election_kind` and `election_cause` say why a leader changed, for whoever reads the log later; no
+replay looks at them. Written with every change that names a leader; the kind is an `ElectedAs` of
+the image, the cause a word of `controller.elections.cause`.
+
+`local_logs` says what replicas have of the log locally (KIP-1303): all that is known of the
+partition, never a difference, because a node that does not know the tag keeps the newest one it has
+seen and writes it back. For the same reason its bytes are those of PartitionRecord. None leaves
+what was known as it is.
 """
 
 from __future__ import annotations
 
 from protocol.ids import ZERO_UUID
-from protocol.schema import MetadataRecord, array, field, int8, int32, string, uuid
+from protocol.schema import MetadataRecord, Struct, array, field, int8, int32, int64, string, uuid
 
 
 class PartitionChangeRecord(MetadataRecord, record_type=5, versions="0-2", flexible="0+"):
@@ -32,3 +37,13 @@ class PartitionChangeRecord(MetadataRecord, record_type=5, versions="0-2", flexi
     last_known_elr: list[int] | None = field(array(int32), "2+", nullable="2+", tag=7, default=None)
     election_kind: int = field(int8, "0+", tag=10000, default=0)
     election_cause: str = field(string, "0+", tag=10001, default="")
+    local_logs: list[ReplicaLocalLog] | None = field(
+        array("ReplicaLocalLog"), "0+", nullable="0+", tag=10002, default=None
+    )
+
+    class ReplicaLocalLog(Struct):
+        broker_id: int = field(int32, "0+", default=0)
+        broker_epoch: int = field(int64, "0+", default=-1)
+        start_timestamp: int = field(int64, "0+", default=-1)
+        size_bytes: int = field(int64, "0+", default=-1)
+        reported_ms: int = field(int64, "0+", default=-1)

@@ -1,12 +1,23 @@
 """PartitionRecord (record type 3), versions 0-2.
 
-The last two fields are ours, as in PartitionChangeRecord: private tags that Kafka reads past.
+The last three fields are ours, as in PartitionChangeRecord: private tags that Kafka reads past.
 """
 
 from __future__ import annotations
 
 from protocol.ids import ZERO_UUID
-from protocol.schema import FRESH, MetadataRecord, array, field, int8, int32, string, uuid
+from protocol.schema import (
+    FRESH,
+    MetadataRecord,
+    Struct,
+    array,
+    field,
+    int8,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
 class PartitionRecord(MetadataRecord, record_type=3, versions="0-2", flexible="0+"):
@@ -27,3 +38,13 @@ class PartitionRecord(MetadataRecord, record_type=3, versions="0-2", flexible="0
     last_known_elr: list[int] | None = field(array(int32), "2+", nullable="2+", tag=2, default=None)
     election_kind: int = field(int8, "0+", tag=10000, default=0)
     election_cause: str = field(string, "0+", tag=10001, default="")
+    local_logs: list[ReplicaLocalLog] | None = field(
+        array("ReplicaLocalLog"), "0+", nullable="0+", tag=10002, default=None
+    )
+
+    class ReplicaLocalLog(Struct):
+        broker_id: int = field(int32, "0+", default=0)
+        broker_epoch: int = field(int64, "0+", default=-1)
+        start_timestamp: int = field(int64, "0+", default=-1)
+        size_bytes: int = field(int64, "0+", default=-1)
+        reported_ms: int = field(int64, "0+", default=-1)

@@ -187,15 +187,19 @@ class Connection(asyncio.BufferedProtocol):
     # --- requests ------------------------------------------------------------------------------
 
     def version_for(self, request: type[Request[Any]], version: int | None = None) -> int:
-        """The highest version both sides know; `version` is only checked against the node's.
+        """The highest version both sides know, without those that are taken on request only;
+        `version` is only checked against the node's.
 
         Raises ApiError(UNSUPPORTED_VERSION) when there is none.
         """
         api = ApiKey(request.API_KEY)
+        known = request.VERSIONS
+        if version is None and request.ON_REQUEST:
+            known = VersionRange(known.first, request.ON_REQUEST.first - 1)
         if not self.versions:
-            return request.VERSIONS.last if version is None else version
+            return known.last if version is None else version
         offered = self.versions.get(api)
-        common = request.VERSIONS.intersect(offered) if offered is not None else None
+        common = known.intersect(offered) if offered is not None else None
         if common and version is None:
             return common.last
         if common and version is not None and version in common:
@@ -204,6 +208,11 @@ class Connection(asyncio.BufferedProtocol):
             ErrorCode.UNSUPPORTED_VERSION,
             f"{api.name} {version if version is not None else ''}: the node offers {offered}",
         )
+
+    def offers(self, request: type[Request[Any]], version: int) -> bool:
+        """Whether the node has said that it serves this version."""
+        offered = self.versions.get(request.API_KEY)
+        return offered is not None and version in offered
 
     async def request(
         self,

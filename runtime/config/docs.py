@@ -83,6 +83,8 @@ DOCS: dict[str, str] = {
     "elected when ISR and ELR are empty, as Kafka does; it may lack records (KIP-966).",
     "kraftbox.leader.discovery.enable": "Whether a refused produce or fetch names the new leader "
     "(KIP-951).",
+    "kraftbox.local.log.report.interval.ms": "How often a leader tells the controller, at most, "
+    "what its replicas have of a log locally, where nothing else is to be told (KIP-1303).",
     "kraftbox.log.format": "How log lines look.",
     "kraftbox.log.level": "The least level that is logged.",
     "kraftbox.log.requests": "Whether a broker logs every request that it answers.",
@@ -93,8 +95,14 @@ DOCS: dict[str, str] = {
     "be decompressed.",
     "kraftbox.produce.validate.records": "Whether every record of a produced batch is checked, as "
     "Kafka does, and not only the batch.",
+    "kraftbox.replica.selector.local.log.enable": "Whether consumers are kept away from followers "
+    "that have too little of the log locally to lead it gladly (KIP-1303).",
     "kraftbox.tiered.storage.preview": "Whether tiered storage may be switched on though it is "
     "not whole yet; for those who try it.",
+    "leader.election.eligible.local.log.bytes": "Local size of its log from which a replica is "
+    "gladly made leader (KIP-1303, in no release of Kafka); above 0, and one of both is enough.",
+    "leader.election.eligible.local.log.ms": "Age of the first record that it has locally from "
+    "which a replica is gladly made leader (KIP-1303, in no release of Kafka); above 0.",
     "leader.replication.throttled.rate": "Bytes per second that throttled replicas may fetch from "
     "this broker.",
     "leader.replication.throttled.replicas": "Replicas that are served no faster than their "

@@ -27,6 +27,9 @@ KRAFTBOX_LAST_KNOWN_LEADER_ELECTION_ENABLE = NodeKey(
     "kraftbox.last.known.leader.election.enable", BOOLEAN, True
 )
 KRAFTBOX_LEADER_DISCOVERY_ENABLE = NodeKey("kraftbox.leader.discovery.enable", BOOLEAN, True)
+KRAFTBOX_LOCAL_LOG_REPORT_INTERVAL_MS = NodeKey(
+    "kraftbox.local.log.report.interval.ms", INT, 30_000, at_least(1)
+)
 KRAFTBOX_LOG_FORMAT = NodeKey("kraftbox.log.format", STRING, "console", one_of("console", "json"))
 KRAFTBOX_LOG_LEVEL = NodeKey(
     "kraftbox.log.level", STRING, "info", one_of("debug", "info", "warning", "error")
@@ -40,6 +43,9 @@ KRAFTBOX_PRODUCE_DECOMPRESSED_MAX_BYTES = NodeKey(
     "kraftbox.produce.decompressed.max.bytes", LONG, 134_217_728, at_least(1)
 )
 KRAFTBOX_PRODUCE_VALIDATE_RECORDS = NodeKey("kraftbox.produce.validate.records", BOOLEAN, False)
+KRAFTBOX_REPLICA_SELECTOR_LOCAL_LOG_ENABLE = NodeKey(
+    "kraftbox.replica.selector.local.log.enable", BOOLEAN, False
+)
 KRAFTBOX_TIERED_STORAGE_PREVIEW = NodeKey(
     "kraftbox.tiered.storage.preview", BOOLEAN, False, None, LOW
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.config import keys_log, keys_remote
+from runtime.config import keys_log, keys_remote, keys_replication
 from runtime.config.schema import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, STRING, TopicKey
 from runtime.config.validators import (
     GZIP_LEVEL,
@@ -79,6 +79,20 @@ INDEX_INTERVAL_BYTES = TopicKey(
     synonyms=[(keys_log.LOG_INDEX_INTERVAL_BYTES, 1)],
 )
 INTERNAL_SEGMENT_BYTES = TopicKey("internal.segment.bytes", INT, None, internal=True)
+LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES = TopicKey(
+    "leader.election.eligible.local.log.bytes",
+    LONG,
+    -1,
+    at_least(-1),
+    synonyms=[(keys_replication.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES, 1)],
+)
+LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS = TopicKey(
+    "leader.election.eligible.local.log.ms",
+    LONG,
+    -1,
+    at_least(-1),
+    synonyms=[(keys_replication.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS, 1)],
+)
 LEADER_REPLICATION_THROTTLED_REPLICAS = TopicKey(
     "leader.replication.throttled.replicas", LIST, [], THROTTLED_REPLICAS
 )

@@ -12,20 +12,30 @@ class Beyond(NamedTuple):
     """What a message of ours has that Kafka's has not.
 
     tagged: fields with private tags. versions_from: its first version that Kafka does not have.
-    fields: those that only such versions have, by name of the struct. whole: Kafka has no such
+    fields: those that only such versions have, by name of the struct. structs: those that only the
+    fields with private tags use. whole: Kafka has no such
     message.
     """
 
     tagged: Mapping[str, int] = {}
     versions_from: int | None = None
     fields: Mapping[str, frozenset[str]] = {}
+    structs: frozenset[str] = frozenset()
     whole: bool = False
 
 
-ELECTION = Beyond(tagged={"election_kind": 10000, "election_cause": 10001})
+PARTITION = Beyond(
+    tagged={"election_kind": 10000, "election_cause": 10001, "local_logs": 10002},
+    structs=frozenset({"ReplicaLocalLog"}),
+)
+LOCAL_LOG = frozenset({"local_log_start_timestamp", "local_log_size_bytes"})
 BEYOND_KAFKA: Mapping[str, Beyond] = {
-    "PartitionRecord": ELECTION,
-    "PartitionChangeRecord": ELECTION,
+    "PartitionRecord": PARTITION,
+    "PartitionChangeRecord": PARTITION,
+    "FetchRequest": Beyond(versions_from=19, fields={"FetchPartition": LOCAL_LOG}),
+    "FetchResponse": Beyond(versions_from=19),
+    "AlterPartitionRequest": Beyond(versions_from=4, fields={"BrokerState": LOCAL_LOG}),
+    "AlterPartitionResponse": Beyond(versions_from=4),
     "ElectLeadersRequest": Beyond(
         versions_from=3, fields={"TopicPartitions": frozenset({"desired_leaders"})}
     ),

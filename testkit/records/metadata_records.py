@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
+from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
 from metalog.image.replay import replay
+from metalog.image.snapshot import local_log_entries
 from metalog.image.values import EMPTY_IMAGE, BrokerImage, MetadataImage, TopicImage
 from protocol import metadata as m
 
@@ -156,8 +158,13 @@ def _partition(image: MetadataImage, a: int, b: int, c: int) -> Any:
         directories=[uid(4, r) for r in replicas] if a != 3 else [],
         eligible_leader_replicas=[None, [], [1], [2, 3]][c],
         last_known_elr=[None, [1], [], [2]][b],
+        local_logs=local_log_entries(m.PartitionRecord, _local_logs(a, b)) if c else None,
         unknown_tags={99: b"x"} if b == c == 1 else None,
     )
+
+
+def _local_logs(a: int, b: int) -> list[ReplicaLocalLog]:
+    return [ReplicaLocalLog(r, a + r, LocalLogStats(b - 1, a * b), a) for r in range(b)]
 
 
 def _change_partition(image: MetadataImage, a: int, b: int, c: int) -> Any:
@@ -172,6 +179,8 @@ def _change_partition(image: MetadataImage, a: int, b: int, c: int) -> Any:
     record.leader_recovery_state = (-1, 0, 1, -1)[c]
     record.eligible_leader_replicas = (None, [], [1], [2])[b]
     record.last_known_elr = (None, [3], [], [1])[c]
+    if a % 2:
+        record.local_logs = local_log_entries(m.PartitionChangeRecord, _local_logs(a, c))
     if b == 3:
         record.replicas = [3, 2]
         record.directories = [uid(5, 3), uid(5, 2)] if c % 2 else []

@@ -147,8 +147,9 @@ CASES = [
     "BROKER|socket.request.max.bytes=0",
 ]
 
-BEYOND_KAFKA = ("kraftbox.", "unclean.recovery.")
-"""Beginnings of keys that no release of Kafka has; the second are proposed in KIP-966."""
+BEYOND_KAFKA = ("kraftbox.", "unclean.recovery.", "leader.election.eligible.")
+"""Beginnings of keys that no release of Kafka has; the second are proposed in KIP-966, the third in
+KIP-1303."""
 
 
 @pytest.fixture(scope="module")

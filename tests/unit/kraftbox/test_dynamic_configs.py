@@ -55,6 +55,11 @@ def of_rules(name: str) -> Probe:
     return lambda broker: getattr(broker.settings.of(TOPIC).rules, name)
 
 
+def of_local_log(name: str) -> Probe:
+    """What replicas must have locally to lead gladly."""
+    return lambda broker: getattr(broker.settings.of(TOPIC).local_log, name)
+
+
 def of_cleaner(name: str) -> Probe:
     return lambda broker: getattr(broker.cleaner._settings(), name)
 
@@ -68,6 +73,8 @@ ACT: dict[str, tuple[str, Any, Probe]] = {
     "compression.lz4.level": ("3", 3, of_rules("compression_level")),
     "compression.type": ("zstd", Codec.ZSTD, of_rules("compression")),
     "compression.zstd.level": ("7", 7, of_rules("compression_level")),
+    "leader.election.eligible.local.log.bytes": ("77", 77, of_local_log("size_bytes")),
+    "leader.election.eligible.local.log.ms": ("77", 77, of_local_log("span_ms")),
     "log.cleaner.backoff.ms": ("77", 77, of_cleaner("backoff_ms")),
     "log.cleaner.dedupe.buffer.size": ("70000000", 70_000_000, of_cleaner("dedupe_buffer_bytes")),
     "log.cleaner.delete.retention.ms": ("77", 77, of_log("delete_retention_ms")),

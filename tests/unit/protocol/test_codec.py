@@ -138,7 +138,7 @@ def test_presence_of_a_struct() -> None:
 
 
 def test_unknown_version() -> None:
-    assert str(refused(FetchRequest, b"", 99)) == "version of FetchRequest: 99 (allowed: 4-18)"
+    assert str(refused(FetchRequest, b"", 99)) == "version of FetchRequest: 99 (allowed: 4-19)"
 
 
 def test_unknown_tags_are_kept_and_written_back() -> None:

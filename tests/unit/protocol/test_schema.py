@@ -42,7 +42,7 @@ def test_no_versions() -> None:
 
 def test_facts_of_a_message() -> None:
     assert FetchRequest.API_KEY == 1
-    assert FetchRequest.VERSIONS == (4, 18)
+    assert FetchRequest.VERSIONS == (4, 19)
     assert FetchRequest.LISTENERS == ("broker", "controller")
     assert 12 in FetchRequest.FLEXIBLE and 11 not in FetchRequest.FLEXIBLE
     assert FetchRequest.response_class() is FetchResponse

@@ -104,3 +104,24 @@ async def test_a_dynamic_value_that_is_not_understood_changes_nothing() -> None:
 async def test_every_record_is_walked_where_the_node_says_so() -> None:
     h = Harness(kraftbox_produce_validate_records="true")
     assert h.settings.of("t").rules.always_walk
+
+
+async def test_what_a_replica_must_have_locally_is_the_topics_before_the_clusters() -> None:
+    h = Harness()
+    time, size = "leader.election.eligible.local.log.ms", "leader.election.eligible.local.log.bytes"
+    h.create_topic("own", number=1, configs={time: "5"})
+    h.create_topic("off", number=2, configs={time: "-1", size: "0"})
+    h.create_topic("plain", number=3)
+    assert [h.settings.of(name).local_log.on for name in ("own", "off", "plain")] == [
+        True,
+        False,
+        False,
+    ]
+    h.set_config("", time, "600000", resource_type=BROKER)
+    h.set_config("", size, "9", resource_type=BROKER)
+    assert h.settings.of("own").local_log == (5, 9)
+    assert h.settings.of("off").local_log == (-1, 0)
+    assert h.settings.of("plain").local_log == (600_000, 9)
+    for key in (time, size):
+        h.set_config("", key, None, resource_type=BROKER)
+    assert not h.settings.of("plain").local_log.on

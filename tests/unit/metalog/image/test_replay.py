@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from metalog.image import replay as replay_module
+from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
 from metalog.image.replay import REPLAY, Replayer, ReplayError, replay, replay_all
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, Provenance, TopicImage
 from protocol import metadata as m
 from protocol.ids import DIRECTORY_MIGRATING
+from protocol.varint import decode_uvarint
 
 TOPIC = b"T" * 16
 D1, D2, D3 = b"1" * 16, b"2" * 16, b"3" * 16
@@ -92,6 +94,64 @@ def test_directories_follow_the_replicas() -> None:
 def test_unknown_tags_of_a_partition_are_kept_and_merged() -> None:
     image = with_partition(unknown_tags={50: b"a", 51: b"b"})
     assert changed(image, unknown_tags={51: b"c"}).unknown_tags == ((50, b"a"), (51, b"c"))
+
+
+def table(kind: type[m.PartitionRecord | m.PartitionChangeRecord], *brokers: int) -> list[Any]:
+    """What these brokers said; the numbers differ in every field."""
+    return [
+        kind.ReplicaLocalLog(
+            broker_id=b, broker_epoch=b + 10, start_timestamp=b + 20, size_bytes=-1, reported_ms=9
+        )
+        for b in brokers
+    ]
+
+
+def known(*brokers: int) -> tuple[ReplicaLocalLog, ...]:
+    return tuple(ReplicaLocalLog(b, b + 10, LocalLogStats(b + 20, -1), 9) for b in brokers)
+
+
+def test_a_change_replaces_the_table_of_local_logs_as_a_whole() -> None:
+    image = with_partition(local_logs=table(m.PartitionRecord, 1, 2))
+    assert changed(image).local_logs == known(1, 2)
+    assert changed(image, local_logs=table(m.PartitionChangeRecord, 3)).local_logs == known(3)
+    assert changed(image, local_logs=[]).local_logs == ()
+    # An older node could not drop one: whoever removes a replica writes the table anew.
+    gone = changed(image, replicas=[1], directories=[D1], isr=[1])
+    assert gone.local_logs == known(1, 2)
+
+
+def tags_of(value: bytes, at: int) -> dict[int, bytes]:
+    """The tagged fields of a framed record that begin there."""
+    count, pos = decode_uvarint(value, at, "count")
+    found = {}
+    for _ in range(count):
+        tag, pos = decode_uvarint(value, pos, "tag")
+        size, pos = decode_uvarint(value, pos, "size")
+        found[tag] = value[pos : pos + size]
+        pos += size
+    return found
+
+
+@pytest.mark.parametrize("brokers", [(1, 2, 3), ()])
+def test_a_node_that_does_not_know_the_table_hands_it_on(brokers: tuple[int, ...]) -> None:
+    """It keeps the tag of a change by its number and writes it into a snapshot's record."""
+    change = m.PartitionChangeRecord(
+        partition_id=0, topic_id=TOPIC, local_logs=table(m.PartitionChangeRecord, *brokers)
+    )
+    payload = tags_of(m.encode_record(change, 2), 3 + 4 + 16)[10002]
+    written_back = m.PartitionRecord(
+        partition_id=0,
+        topic_id=TOPIC,
+        replicas=[1, 2, 3],
+        directories=[D1, D2, D3],
+        unknown_tags={10002: payload},
+    )
+    read, _ = m.decode_record(m.encode_record(written_back, 2))
+    assert read.local_logs == table(m.PartitionRecord, *brokers)
+    assert not read.unknown_tags
+    image = replay_all(EMPTY_IMAGE, [m.TopicRecord(name="t", topic_id=TOPIC), read])
+    partition = image.topics.partition(TOPIC, 0)
+    assert partition is not None and partition.local_logs == known(*brokers)
 
 
 def test_removing_a_topic_removes_its_config() -> None:

@@ -36,6 +36,8 @@ NEIGHBOURS: dict[str, list[Any]] = {
         BASE.replace(last_known_elr=[1]),
         BASE.replace(election_kind=1),
         BASE.replace(election_cause="broker-fenced"),
+        BASE.replace(local_logs=[PartitionChangeRecord.ReplicaLocalLog(size_bytes=1)]),
+        BASE.replace(local_logs=[PartitionChangeRecord.ReplicaLocalLog(size_bytes=2)]),
         BASE.replace(unknown_tags={77: b"tag"}),
         BASE,
     ],

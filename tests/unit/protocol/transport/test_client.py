@@ -11,7 +11,9 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.fetch import FetchRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
@@ -19,9 +21,10 @@ from protocol.transport.client import Connection, ConnectionLost
 from protocol.transport.dispatch import (
     HandlerTable,
     RequestContext,
+    nobody,
     own_peers,
 )
-from protocol.transport.own_names import BROKER_SOFTWARE_NAME
+from protocol.transport.own_names import BROKER_SOFTWARE_NAME, Own
 from protocol.transport.server import Server
 from testkit.memory.sockets import Echo, framed, on_both_loops, serving
 from testkit.memory.turns import until
@@ -93,6 +96,29 @@ async def test_a_broker_is_offered_what_clients_are_not() -> None:
         assert (client.version_for(MetadataRequest), own.version_for(MetadataRequest)) == (9, 10)
         assert await own.request(MetadataRequest(topics=[])) == MetadataResponse(cluster_id=None)
         await own.close()
+
+
+@on_both_loops
+async def test_some_versions_are_taken_by_number_only() -> None:
+    """Of a message whose last version is between two of our nodes, in some of their requests."""
+    table = HandlerTable()
+    table.serve_api_versions()
+    table.register(ApiKey.FETCH, Echo().metadata, max_version=18, own_max_version=19)
+    table.own_kind = lambda connection: Own.BROKER
+    async with serving(table) as server, connected(server) as client:
+        assert client.versions[ApiKey.FETCH].last == 19
+        assert client.version_for(FetchRequest) == 18
+        assert client.offers(FetchRequest, 19)
+        assert client.version_for(FetchRequest, 19) == 19
+        table.own_kind = nobody
+        async with serving(table) as again, connected(again) as other:
+            assert not other.offers(FetchRequest, 19)
+            assert not other.offers(AlterPartitionRequest, 3)
+            with pytest.raises(ApiError):
+                other.version_for(FetchRequest, 19)
+        stranger = await Connection.connect(*server.address, negotiate=False)
+        assert stranger.version_for(FetchRequest) == 18
+        await stranger.close()
 
 
 @on_both_loops

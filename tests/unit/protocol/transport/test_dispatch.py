@@ -81,7 +81,7 @@ def test_ranges_come_from_the_handlers() -> None:
     table.register(ApiKey.METADATA, nothing, max_version=4)
     assert ranges(table) == {
         0: (0, ProduceRequest.VERSIONS.last),
-        1: (5, FetchRequest.VERSIONS.last),
+        1: (5, FetchRequest.UNSTABLE.first - 1),
         3: (0, 4),
     }
     assert table.find(ApiKey.PRODUCE, 3) is table.entries[ApiKey.PRODUCE]

@@ -10,6 +10,7 @@ from runtime.config import (
     topic_defaults,
     validate_topic_config,
 )
+from runtime.config.dynamic import check_broker_values
 from testkit.memory.node_config import node
 
 
@@ -101,3 +102,19 @@ def test_good_topic_values_pass():
         {"cleanup.policy": "compact,delete", "follower.replication.throttled.replicas": "*"},
         topic_defaults(node()),
     )
+
+
+@pytest.mark.parametrize("key", ["ms", "bytes"])
+def test_a_threshold_of_the_local_log_is_minus_one_or_more(key):
+    """KIP-1303: -1 and 0 are off, above that it is on, and nothing is below."""
+    name = f"leader.election.eligible.local.log.{key}"
+    said = f"^{name}=-2: must be an integer of at least -1$"
+    for text in ("-1", "0", "600000", str(2**63 - 1)):
+        validate_topic_config({name: text}, topic_defaults(node()))
+        check_broker_values([(name, text)], for_all=True)
+    with pytest.raises(ConfigError, match=said):
+        validate_topic_config({name: "-2"}, topic_defaults(node()))
+    with pytest.raises(ConfigError, match=said):
+        check_broker_values([(name, "-2")], for_all=True)
+    with pytest.raises(ConfigError, match=said):
+        node(**{name.replace(".", "_"): "-2"})

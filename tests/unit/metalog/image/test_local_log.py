@@ -1,0 +1,96 @@
+"""Whether a replica has enough of the log locally: the rule, case by case (KIP-1303)."""
+
+from __future__ import annotations
+
+import pytest
+
+from metalog.image.local_log import (
+    NOTHING_KNOWN,
+    LocalLogStats,
+    LocalLogThresholds,
+    LocalLogVerdict,
+    ReplicaLocalLog,
+    judge,
+    known_stats,
+)
+
+NOW_MS = 1_790_000_000_000
+MINUTE_MS = 60_000
+V = LocalLogVerdict
+
+TEN_MINUTES = LocalLogThresholds(10 * MINUTE_MS, -1)
+A_THOUSAND = LocalLogThresholds(-1, 1000)
+EITHER = LocalLogThresholds(10 * MINUTE_MS, 1000)
+
+
+def of_age(age_ms: int, size_bytes: int = 500) -> LocalLogStats:
+    return LocalLogStats(NOW_MS - age_ms, size_bytes)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "stats", "verdict"),
+    [
+        # Both keys at -1 or 0: the feature is off, whatever is known.
+        (LocalLogThresholds(), of_age(0, 0), V.OFF),
+        (LocalLogThresholds(0, 0), of_age(0, 0), V.OFF),
+        (LocalLogThresholds(-1, 0), NOTHING_KNOWN, V.OFF),
+        # The seed's three brokers: 1 h, 30 min, 3 min at ten minutes.
+        (TEN_MINUTES, of_age(60 * MINUTE_MS), V.SPAN),
+        (TEN_MINUTES, of_age(30 * MINUTE_MS), V.SPAN),
+        (TEN_MINUTES, of_age(3 * MINUTE_MS), V.TOO_LITTLE),
+        # Exactly at the threshold is enough.
+        (TEN_MINUTES, of_age(10 * MINUTE_MS), V.SPAN),
+        (TEN_MINUTES, of_age(10 * MINUTE_MS - 1), V.TOO_LITTLE),
+        (A_THOUSAND, of_age(0, 1000), V.SIZE),
+        (A_THOUSAND, of_age(0, 999), V.TOO_LITTLE),
+        # What is not asked for does not count, known or not.
+        (A_THOUSAND, of_age(60 * MINUTE_MS, 999), V.TOO_LITTLE),
+        (TEN_MINUTES, of_age(0, 10**9), V.TOO_LITTLE),
+        (A_THOUSAND, LocalLogStats(-1, 999), V.TOO_LITTLE),
+        (TEN_MINUTES, of_age(0, -1), V.TOO_LITTLE),
+        # One of both.
+        (EITHER, of_age(60 * MINUTE_MS, 1), V.SPAN),
+        (EITHER, of_age(0, 1000), V.SIZE),
+        (EITHER, of_age(0, 999), V.TOO_LITTLE),
+        # Unknown counts as met, each for itself.
+        (TEN_MINUTES, NOTHING_KNOWN, V.UNKNOWN),
+        (A_THOUSAND, NOTHING_KNOWN, V.UNKNOWN),
+        (TEN_MINUTES, LocalLogStats(-1, 5), V.UNKNOWN),
+        (EITHER, LocalLogStats(-1, 5), V.UNKNOWN),
+        (EITHER, of_age(0, -1), V.UNKNOWN),
+        # A known size of 0 never is enough: a fresh bootstrap has no first batch, so no time.
+        (TEN_MINUTES, LocalLogStats(-1, 0), V.EMPTY),
+        (A_THOUSAND, LocalLogStats(-1, 0), V.EMPTY),
+        (EITHER, of_age(60 * MINUTE_MS, 0), V.EMPTY),
+        # A negative span is not: a clock behind, or a time in the future.
+        (TEN_MINUTES, of_age(-1), V.FUTURE),
+        (TEN_MINUTES, of_age(-60 * MINUTE_MS), V.FUTURE),
+        (EITHER, of_age(-1, 1000), V.SIZE),
+        # The epoch itself is a time, not an unknown one.
+        (TEN_MINUTES, LocalLogStats(0, 5), V.SPAN),
+    ],
+)
+def test_the_rule(
+    thresholds: LocalLogThresholds, stats: LocalLogStats, verdict: LocalLogVerdict
+) -> None:
+    assert judge(stats, thresholds, NOW_MS) is verdict
+
+
+def test_what_is_enough() -> None:
+    assert {v for v in V if v.enough} == {V.OFF, V.SPAN, V.SIZE, V.UNKNOWN}
+    assert TEN_MINUTES.on and A_THOUSAND.on and not LocalLogThresholds(0, -1).on
+
+
+def test_time_alone_makes_it_enough() -> None:
+    """Nothing is reported in between: seven minutes later broker 3 of the seed has enough."""
+    stats = of_age(3 * MINUTE_MS)
+    later = [judge(stats, TEN_MINUTES, NOW_MS + n * MINUTE_MS).enough for n in (0, 6, 7)]
+    assert later == [False, False, True]
+
+
+def test_an_earlier_life_of_the_broker_says_nothing() -> None:
+    told = LocalLogStats(5, 7)
+    table = (ReplicaLocalLog(1, 10, told), ReplicaLocalLog(2, 20, LocalLogStats(6, 8)))
+    assert known_stats(table, 1, 10) == told
+    assert known_stats(table, 1, 11) == NOTHING_KNOWN
+    assert known_stats(table, 3, 10) == NOTHING_KNOWN
