@@ -112,6 +112,7 @@ class SegmentCache:
         "_highest",
         "_segments",
         "_with_aborted",
+        "deleted_to",
         "deletion",
         "next_offset",
         "partition",
@@ -123,6 +124,8 @@ class SegmentCache:
         """Records of the topic below this offset were applied."""
         self.deletion: PartitionDeleteState | None = None
         """How far the partition's removal is; None: it was not begun."""
+        self.deleted_to = 0
+        """One above the highest offset of finished copies whose deletion was begun."""
         self._segments: dict[SegmentId, RemoteSegment] = {}
         self._by_epoch: dict[int, _EpochIndex] = {}
         self._highest: dict[int, int] = {}
@@ -176,6 +179,7 @@ class SegmentCache:
         updated = known.updated(update)
         if known.state is SegmentState.COPY_FINISHED:
             self._unindex(known)
+            self.deleted_to = max(self.deleted_to, known.end_offset + 1)
         if update.state is SegmentState.DELETE_FINISHED:
             del self._segments[update.segment_id]
             return APPLIED

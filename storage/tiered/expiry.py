@@ -105,14 +105,18 @@ def readable_from(
     """The log start that a leader should have, where the tier has lost what it promises.
 
     A leader that deleted what had expired, and died before its followers heard of the new log
-    start, leaves them with the old one. What lies below is gone for good if nothing is known there
-    but deletions; anything else is nobody's to give up.
+    start, leaves them with the old one. What lies below is gone for good if the metadata tell of
+    deletions up to there and of nothing else; anything else is nobody's to give up. Metadata that
+    were lost tell of no deletion: what was copied can be found again (`kraftbox tier rebuild`), and
+    a log start above it would have it deleted.
     """
     if log_start_offset >= local_start_offset or cache.find_on(lineage, log_start_offset):
         return log_start_offset
     later = [one.offsets.first for one in cache.shared_with(lineage)]
     readable = min([at for at in later if at > log_start_offset], default=local_start_offset)
     readable = min(readable, local_start_offset)
+    if readable > cache.deleted_to:
+        return log_start_offset
     for segment in cache.segments():
         overlaps = segment.start_offset < readable and segment.end_offset >= log_start_offset
         if overlaps and segment.state is not SegmentState.DELETE_STARTED:

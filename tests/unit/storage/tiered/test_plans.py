@@ -7,7 +7,7 @@ import pytest
 from storage.log.epochs import EpochEntry
 from storage.tiered.cache import SegmentCache
 from storage.tiered.copying import LocalSegment, local_only_bytes, plan_copy
-from storage.tiered.expiry import ExpiryPlan, Reason, Retention, plan_expiry
+from storage.tiered.expiry import ExpiryPlan, Reason, Retention, plan_expiry, readable_from
 from storage.tiered.lineage import Lineage
 from storage.tiered.states import SegmentState
 from testkit.records.tier import PARTITION, segment, segment_id, update
@@ -152,6 +152,38 @@ def test_overlapping_copies_expire_with_a_log_start_that_holds() -> None:
     assert plan.log_start_offset == 25
     assert len(plan.deletions) == 3
     assert plan.deletions[-1].reason is Reason.LOG_START
+
+
+def deleted_of(cache: SegmentCache, *numbers: int, ended: bool = True) -> SegmentCache:
+    """The same after these segments were deleted, or their deletion was begun."""
+    for number in numbers:
+        cache.apply(cache.next_offset, update(number, SegmentState.DELETE_STARTED))
+        if ended:
+            cache.apply(cache.next_offset, update(number, SegmentState.DELETE_FINISHED))
+    return cache
+
+
+@pytest.mark.parametrize(
+    ("cache", "log_start", "expected"),
+    [
+        (deleted_of(cache_of((0, 9), (10, 19), (20, 29)), 1), 0, 10),
+        (deleted_of(cache_of((0, 9), (10, 19), (20, 29)), 1, 2, ended=False), 0, 20),
+        (deleted_of(cache_of((0, 9), (10, 19), (20, 29)), 1, 2, 3), 5, 30),
+        (cache_of((0, 9), (10, 19), (20, 29)), 5, 5),
+        # Of a metadata topic that was lost, and is empty or not yet wholly written anew.
+        (cache_of(), 0, 0),
+        (cache_of((20, 29)), 0, 0),
+        (cache_of((0, 9)), 12, 12),
+        (deleted_of(cache_of((0, 9)), 1), 12, 12),
+        # Nobody is to give up what a copy may still have.
+        (deleted_of(cache_of((0, 9), (10, 19), (20, 29), unfinished=1), 1), 0, 0),
+    ],
+)
+def test_s4_a_log_start_that_the_tier_does_not_have_is_given_up_only_for_deletions(
+    cache: SegmentCache, log_start: int, expected: int
+) -> None:
+    found = readable_from(cache, MINE, log_start_offset=log_start, local_start_offset=30)
+    assert found == expected
 
 
 def test_lineages_that_lost_go_and_those_that_are_not_known_stay() -> None:
