@@ -35,6 +35,8 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _NO_SUCH_RANGE = re.compile(r"Requested range was invalid|Wanted range starting at")
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
 _RANGE_NOT_SATISFIABLE: Final = 416
+_PLACES = re.compile(r" for path \S+(?=:)|(?<=Error performing )\w+ \S+ in \S+(?= - )")
+"""Where it was: whoever is told knows the key, and the server's word stands behind."""
 _WHY_CHARS: Final = 300
 _DELETED_TOGETHER: Final = 500
 
@@ -206,7 +208,12 @@ def _class_of(error: Exception, exceptions: Any) -> type[ObjectError]:
 
 
 def _short(error: Exception) -> str:
-    return str(error).partition("\n\nDebug source")[0][:_WHY_CHARS]
+    text = str(error).partition("\n\nDebug source")[0]
+    return _PLACES.sub(_without_place, text)[:_WHY_CHARS]
+
+
+def _without_place(found: re.Match[str]) -> str:
+    return found[0].partition(" ")[0] if not found[0].startswith(" ") else ""
 
 
 def _make_durable(root: str, key: str) -> None:

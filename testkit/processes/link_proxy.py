@@ -9,36 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Callable
-from typing import Self
 
+from testkit.processes.loop_thread import LoopThread
 from testkit.processes.wire_record import Watcher
 
 ANYBODY = -1
 _NODE = re.compile(rb"(?:raft-client|broker|controller)-(\d+)")
 
 
-class LinkProxies:
+class LinkProxies(LoopThread):
     """One thread that runs all proxies of a cluster; use as a context manager."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="link-proxies")
-        self._servers: list[asyncio.Server] = []
+        super().__init__("link-proxies")
         self._cut: set[tuple[int, int]] = set()
         self._healed = asyncio.Event()
         self._links: dict[asyncio.Task[None], tuple[int, int]] = {}
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.call(self._end)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     def add(
         self, node_id: int, target: tuple[str, int], watch: Callable[[], Watcher] | None = None
@@ -47,17 +34,9 @@ class LinkProxies:
 
         `watch` is called for each connection: what it returns sees what goes over it.
         """
-
-        async def start() -> int:
-            server = await asyncio.start_server(
-                lambda reader, writer: self._serve(node_id, target, watch, reader, writer),
-                "127.0.0.1",
-                0,
-            )
-            self._servers.append(server)
-            return int(server.sockets[0].getsockname()[1])
-
-        return asyncio.run_coroutine_threadsafe(start(), self._loop).result(10)
+        return self.listen(
+            lambda reader, writer: self._serve(node_id, target, watch, reader, writer)
+        )
 
     def cut(self, source: int, to: int) -> None:
         """Cut the connections that `source` makes to `to`, and those it tries to make."""
@@ -92,25 +71,6 @@ class LinkProxies:
         await asyncio.gather(
             _pump(reader, upstream, watcher.asked), _pump(back, writer, watcher.answered)
         )
-
-    def call(self, work: Callable[[], object]) -> None:
-        """Do it in the proxies' thread; returns when it is done."""
-
-        async def run() -> None:
-            work()
-
-        asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
-    def _end(self) -> None:
-        for server in self._servers:
-            server.close()
-        for task in asyncio.all_tasks(self._loop):
-            if task is not asyncio.current_task():
-                task.cancel()
 
     def _do_cut(self, source: int, to: int) -> None:
         self._cut.add((source, to))

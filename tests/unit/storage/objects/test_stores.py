@@ -177,34 +177,47 @@ ANSWERS = {
 
 @pytest.mark.parametrize("case", ANSWERS)
 async def test_answers_of_a_failing_server(case: str) -> None:
-    pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
     status, body, expected = ANSWERS[case]
+    length = b"Content-Length: %d\r\nContent-Range: bytes 0-4/5\r\nETag: x\r\n" % (5 if body else 0)
+    modified = b"Last-Modified: Sun, 22 Nov 2026 00:00:00 GMT\r\n"
+    answer = b"HTTP/1.1 %b\r\n" % status + length + modified + b"\r\n" + body if status else None
+    with pytest.raises(expected):
+        await ask_who_answers(answer, "a")
 
+
+async def test_what_the_server_says_is_told_however_long_the_key_is() -> None:
+    """An operator finds a wrong key by the server's own word for it."""
+    said = b"<Error><Code>SignatureDoesNotMatch</Code><Message>wrong</Message></Error>"
+    answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(said) + said
+    with pytest.raises(ObjectRefused, match="403 Forbidden.*SignatureDoesNotMatch"):
+        await ask_who_answers(answer, "k" * 200)
+
+
+async def ask_who_answers(answer: bytes | None, key: str) -> None:
+    """Get an object from a server that says this to everybody, or nothing."""
+    pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
     handlers = set()
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         handlers.add(asyncio.current_task())
         await reader.readuntil(b"\r\n\r\n")
-        if status is not None:
-            length = b"Content-Length: %d\r\nContent-Range: bytes 0-4/5\r\nETag: x\r\n" % (
-                5 if body else 0
-            )
-            modified = b"Last-Modified: Sun, 22 Nov 2026 00:00:00 GMT\r\n"
-            writer.write(b"HTTP/1.1 " + status + b"\r\n" + length + modified + b"\r\n" + body)
+        if answer is not None:
+            writer.write(answer)
             await writer.drain()
         else:
             await reader.read()
         writer.close()
         await writer.wait_closed()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     given = {**object_servers.s3_options(f"http://127.0.0.1:{port}"), "retries": "0"}
     objects = open_objects(StoreSettings.of({**given, "timeout.ms": "300"}))
-    with pytest.raises(expected):
-        await objects.get("a", 0, 5)
-    server.close()
-    await asyncio.wait(handlers)
+    try:
+        await objects.get(key, 0, 5)
+    finally:
+        server.close()
+        await asyncio.wait(handlers)
 
 
 async def test_nobody_listens() -> None:

@@ -1,0 +1,73 @@
+"""A node with a tier: its settings, what is on its disk, and what `kraftbox tier` says of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from testkit.processes.nodes import KraftboxNode
+from tests.e2e.numbers import TIMEOUT_S
+
+TASK_MS = 200
+"""Between two passes of a task over a partition."""
+TOPIC = "tiered"
+
+
+def tier_settings(store: Mapping[str, str], **metadata: int) -> dict[str, str]:
+    """Of a node that keeps segments in a store (its `rsm.config.*`). `metadata`: replicas and
+    min_isr of `__remote_log_metadata`, where there is more than one broker."""
+    topic = "rlmm.config.remote.log.metadata.topic"
+    return {
+        "remote.log.storage.system.enable": "true",
+        "kraftbox.tiered.storage.preview": "true",
+        **{f"rsm.config.{name}": value for name, value in store.items()},
+        f"{topic}.num.partitions": "3",
+        f"{topic}.replication.factor": str(metadata.get("replicas", 1)),
+        f"{topic}.min.isr": str(metadata.get("min_isr", 1)),
+        "remote.log.manager.task.interval.ms": str(TASK_MS),
+        "remote.log.manager.task.retry.backoff.ms": "100",
+        "remote.log.manager.task.retry.backoff.max.ms": "400",
+        "log.retention.check.interval.ms": "200",
+        "log.segment.delete.delay.ms": "0",
+    }
+
+
+def segments(node: KraftboxNode, topic: str = TOPIC) -> list[int]:
+    """Base offsets of the segments on the disk."""
+    folder = node.directory / "data" / f"{topic}-0"
+    return sorted(int(path.stem) for path in folder.glob("*.log"))
+
+
+def files_in(bucket: Path) -> list[str]:
+    """Names of what is in a store of files."""
+    return [path.name for path in bucket.rglob("*") if path.is_file()]
+
+
+def send(node: KraftboxNode, first: int, count: int, form: bytes = b"%d") -> None:
+    """Records whose values are numbers."""
+    producer = Producer({"bootstrap.servers": node.bootstrap, "batch.num.messages": 100})
+    for number in range(first, first + count):
+        producer.produce(TOPIC, form % number)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def delete_topic(node: KraftboxNode, topic: str = TOPIC) -> None:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+
+
+def tier(node: KraftboxNode, *arguments: str) -> tuple[int, Any]:
+    """Exit code and answer of `kraftbox tier`."""
+    command = [sys.executable, "-m", "kraftbox", "tier", *arguments, "--json"]
+    command += ["--dir", str(node.directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)

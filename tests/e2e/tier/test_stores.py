@@ -1,0 +1,127 @@
+"""A real node over each kind of store: a topic goes there and comes back, and leaves nothing.
+
+What stands behind the port has a suite of its own (tests/unit/storage/objects); here a broker uses
+it, with segments that go up in parts. Where the server looks at keys the node has a wrong one at
+first (S9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from kraftbox.process.properties import read_properties
+from storage.objects import ObjectInfo, StoreSettings, open_objects
+from storage.objects.port import listed
+from testkit.processes.nodes import KraftboxNode
+from testkit.processes.object_servers import PART_BYTES, ServerMissing, Servers
+from testkit.processes.waiting import until
+from tests.e2e.numbers import create_topic, read_numbers
+from tests.e2e.tier.node import TOPIC, delete_topic, segments, send, tier, tier_settings
+
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
+
+RECORDS = 3_200
+NUMBER = b"%04000d"
+"""4000 bytes a record."""
+SEGMENT_BYTES = PART_BYTES + (1 << 20)
+SECRETS = {"versitygw": "secret.access.key", "azurite": "account.key"}
+"""What the servers look at; moto takes any key."""
+
+
+@pytest.fixture(params=["moto", "versitygw", "azurite"])
+def server(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def store(server: str, servers: Servers) -> dict[str, str]:
+    pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
+    try:
+        return {**servers.options(server), "part.bytes": str(PART_BYTES)}
+    except ServerMissing as missing:
+        pytest.skip(f"{missing} (docs/gaps.md)")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[KraftboxNode]:
+    made = KraftboxNode(tmp_path / "node")
+    yield made
+    made.kill()
+
+
+def objects(store: Mapping[str, str]) -> list[ObjectInfo]:
+    """What the server has, asked past the broker."""
+
+    async def ask() -> list[ObjectInfo]:
+        opened = open_objects(StoreSettings.of(store))
+        try:
+            return await listed(opened, "")
+        finally:
+            await opened.close()
+
+    return asyncio.run(ask())
+
+
+def series(node: KraftboxNode, name: str) -> float:
+    """The sum over all topics of one of the node's series."""
+    at = read_properties(node.directory / "server.properties")["kraftbox.http.listener"]
+    with urllib.request.urlopen(f"http://{at}/metrics", timeout=10) as answer:
+        found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
+
+
+def lives_with_a_wrong_key(node: KraftboxNode, secret: str) -> None:
+    """Nothing is copied and nothing leaves the disk; produce goes on, and an operator is told."""
+    name = f"rsm.config.{secret}"
+    right, node.settings[name] = node.settings[name], node.settings[name].replace("t", "u")
+    node.start()
+    create_tiered(node)
+    send(node, 0, RECORDS // 2, NUMBER)
+    until("a copy failed", lambda: series(node, ERRORS) >= 2)
+    send(node, RECORDS // 2, RECORDS // 2, NUMBER)
+    told = (node.directory / "node.log").read_text()
+    assert re.search(r"WARNING tier copy failed, trying again .*403 Forbidden", told)
+    assert len(segments(node)) > 2 and segments(node)[0] == 0
+    assert node.stop() == 0
+    node.settings[name] = right
+    node.start()
+
+
+ERRORS = "kafka_server_brokertopicmetrics_remotecopyerrors_total"
+
+
+def create_tiered(node: KraftboxNode) -> None:
+    config = {
+        "remote.storage.enable": "true",
+        "internal.segment.bytes": str(SEGMENT_BYTES),
+        "local.retention.bytes": "1",
+    }
+    create_topic(node.bootstrap, TOPIC, **config)
+
+
+def test_a_topic_goes_to_the_store_and_comes_back_and_leaves_nothing(
+    node: KraftboxNode, server: str, store: dict[str, str]
+) -> None:
+    node.settings = tier_settings(store)
+    if server in SECRETS:
+        lives_with_a_wrong_key(node, SECRETS[server])
+    else:
+        node.start()
+        create_tiered(node)
+        send(node, 0, RECORDS, NUMBER)
+    until("all but the last segment left the disk", lambda: len(segments(node)) == 1)
+    assert segments(node)[0] > RECORDS // 2
+    assert max(one.size_bytes for one in objects(store)) > PART_BYTES
+    assert read_numbers(node.bootstrap, TOPIC) == list(range(RECORDS))
+    code, verified = tier(node, "verify")
+    assert (code, verified["findings"]) == (0, [])
+    assert series(node, "kafka_server_brokertopicmetrics_remotefetchbytes_total") > PART_BYTES
+    delete_topic(node)
+    until("the deleted topic's objects are gone", lambda: not objects(store), every_s=0.2)
