@@ -2,13 +2,15 @@
 again (F22).
 
 What was in sync on the old disk alone waits for it: nobody else may lead, and least of all the same
-broker on the empty one. Only brokers that are nothing else: a voter that forgets what it voted
-breaks the quorum's promises by itself.
+broker on the empty one. What lives on the empty disk alone, since it was made or moved there
+meanwhile, an operator moves to another broker before the old disk comes back. Only brokers that are
+nothing else: a voter that forgets what it voted breaks the quorum's promises by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION
@@ -76,7 +78,9 @@ async def _leave(world: RunWorld, machine: Machine) -> None:
     come back once more.
     """
     while True:
-        await world.until(lambda: not is_relied_on(world, machine))
+        while is_relied_on(world, machine):
+            await _move_away(world, machine)
+            await asyncio.sleep(0.1)
         world.crash(machine, End.KILL, torn=False)
         await world.until(lambda: not is_in_sync(world, machine) or is_relied_on(world, machine))
         if not is_relied_on(world, machine):
@@ -84,27 +88,41 @@ async def _leave(world: RunWorld, machine: Machine) -> None:
         await world.boot_again(machine)
 
 
+async def _move_away(world: RunWorld, machine: Machine) -> None:
+    """Ask that partitions that are here alone go to another broker: nobody else would ever have
+    them."""
+    operator, others = world.operator, [one for one in world.brokers if one is not machine]
+    for where, one in list(_kept_by(world, machine)):
+        if one.replicas == (machine.node_id,):
+            replicas = [others[where[1] % len(others)].node_id]
+            operator.moving(where, replicas)
+            await operator.insist(partial(operator.admin.reassign, where, replicas))
+
+
 def is_relied_on(world: RunWorld, machine: Machine) -> bool:
     """Whether a partition has no other clean candidate than this broker on the disk it has now."""
     only = {machine.node_id}
-    return any({*one.isr, *one.elr} == only for one in _kept_by(world, machine))
+    return any({*one.isr, *one.elr} == only for _, one in _kept_by(world, machine))
 
 
 def is_in_sync(world: RunWorld, machine: Machine) -> bool:
     """Whether an ISR has this broker on the disk it has now. An ELR keeps it while it is
     off; who comes back with another disk is no candidate."""
-    return any(machine.node_id in one.isr for one in _kept_by(world, machine))
+    return any(machine.node_id in one.isr for _, one in _kept_by(world, machine))
 
 
-def _kept_by(world: RunWorld, machine: Machine) -> Iterator[PartitionImage]:
+def _kept_by(
+    world: RunWorld, machine: Machine
+) -> Iterator[tuple[tuple[str, int], PartitionImage]]:
+    """The partitions, by name, that count on the disk that this broker has now."""
     node_id = machine.node_id
     for topic in world.promises.metadata.image.topics.by_id.values():
-        for one in topic.partitions.values():
+        for index, one in topic.partitions.items():
             if (
                 node_id in (*one.isr, *one.elr)
                 and one.directory_of(node_id) == machine.directory_id
             ):
-                yield one
+                yield (topic.name, index), one
 
 
 KINDS = {
@@ -120,6 +138,6 @@ KINDS = {
         "a broker runs on an empty disk for a while, and then on its old one",
         _draw,
         _swap_disk,
-        has_pure_brokers,
+        lambda shape: has_pure_brokers(shape) and len(shape.brokers) > 1,
     ),
 }

@@ -87,3 +87,15 @@ def test_where_the_only_disk_is_gone_an_operator_lets_the_partition_begin_anew()
     outcome = run(replace(drawn, shape=shape, quiet_from_ms=1500))
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {"wiped disk": 1}
+
+
+def test_what_was_moved_to_a_swapped_disk_alone_goes_elsewhere_before_the_old_disk_comes_back() -> (
+    None
+):
+    """The only replica is on a disk that is about to go: without an operator it waits for ever."""
+    outcome = played(
+        Event("s", 300, "swapped disk", "node 2", {"for_ms": 3_000, "off_ms": 100}),
+        Event("r", 2_000, "reassign", "partition 1", {"which": 1, "replicas": [2], "for_ms": 1}),
+    )
+    assert outcome.took_effect == {"swapped disk": 1, "reassign": 1}
+    assert outcome.counts["boots"] >= len(outcome.schedule.shape.nodes) + 2
