@@ -449,20 +449,23 @@ class Promises:
         # A broker goes by what it knows; one that takes over a change may be in the middle of it.
         images = self.views.since(one.node_id, self._now_s - TAKEOVER_S) or [self.metadata.image]
         least = min(*(min_isr(image, one.topic) for image in images), len(one.replicas))
-        states = [(one.isr, one.maximal_isr), *self._passed(one, truth, old)]
+        before = images[0].topics.partition(one.topic_id, one.index)
+        known = -1 if before is None else before.partition_epoch
+        states = [(one.isr, one.maximal_isr), *self._passed(one, truth, old, known)]
         wrong = [self._objection(truth, mark, least, *state) for state in states]
         require(None in wrong, f"P12: {where}: high watermark {mark}{wrong[0]}")
 
     @staticmethod
     def _passed(
-        one: Partition, truth: PartitionTruth, old: State | None
+        one: Partition, truth: PartitionTruth, old: State | None, known: int
     ) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
         """ISR and maximal ISR of the states that a leader has passed since it was looked at: who
         takes over several changes at once is in all of them, one by one. It may have known the
-        first before, and have waited for the metadata to tell of it."""
+        first before, and have waited for the metadata to tell of it; what came with that may be
+        another epoch of its own. `known` is the partition epoch that its metadata told before."""
         if old is None or old[6] == one.partition_epoch:
             return
-        if old[0] is ReplicaRole.LEADER and old[1] == one.leader_epoch:
+        if old[0] is ReplicaRole.LEADER and (old[1] == one.leader_epoch or known < old[6]):
             yield old[4], old[5]
         for epoch in range(old[6] + 1, one.partition_epoch):
             members = truth.members.get(epoch, frozenset())

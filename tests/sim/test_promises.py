@@ -114,6 +114,30 @@ async def test_a_leader_may_take_over_its_isr_and_lose_it_at_once() -> None:
     w.look()
 
 
+async def test_a_leader_may_take_over_its_isr_and_a_next_epoch_without_it_at_once() -> None:
+    """P12: as above; a new controller has fenced the other, and the leader leads anew."""
+    w = await a_leader_that_waits_for_the_metadata(fetches=2)
+    w.cluster.change(isr=[1, 2])
+    w.cluster.change(isr=[1], leader=1)
+    leader = w.cluster[1].partition()
+    assert (leader.leader_epoch, sorted(leader.isr), leader.log.high_watermark) == (1, [1], 1)
+    w.look()
+
+
+async def test_what_a_leader_of_two_did_not_show_it_may_not_show_in_its_next_epoch_alone() -> None:
+    """P12: it waited for no metadata, so it was in no such state meanwhile, whatever both have."""
+    w = Watched(min_isr=2)
+    w.append(b"a")
+    w.fetch()
+    assert w.cluster[2].partition().log.log_end_offset == 1
+    topics = w.cluster[1].replayer.image.topics
+    w.promises.metadata.image = w.promises.metadata.image._replace(topics=topics)
+    w.cluster.change(isr=[1], leader=1)
+    w.cluster[1].partition().log.update_high_watermark(1)
+    with pytest.raises(Violation, match=r"P12: .* high watermark 1 with the ISR \[1\]"):
+        w.look()
+
+
 async def test_a_leader_that_shows_what_no_such_isr_had_is_found() -> None:
     """P12: no member of the ISR that it has passed had all that it shows."""
     w = await a_leader_that_waits_for_the_metadata(fetches=1)
