@@ -20,7 +20,7 @@ from protocol.batch.header import iter_batches
 from protocol.batch.records import Producer, Record, build_batch
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.schema import Request, Response
 from runtime.clock import Clock
@@ -35,10 +35,13 @@ from simulation.world.invariants import Key, Violation, require
 from simulation.world.trace import Trace
 
 R = TypeVar("R", bound=Response)
+T = TypeVar("T")
 
 REQUEST_MS = 3_000
 FETCH_WAIT_MS = 200
 EASED = 4
+LAST_TRIES, LAST_PAUSE_S = 20, 0.2
+"""Of the last reader, while leaders move: preferred ones lead again when all is quiet, too."""
 REFUSED = frozenset(
     {
         ErrorCode.BROKER_NOT_AVAILABLE,
@@ -86,12 +89,13 @@ class Access:
 
     async def leader(self, one: PartitionLedger) -> Leader:
         """As every client does it: ask again after an error, and never go back to a leader of an
-        epoch before the one that is known."""
-        if self._stale:
+        epoch before the one that is known. Who knows an earlier topic of that name asks at once."""
+        known = self.client.cluster.cache.topic_ids
+        if self._stale or (one.topic_id and known.get(one.topic, one.topic_id) != one.topic_id):
             self._stale = False
             await self.client.topics()
         leader = await self.client.find_leader(one.topic, one.index)
-        topic_id = self.client.cluster.cache.topic_ids[one.topic]
+        topic_id = known[one.topic]
         one.topic_id = one.topic_id or topic_id
         if one.topic_id != topic_id:
             self._stale = True
@@ -517,6 +521,18 @@ class Load:
         self._saw(asked, client, what, "ok", offset=offset, values=values, offsets=offsets)
         return found
 
+    async def _lasting(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask again where a leader has just moved."""
+        for _ in range(LAST_TRIES):
+            try:
+                return await ask()
+            except ApiError as error:
+                if error.code not in MOVED | COORDINATOR_MOVED | NOT_SEEN:
+                    raise
+            self.doubt()
+            await asyncio.sleep(LAST_PAUSE_S)
+        return await ask()
+
     async def read_all(self) -> None:
         """Read every log that keeps all it gets from its start to its end, as the last thing."""
         self.doubt()
@@ -526,7 +542,7 @@ class Load:
             _, end = await self.client.bounds(one.topic, one.index)
             at = 0
             while at < end or not at:
-                records = await self.fetch(one, at, LAST_READER, "final")
+                records = await self._lasting(partial(self.fetch, one, at, LAST_READER, "final"))
                 if not records:
                     break
                 at = records[-1][0] + 1
@@ -539,7 +555,7 @@ class Load:
             _, end = await self.client.bounds(one.topic, one.index)
             at, whole = 0, dict[int, Keyed]()
             while at < end:
-                found, next_at = await self.fetch_keyed(one, at)
+                found, next_at = await self._lasting(partial(self.fetch_keyed, one, at))
                 whole |= found
                 require(next_at > at, f"H12: {one}: nothing at {at}, the end is {end}")
                 at = next_at
@@ -550,11 +566,7 @@ class Load:
         promises = self.promises
         logs = [one for one in promises.partitions.values() if one.name == f"{OFFSETS_TOPIC}-0"]
         for name in self.groups if logs else ():
-            asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None)
-            self.client.forget_coordinator(name)
-            answer = await self.client.of_group(name, OffsetFetchRequest(groups=[asked]))
-            told = answer.groups[0]
-            fail_on(told.error_code)
+            told = await self._lasting(partial(self._all_offsets, name))
             names = promises.metadata.topic_names
             found = {
                 (names.get(topic.topic_id, topic.name), one.partition_index): one.committed_offset
@@ -568,6 +580,14 @@ class Load:
                     f"G10: {name}: {where} is at {found.get(where)}, its log says "
                     f"{replayed.get(where)}",
                 )
+
+    async def _all_offsets(self, group: str) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+        """What the coordinator tells of all partitions of the group."""
+        asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+        self.client.forget_coordinator(group)
+        answer = await self.client.of_group(group, OffsetFetchRequest(groups=[asked]))
+        fail_on(answer.groups[0].error_code)
+        return answer.groups[0]
 
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
         """P6: whatever a consumer reads is committed, and is what was committed."""

@@ -1,0 +1,79 @@
+"""What all simulated clients share: how they find leaders, and how the last reader reads."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from client.leaders import Leader
+from protocol.errors import ApiError, ErrorCode
+from simulation.clients.load import Access, Load
+from simulation.judges.ledger import PartitionLedger
+from simulation.swarm import Outcome, run
+from tests.sim.small_cluster import schedule
+
+pytestmark = pytest.mark.sim
+
+OLD, NEW = b"o" * 16, b"n" * 16
+LEADER = Leader(2, 0)
+
+
+class KnowsAnEarlierTopic:
+    """A client that has heard of a topic before it was made again; `told` is what it hears now."""
+
+    def __init__(self, told: bytes) -> None:
+        self._told = told
+        self.asked = 0
+        self.cluster: Any = SimpleNamespace(cache=SimpleNamespace(topic_ids={"t": OLD}))
+
+    async def topics(self) -> None:
+        self.asked += 1
+        self.cluster.cache.topic_ids["t"] = self._told
+
+    async def find_leader(self, _topic: str, _partition: int) -> Leader:
+        return LEADER
+
+
+async def test_who_knows_an_earlier_topic_of_the_name_asks_before_it_says_so() -> None:
+    client: Any = KnowsAnEarlierTopic(NEW)
+    access, one = Access(client), PartitionLedger("t", 0, True, NEW)
+    assert await access.leader(one) == LEADER
+    assert await access.leader(one) == LEADER
+    assert client.asked == 1
+
+
+async def test_a_partition_of_another_topic_than_the_cluster_tells_of_has_no_leader() -> None:
+    client: Any = KnowsAnEarlierTopic(OLD)
+    with pytest.raises(ApiError, match="another topic now"):
+        await Access(client).leader(PartitionLedger("t", 0, True, NEW))
+
+
+def refused_once(code: ErrorCode) -> Outcome:
+    """A run in which the last reader's first fetch is refused so."""
+    fetch, refused = Load.fetch, list[PartitionLedger]()
+
+    async def refuse(
+        self: Load, one: PartitionLedger, at: int, who: str, what: str = "read"
+    ) -> Any:
+        if what == "final" and not refused:
+            refused.append(one)
+            raise ApiError(code)
+        return await fetch(self, one, at, who, what)
+
+    with mock.patch.object(Load, "fetch", refuse):
+        outcome = run(schedule(quiet_from_ms=300))
+    assert refused
+    return outcome
+
+
+def test_the_last_reader_asks_again_where_a_leader_has_just_moved() -> None:
+    outcome = refused_once(ErrorCode.FENCED_LEADER_EPOCH)
+    assert outcome.broken is None, outcome.broken
+    assert {one.partition for one in outcome.history if one.what == "final"} == {"t0-0", "t1-0"}
+
+
+def test_the_last_reader_is_refused_for_nothing_else() -> None:
+    assert refused_once(ErrorCode.NOT_ENOUGH_REPLICAS).broken is not None
