@@ -54,7 +54,9 @@ class FollowerFetch(RunningFetch):
             return super().start()
         if watch.wait is not None:
             watch.wait.supersede()
-        if not self._plan.incremental:
+        if not self._plan.incremental or self._broker_epoch > watch.broker_epoch:
+            # A follower may fetch before its registration is answered: its session hears of its
+            # epoch later.
             watch.replica_id, watch.broker_epoch = self._replica_id, self._broker_epoch
             self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)
         reply = super().start()

@@ -111,9 +111,7 @@ def is_in_sync(world: RunWorld, machine: Machine) -> bool:
     return any(machine.node_id in one.isr for _, one in _kept_by(world, machine))
 
 
-def _kept_by(
-    world: RunWorld, machine: Machine
-) -> Iterator[tuple[tuple[str, int], PartitionImage]]:
+def _kept_by(world: RunWorld, machine: Machine) -> Iterator[tuple[tuple[str, int], PartitionImage]]:
     """The partitions, by name, that count on the disk that this broker has now."""
     node_id = machine.node_id
     for topic in world.promises.metadata.image.topics.by_id.values():

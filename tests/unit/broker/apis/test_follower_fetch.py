@@ -134,3 +134,20 @@ async def test_without_a_tier_a_consumer_is_out_of_range_below_the_local_start(o
     (data,) = c[1].call(fetch_request(offset), 12).responses[0].partitions
     facts = (data.error_code, data.high_watermark, data.log_start_offset)
     assert facts == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)
+
+
+async def test_a_session_may_begin_before_its_follower_knows_its_epoch() -> None:
+    """A broker follows as soon as the metadata says so; its registration may be answered later."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    (earlier,) = c[1].context.sessions
+    c[2].fetchers.clear()
+    c[2].follow(c[2].partition())  # the next life, as its leader sees it
+    epoch, c.epochs[2] = c.epochs[2] + 10, -1
+    c.fetch(2)
+    assert len(c[1].context.sessions) == 2, "nobody knows which life is the later one"
+    c.epochs[2] = epoch
+    c.fetch(2)
+    assert earlier not in c[1].context.sessions
+    assert len(c[1].context.sessions) == 1
