@@ -114,14 +114,15 @@ def produce(node: Loaded, topic: str, records: int, size_bytes: int, acks: str) 
     }
 
 
-def produce_librdkafka(node: Loaded, topic: str, records: int, size_bytes: int) -> Figures:
-    """The same through confluent-kafka with acks=all, in a process of its own."""
+def produce_librdkafka(
+    node: Loaded, topic: str, records: int, size_bytes: int, rate: float = 0
+) -> Figures:
+    """The same through confluent-kafka with acks=all, in a process of its own; so many records a
+    second, where a rate is given."""
     before = node.cpu_s()
     script = Path(__file__).with_name("librdkafka_producer.py")
-    output = _run(
-        *(sys.executable, str(script), node.bootstrap, topic, str(records), str(size_bytes))
-    )
-    figures: Figures = json.loads(output)
+    given = (node.bootstrap, topic, str(records), str(size_bytes), str(rate))
+    figures: Figures = json.loads(_run(sys.executable, str(script), *given))
     figures["mb_per_s"] *= MIB
     cpu = node.cpu_s() - before
     figures["cpu_s_per_gb"] = cpu / (records * size_bytes / 1e9)
@@ -141,6 +142,14 @@ def consume(node: Loaded, topic: str, records: int, size_bytes: int) -> Figures:
         "mb_per_s": float(output.strip().splitlines()[-1].split(",")[8]) * MIB,
         "cpu_s_per_gb": cpu / (records * size_bytes / 1e9),
     }
+
+
+def consume_librdkafka(node: Loaded, topic: str) -> Figures:
+    """A topic from its start to its end through confluent-kafka, in a process of its own:
+    `mb_per_s`."""
+    script = Path(__file__).with_name("librdkafka_consumer.py")
+    figures: Figures = json.loads(_run(sys.executable, str(script), node.bootstrap, topic))
+    return figures
 
 
 def blast(node: Node, topic: str, *arguments: str) -> Figures:

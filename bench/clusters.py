@@ -11,14 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
-from bench.nodes import CLUSTER_ID, cpu_seconds
+from bench.nodes import CLUSTER_ID, cpu_seconds, scrape
 from client.addresses import Address
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
@@ -169,10 +168,7 @@ class Kraftbox(Cluster):
 
     def scrape(self, node_id: int) -> str:
         """The node's metrics."""
-        address = self._nodes[node_id]["http"]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
-            text: str = reply.read().decode()
-            return text
+        return scrape(self._nodes[node_id]["http"])
 
     def stop(self) -> None:
         process, self._process = self._process, None

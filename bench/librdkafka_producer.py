@@ -1,4 +1,7 @@
-"""Produce with librdkafka and print the figures as JSON: BOOTSTRAP TOPIC RECORDS SIZE_BYTES."""
+"""Produce with librdkafka and print the figures as JSON: BOOTSTRAP TOPIC RECORDS SIZE_BYTES [RATE].
+
+RATE is how many records are sent a second; without it as many as go.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from confluent_kafka import Producer
 def main() -> None:
     """Send, wait for every acknowledgement, print MB/s and the p99 of the delivery time."""
     bootstrap, topic, records, size_bytes = *sys.argv[1:3], int(sys.argv[3]), int(sys.argv[4])
+    rate = float(sys.argv[5]) if len(sys.argv) > 5 else 0.0
     latencies_ms: list[float] = []
     failures = 0
 
@@ -47,6 +51,8 @@ def main() -> None:
                 producer.poll(0.05)
         if number % 1024 == 0:
             producer.poll(0)
+        while rate and number > (time.monotonic() - begin) * rate:
+            producer.poll(0.001)
     left = producer.flush(120)
     took_s = time.monotonic() - begin
     latencies_ms.sort()

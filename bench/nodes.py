@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.ports import free_port
@@ -36,6 +39,13 @@ def resident_mb(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise ProcessLookupError(pid)
+
+
+def scrape(address: str) -> str:
+    """What a node at HOST:PORT says of itself."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
+        text: str = reply.read().decode()
+        return text
 
 
 def keep_bytecode(place: Path) -> None:
@@ -100,6 +110,11 @@ class Kraftbox(_One):
 
     def stop(self) -> None:
         self.node.stop()
+
+    def scrape(self) -> str:
+        """The node's metrics."""
+        (node,) = control.status(ClusterPlace(self.node.directory))["nodes"]
+        return scrape(node["http"])
 
     @property
     def bootstrap(self) -> str:

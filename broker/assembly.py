@@ -72,10 +72,9 @@ from storage.log.directory import MetaProperties, read_meta
 from storage.log.errors import BadLogDirectory
 from storage.log.log import Log
 from storage.log.manager import LogManager, LogManagerSettings
-from storage.objects import ObjectRefused, Objects, StoreSettings, open_objects
 
 if TYPE_CHECKING:
-    from broker.tiering.tier import Tier
+    from broker.tiering.tier import ObjectsFactory, Tier
 
 MAINTENANCE_MS: Final = 1_000.0
 NAMED_MAX: Final = 20
@@ -102,12 +101,12 @@ class BrokerServer:
         supervisor: Supervisor,
         metrics: Metrics,
         incarnation_id: bytes,
-        open_objects: Callable[[StoreSettings], Objects] = open_objects,
+        open_objects: ObjectsFactory | None = None,
     ) -> None:
         """The log directory is locked and belongs to this node: the caller saw to that.
 
         `incarnation_id` is the process's: with it the broker registers. `open_objects` opens the
-        store of tiered storage, where that is on.
+        store of tiered storage, where that is on; None: as its settings say.
         """
         self.config = config
         self._static = BrokerSettings.of(config)
@@ -330,13 +329,15 @@ class BrokerServer:
             return None
         if self.config[keys_kraftbox.KRAFTBOX_TIERED_STORAGE_PREVIEW]:
             _log.warning("tiered storage is a preview: parts of it are missing")
+        # Not before: a node without tiered storage is none the slower and none the larger for it.
         from broker.tiering.settings import RemoteSettings
         from broker.tiering.tier import Tier
+        from storage.objects import ObjectRefused, open_objects
 
         try:
             return Tier(
                 RemoteSettings.of(self.config),
-                open_objects=self._open_objects,
+                open_objects=self._open_objects or open_objects,
                 replicas=self.replicas,
                 topic_settings=self.settings,
                 creator=creator,

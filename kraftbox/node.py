@@ -38,10 +38,10 @@ from runtime.tasks import Supervisor
 from storage.files import Files, LossyFiles, SlowFiles
 from storage.log.directory import MetaProperties, check_meta, lock_directory
 from storage.log.errors import BadLogDirectory, CorruptLog
-from storage.objects import Objects, StoreSettings, open_objects
 
 if TYPE_CHECKING:
     from broker.assembly import BrokerServer
+    from broker.tiering.tier import ObjectsFactory
     from controller.assembly import ControllerServer
 
 _log = get_logger("kraftbox.node")
@@ -58,11 +58,12 @@ def build_node(
     clock: Clock,
     rng: random.Random,
     files: Files,
-    open_objects: Callable[[StoreSettings], Objects] = open_objects,
+    open_objects: ObjectsFactory | None = None,
 ) -> Node:
     """A node that is not started. Must be called on the loop that will run it.
 
-    `open_objects` opens the object store of tiered storage, where that is on.
+    `open_objects` opens the object store of tiered storage, where that is on; None: as its
+    settings say.
     With `kraftbox.fault.files=lossy` it loses at its death whatever it had not flushed; with
     `slow` its disk takes the time that kraftbox.fault.files.flush.ms and read.ms say.
     """
@@ -89,7 +90,7 @@ class Node:
         clock: Clock,
         rng: random.Random,
         files: Files,
-        open_objects: Callable[[StoreSettings], Objects],
+        open_objects: ObjectsFactory | None,
     ) -> None:
         self.config = config
         self._open_objects = open_objects

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from broker.tiering.tier import ObjectsFactory
 from kraftbox.node import Node, build_node
 from metalog.format import FormatRequest, format_directories
 from runtime.clock import Clock, SystemClock
 from runtime.config import NodeConfig
 from storage.files import Files, MemoryFiles
-from storage.objects import Objects, StoreSettings, open_objects
 
 PROPERTIES = {
     "process.roles": "broker,controller",
@@ -36,7 +36,7 @@ def make_node(
     *,
     clock: Clock | None = None,
     seed: int | None = None,
-    open_objects: Callable[[StoreSettings], Objects] = open_objects,
+    open_objects: ObjectsFactory | None = None,
 ) -> Node:
     """A formatted node that is not started."""
     config = NodeConfig.parse({**PROPERTIES, **(settings or {})})
@@ -53,7 +53,7 @@ async def running_node(
     files: Files | None = None,
     settings: Mapping[str, str] | None = None,
     *,
-    open_objects: Callable[[StoreSettings], Objects] = open_objects,
+    open_objects: ObjectsFactory | None = None,
 ) -> AsyncIterator[Node]:
     """A node that serves; stopped at the end, where a failure of its own is raised."""
     node = make_node(files or MemoryFiles(), settings, open_objects=open_objects)

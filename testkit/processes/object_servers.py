@@ -63,14 +63,21 @@ def moto(folder: Path) -> Iterator[dict[str, str]]:
 @contextmanager
 def versitygw(folder: Path) -> Iterator[dict[str, str]]:
     """S3 as versitygw makes it of a folder: it checks signatures, as moto does not."""
+    with versitygw_process(folder) as (options, _):
+        yield options
+
+
+@contextmanager
+def versitygw_process(folder: Path) -> Iterator[tuple[dict[str, str], subprocess.Popen[bytes]]]:
+    """See `versitygw`; with its process. The buckets are in `folder`/buckets."""
     program = _built_by_go()
     (folder / "buckets" / BUCKET).mkdir(parents=True)
     (folder / "sidecar").mkdir()
     port = free_port()
     command = [program, "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET]
     posix = ["posix", "--sidecar", str(folder / "sidecar"), str(folder / "buckets")]
-    with _running([*command, *posix], folder, port):
-        yield s3_options(f"http://127.0.0.1:{port}")
+    with _running([*command, *posix], folder, port) as process:
+        yield s3_options(f"http://127.0.0.1:{port}"), process
 
 
 @contextmanager
@@ -115,14 +122,14 @@ def _put(url: str, headers: dict[str, str]) -> None:
 @contextmanager
 def _running(
     command: list[str], folder: Path, port: int, environment: Mapping[str, str] | None = None
-) -> Iterator[None]:
+) -> Iterator[subprocess.Popen[bytes]]:
     with open(folder / "server.log", "wb") as log:
         server = subprocess.Popen(
             command, stdout=log, stderr=log, cwd=folder, env={**os.environ, **(environment or {})}
         )
         try:
             until(f"{command[0]} listens", lambda: _listens(port))
-            yield
+            yield server
         finally:
             server.terminate()
             server.wait(timeout=20)

@@ -60,6 +60,11 @@ def test_a_fork_server_has_imported_every_role_and_has_no_thread_and_no_terminal
     assert not heavy & packages
 
 
+def test_a_node_without_tiered_storage_has_nothing_of_it():
+    tiered = ("obstore", "storage.objects", "storage.tiered", "broker.tiering")
+    assert [name for name in modules_of(FORK_SERVER) if name.startswith(tiered)] == []
+
+
 def test_a_node_imports_no_terminal_library():
     done = subprocess.run(
         [sys.executable, "-c", CODE], capture_output=True, text=True, check=True, timeout=60

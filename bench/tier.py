@@ -1,0 +1,481 @@
+"""Tiered storage: `python -m bench.tier`.
+
+    python -m bench.tier [--cases CASES] [--quick] [--before FOLDER]
+                         [--markdown docs/benchmarks.md] [--json FILE]
+
+One node with its segments in a bucket of versitygw on the same machine. Each row has its aim and
+whether it is met; nothing here passes or fails. Under five minutes.
+
+Cases, by their names for `--cases`:
+
+    copy       closed segments are copied, beside obstore alone that puts the same files there
+    read       librdkafka reads a topic from the disk and then from the tier alone
+    produce    p99 of a producer at a steady rate: without copies, with copies that keep up, and
+               with a store that takes connections and answers nothing
+    consumers  1,000 consumers, each at a place of its own in what the tier alone has: memory of the
+               node, and how long its loop stood still
+    metadata   records of 100,000 segments are replayed, as at a start
+    off        a node without tiered storage: what it imports, its start and its memory; with
+               `--before` beside those of another checkout
+
+Copy and read are of the same bytes; what is measured in turn is measured several times, of which
+the median counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from bench.clients import Figures, consume_librdkafka, create_topic, produce_librdkafka
+from bench.elections import STALLS
+from bench.nodes import Kraftbox, keep_bytecode, resident_mb
+from bench.place import bench_place
+from bench.report import put_between, shown
+from bench.single_node import say
+from testkit.processes.object_servers import versitygw_process
+from testkit.processes.waiting import until
+
+MARK = "tier"
+FREE_BYTES_MIN = 6 << 30
+CASES = ("copy", "read", "produce", "consumers", "metadata", "off")
+PARTITIONS = 4
+RECORD_BYTES = 1024
+WAIT_S = 120.0
+TIERED = {
+    "remote.log.storage.system.enable": "true",
+    "kraftbox.tiered.storage.preview": "true",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+    "remote.log.manager.task.interval.ms": "100",
+    "log.retention.check.interval.ms": "500",
+    "kraftbox.loop.lag.interval.ms": "10",
+}
+TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": str(16 << 20)}
+WITHOUT_COPIES = {"remote.log.copy.disable": "true"}
+ON_DISK_ONLY_WHAT_MUST = {"local.retention.bytes": "1"}
+SERIES = "kafka_server_brokertopicmetrics_remote"
+MODULES = """
+import sys
+from kraftbox.__main__ import use_own_packages
+use_own_packages()
+from kraftbox.launcher.fork_server import import_everything
+import_everything()
+tiered = ("obstore", "storage.objects", "storage.tiered", "broker.tiering")
+print(sum(name.startswith(tiered) for name in sys.modules))
+"""
+
+
+class Scale(NamedTuple):
+    """How much is done."""
+
+    megabytes: int = 256
+    rounds: int = 3
+    rate_per_s: int = 20_000
+    seconds: int = 6
+    consumers: int = 1_000
+    consume_s: int = 20
+    starts: int = 5
+
+
+QUICK = Scale(160, 1, 5_000, 2, 100, 3, 1)
+
+
+class Row(NamedTuple):
+    """A figure, what it should be, and whether it is that; None: it has no aim."""
+
+    name: str
+    value: float
+    aim: str = ""
+    met: bool | None = None
+
+
+class Run:
+    """One measurement from the first start to the last stop."""
+
+    def __init__(self, place: Path, options: argparse.Namespace) -> None:
+        self.place = place
+        self.options = options
+        self.scale = QUICK if options.quick else Scale()
+        self.cases = options.cases.split(",")
+        self.rows: list[Row] = []
+
+    def measure(self) -> None:
+        """Everything that was asked for."""
+        keep_bytecode(self.place)
+        if set(self.cases) - {"metadata", "off"}:
+            self._with_a_store()
+        if "metadata" in self.cases:
+            self._metadata()
+        if "off" in self.cases:
+            self._off()
+
+    def note(self, name: str, value: float, *, least: float = 0, most: float = 0) -> None:
+        """A row; with an aim, if one is given."""
+        aim = f"at least {shown(least)}" if least else f"at most {shown(most)}" if most else ""
+        met = value >= least if least else value <= most if most else None
+        self.rows.append(Row(name, value, aim, met))
+        say(f"{name}: {shown(value)}")
+
+    # --- with a store ---------------------------------------------------------------------------
+
+    def _with_a_store(self) -> None:
+        folder = self.place / "store"
+        folder.mkdir()
+        with versitygw_process(folder) as (options, store):
+            given = {f"rsm.config.{name}": value for name, value in options.items()}
+            node = Kraftbox(self.place / "node", {**TIERED, **given})
+            side = Side(node, folder / "buckets")
+            node.start()
+            try:
+                if "copy" in self.cases:
+                    self._copy(side, options)
+                if "read" in self.cases:
+                    self._read(side)
+                if "produce" in self.cases:
+                    self._produce(side, store)
+                if "consumers" in self.cases:
+                    self._consumers(side)
+            finally:
+                store.send_signal(signal.SIGCONT)
+                node.stop()
+
+    def _fill(self, side: Side, topic: str, configs: Mapping[str, str]) -> None:
+        create_topic(side.node, topic, PARTITIONS, configs={**TOPIC, **configs})
+        records = self.scale.megabytes * 1_000_000 // RECORD_BYTES
+        produce_librdkafka(side.node, topic, records, RECORD_BYTES)
+
+    def _copy(self, side: Side, options: Mapping[str, str]) -> None:
+        alone, ours = [], []
+        for number in range(self.scale.rounds):
+            topic = f"copied-{number}"
+            self._fill(side, topic, WITHOUT_COPIES)
+            closed = side.closed(topic)
+            folders = _linked(closed, self.place / "alone" / topic)
+            for what in ("ours", "alone") if number % 2 else ("alone", "ours"):
+                if what == "alone":
+                    alone.append(_obstore_alone(options, folders))
+                    continue
+                side.alter(topic, **{"remote.log.copy.disable": "false"})
+                took_s = side.copied(topic)
+                size = sum(path.stat().st_size for path in closed if path.suffix == ".log")
+                ours.append(size / 1e6 / took_s)
+        self.note("obstore alone puts: MB/s", statistics.median(alone))
+        self.note("copy: MB/s", statistics.median(ours))
+        share = statistics.median(one / other for one, other in zip(ours, alone, strict=True))
+        self.note("copy, as a part of obstore alone", share, least=0.8)
+
+    def _read(self, side: Side) -> None:
+        topic = "read"
+        self._fill(side, topic, {})
+        side.copied(topic)
+        read: dict[str, list[float]] = {"disk": [], "tier": []}
+        consume_librdkafka(side.node, topic)
+        for where, figures in read.items():
+            if where == "tier":
+                side.only_in_the_tier(topic)
+            for _ in range(self.scale.rounds):
+                figures.append(consume_librdkafka(side.node, topic)["mb_per_s"])
+        local, remote = (statistics.median(figures) for figures in read.values())
+        self.note("read from the disk: MB/s", local)
+        self.note("read from the tier: MB/s", remote)
+        self.note("read from the tier, as a part of that from the disk", remote / local, least=0.5)
+
+    def _produce(self, side: Side, store: subprocess.Popen[bytes]) -> None:
+        create_topic(side.node, "plain", PARTITIONS, configs={**TOPIC, **WITHOUT_COPIES})
+        create_topic(side.node, "busy", PARTITIONS, configs={**TOPIC, **ON_DISK_ONLY_WHAT_MUST})
+        found: dict[str, list[float]] = {"without copies": [], "while copying": [], "hung": []}
+        records = self.scale.rate_per_s * self.scale.seconds
+        produce_librdkafka(side.node, "plain", records, RECORD_BYTES, self.scale.rate_per_s)
+        for _ in range(self.scale.rounds):
+            for what, p99_ms in found.items():
+                with _hung(store) if what == "hung" else _nothing():
+                    topic = "plain" if what == "without copies" else "busy"
+                    made = produce_librdkafka(
+                        side.node, topic, records, RECORD_BYTES, self.scale.rate_per_s
+                    )
+                p99_ms.append(made["p99_ms"])
+                side.wait_gone("busy")
+        plain, copying, hung = (statistics.median(values) for values in found.values())
+        self.note("produce without copies: p99 ms", plain)
+        self.note("produce while copying: p99 ms", copying)
+        self.note("produce with a hung store: p99 ms", hung)
+        self.note("p99 while copying, times that without", copying / plain, most=1.2)
+        self.note("p99 with a hung store, times that without", hung / plain, most=1.1)
+
+    def _consumers(self, side: Side) -> None:
+        topic = "cold"
+        self._fill(side, topic, ON_DISK_ONLY_WHAT_MUST)
+        side.copied(topic)
+        side.only_in_the_tier(topic)
+        side.node.scrape()  # what was worst so far is forgotten
+        with Memory(side.node.pid) as memory:
+            made = _json_of(
+                *("-m", "bench.tier_consumers", side.node.bootstrap, topic),
+                *(str(side.local_start(topic)), "--partitions", str(PARTITIONS)),
+                *("--consumers", str(self.scale.consumers)),
+                *("--seconds", str(self.scale.consume_s)),
+            )
+        text = side.node.scrape()
+        many = f"{self.scale.consumers:,} consumers"
+        self.note(f"{many}: MB/s", made["mb_per_s"])
+        self.note(f"{many}: of them read something", made["served"], least=self.scale.consumers)
+        self.note(f"{many}: answers to try again, %", 100 * made["tries_again"] / made["answers"])
+        self.note(f"{many}: most memory more than before, MiB", memory.most_mb - memory.first_mb)
+        self.note(f"{many}: memory at the end, times that of the middle", memory.growth, most=1.1)
+        for name, pattern in STALLS.items():
+            self.note(f"{many}: {name}, ms", 1e3 * float(pattern.findall(text)[0]), most=20)
+
+    # --- without one ----------------------------------------------------------------------------
+
+    def _metadata(self) -> None:
+        path = self.place / "metadata"
+        _run("-m", "bench.tier_metadata", "write", str(path))
+        made = _json_of("-m", "bench.tier_metadata", "replay", str(path))
+        self.note("metadata of 100,000 segments: s", made["s"], most=6)
+        self.note("metadata of 100,000 segments: CPU s", made["cpu_s"])
+        self.note("metadata of 100,000 segments: MiB", made["mb"], most=100)
+
+    def _off(self) -> None:
+        count = int(_run("-c", MODULES))
+        self.note("off: modules of the tier that are imported", count)
+        self.rows[-1] = self.rows[-1]._replace(aim="none", met=not count)
+        sides = {"off": self._starts("off", None)}
+        if self.options.before:
+            sides["before"] = self._starts("before", self.options.before)
+        for side, (start_s, mb) in sides.items():
+            self.note(f"{side}: start to ready, s", start_s)
+            self.note(f"{side}: resident, MiB", mb)
+        if self.options.before:
+            for at, what in enumerate(("start", "memory")):
+                ratio = sides["off"][at] / sides["before"][at]
+                self.note(f"off: {what}, times that before", ratio, most=1.05)
+
+    def _starts(self, name: str, checkout: Path | None) -> tuple[float, float]:
+        """Medians: seconds to ready, MiB."""
+        starts, memory = [], []
+        with _working_in(checkout):
+            for number in range(self.scale.starts + 1):
+                node = Kraftbox(self.place / name)
+                took_s = node.start()
+                if number:  # the first one compiles
+                    starts.append(took_s)
+                    memory.append(resident_mb(node.pid))
+                node.stop()
+        return statistics.median(starts), statistics.median(memory)
+
+
+class Side:
+    """The node, and the folder that has its buckets."""
+
+    def __init__(self, node: Kraftbox, buckets: Path) -> None:
+        self.node = node
+        self.buckets = buckets
+
+    def closed(self, topic: str) -> list[Path]:
+        """The files of closed segments on the disk."""
+        found = []
+        for folder in self.node.folders(topic):
+            last = max(folder.glob("*.log")).stem
+            files = [*folder.glob("*.log"), *folder.glob("*.*index")]
+            found += [path for path in files if path.stem < last]
+        return found
+
+    def local_start(self, topic: str) -> int:
+        """The least local start of its partitions."""
+        return min(int(min(folder.glob("*.log")).stem) for folder in self.node.folders(topic))
+
+    def alter(self, topic: str, **configs: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in configs.items()
+        ]
+        resource = ConfigResource("topic", topic, incremental_configs=entries)
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(WAIT_S)
+
+    def copied(self, topic: str) -> float:
+        """Wait until all closed segments are copied. Seconds from the first copy's begin."""
+        until("a copy", lambda: self._metric("copyrequests_total", topic), WAIT_S)
+        began = time.time()
+        until("all is copied", lambda: self._all_copied(topic), WAIT_S, every_s=0.2)
+        # The last step of a copy is its manifest.
+        return max(path.stat().st_mtime for path in self._manifests(topic)) - began
+
+    def only_in_the_tier(self, topic: str) -> None:
+        """Wait until what is closed has left the disk."""
+        self.alter(topic, **ON_DISK_ONLY_WHAT_MUST)
+        self.wait_gone(topic)
+
+    def wait_gone(self, topic: str) -> None:
+        until("it left the disk", lambda: not self.closed(topic), WAIT_S)
+
+    def _all_copied(self, topic: str) -> bool:
+        closed = [path for path in self.closed(topic) if path.suffix == ".log"]
+        return self._metric("copylagsegments", topic) == 0 and len(
+            list(self._manifests(topic))
+        ) >= len(closed)
+
+    def _manifests(self, topic: str) -> Iterator[Path]:
+        metadata = (self.node.folders(topic)[0] / "partition.metadata").read_text()
+        topic_id = metadata.partition("topic_id:")[2].split()[0]
+        return self.buckets.glob(f"**/{topic_id}/*/*.manifest")
+
+    def _metric(self, name: str, topic: str) -> float:
+        line = rf'^{SERIES}{name}{{topic="{topic}"}} (\S+)$'
+        found = re.findall(line, self.node.scrape(), re.MULTILINE)
+        return float(found[0]) if found else 0.0
+
+
+class Memory:
+    """What a process has resident, while something goes on."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._end = threading.Event()
+        self._seen: list[float] = []
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._seen or not self._end.wait(0.1):
+            self._seen.append(resident_mb(self._pid))
+
+    @property
+    def first_mb(self) -> float:
+        return self._seen[0]
+
+    @property
+    def most_mb(self) -> float:
+        return max(self._seen)
+
+    @property
+    def growth(self) -> float:
+        """The most of the last third, times the most of the third before."""
+        third = max(1, len(self._seen) // 3)
+        return max(self._seen[-third:]) / max(self._seen[-2 * third : -third] or self._seen)
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+def _run(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, text=True, timeout=300, check=True
+    )
+    return done.stdout
+
+
+def _json_of(*arguments: str) -> Figures:
+    figures: Figures = json.loads(_run(*arguments))
+    return figures
+
+
+def _obstore_alone(options: Mapping[str, str], folders: Sequence[Path]) -> float:
+    given = (json.dumps(options), *map(str, folders))
+    return _json_of("-m", "bench.obstore_alone", *given)["mb_per_s"]
+
+
+def _linked(paths: Sequence[Path], place: Path) -> list[Path]:
+    """The same files in folders by partition; returns the folders."""
+    for path in paths:
+        folder = place / path.parent.name
+        folder.mkdir(parents=True, exist_ok=True)
+        os.link(path, folder / path.name)
+    return sorted(place.iterdir())
+
+
+@contextmanager
+def _hung(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _working_in(folder: Path | None) -> Iterator[None]:
+    """Commands of ours are those of another checkout."""
+    before = os.getcwd()
+    if folder is not None:
+        os.chdir(folder)
+        os.environ["PYTHONPATH"] = str(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        os.environ.pop("PYTHONPATH", None)
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[Row]) -> str:
+    """As Markdown."""
+    lines = ["| | | aim | |", "|---|---|---|---|"]
+    words = {True: "met", False: "missed", None: ""}
+    lines += [f"| {one.name} | {shown(one.value)} | {one.aim} | {words[one.met]} |" for one in rows]
+    return "\n".join(lines)
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What the command line asks for. SystemExit for a case that does not exist."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", default=",".join(CASES), help="names with commas between them")
+    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
+    parser.add_argument("--before", type=Path, help="another checkout, to start a node of")
+    parser.add_argument("--json", type=Path, help="write every figure there")
+    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.cases.split(",")) - set(CASES):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module's description."""
+    options = parsed(arguments)
+    began = time.monotonic()
+    with bench_place(FREE_BYTES_MIN) as place:
+        run = Run(place, options)
+        try:
+            run.measure()
+        finally:
+            text = table(run.rows)
+            print(text)
+            if options.json:
+                options.json.write_text(json.dumps([one._asdict() for one in run.rows], indent=1))
+            say(f"{time.monotonic() - began:.0f} s in all")
+    if options.markdown:
+        put_between(options.markdown, MARK, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Very many consumers that read what a tier alone has.
+
+    python -m bench.tier_consumers BOOTSTRAP TOPIC END --consumers N --seconds S
+
+Each has a connection, begins at an offset of its own below END of a partition of the topic, asks
+for as much as clients do, and asks again at once. Prints as JSON how much they read, how often they
+were told to try again, and how long an answer took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from collections.abc import Sequence
+
+import uvloop
+
+from protocol.batch.header import iter_batches
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.transport.client import Connection
+
+VERSION = 12
+"""The last one that names topics."""
+PART_BYTES = 1 << 20
+ANSWER_BYTES = 50 << 20
+WAIT_MS = 500
+TIMEOUT_MS = 60_000
+RETRY_S = 0.1
+"""As clients wait before they ask again."""
+AT_ONCE = 50
+"""Connections that are made at the same time."""
+
+
+class Consumers:
+    """All of them, and what they have seen."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.rng = random.Random(1_000)
+        self.read_bytes = 0
+        self.tries_again = 0
+        self.answer_s: list[float] = []
+        self.asked: set[int] = set()
+
+    async def run(self) -> dict[str, float]:
+        host, _, port = self.options.bootstrap.rpartition(":")
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def connect() -> Connection:
+            async with gate:
+                return await Connection.connect(host, int(port), "consumer", TIMEOUT_MS)
+
+        count = range(self.options.consumers)
+        connections = await asyncio.gather(*(connect() for _ in count))
+        begin = time.monotonic()
+        end = begin + self.options.seconds
+        await asyncio.gather(*(self._one(number, connections[number], end) for number in count))
+        took_s = time.monotonic() - begin
+        for connection in connections:
+            connection.abort()
+        self.answer_s.sort()
+        return {
+            "mb_per_s": self.read_bytes / 1e6 / took_s,
+            "answers": len(self.answer_s),
+            "tries_again": self.tries_again,
+            "served": len(self.asked),
+            "p99_ms": 1e3 * self.answer_s[int(len(self.answer_s) * 0.99)],
+        }
+
+    async def _one(self, number: int, connection: Connection, end: float) -> None:
+        partition = number % self.options.partitions
+        offset = self.rng.randrange(self.options.end)
+        while time.monotonic() < end:
+            asked = time.monotonic()
+            answer = await connection.request(
+                _request(self.options.topic, partition, offset), TIMEOUT_MS, VERSION
+            )
+            self.answer_s.append(time.monotonic() - asked)
+            data = answer.responses[0].partitions[0]
+            if data.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self.tries_again += 1
+                await asyncio.sleep(RETRY_S)
+                continue
+            if data.error_code:
+                raise SystemExit(f"the broker answers {ErrorCode(data.error_code).name}")
+            read, offset = _behind(data, offset)
+            self.read_bytes += read
+            if read:
+                self.asked.add(number)
+            if offset >= self.options.end:
+                offset = self.rng.randrange(self.options.end)
+
+
+def _request(topic: str, partition: int, offset: int) -> FetchRequest:
+    wanted = FetchRequest.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=PART_BYTES
+    )
+    return FetchRequest(
+        max_wait_ms=WAIT_MS,
+        min_bytes=1,
+        max_bytes=ANSWER_BYTES,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+    )
+
+
+def _behind(data: FetchResponse.PartitionData, offset: int) -> tuple[int, int]:
+    """Bytes of records, and the offset behind them."""
+    content = data.records
+    if not content or isinstance(content, list):
+        return 0, offset
+    for header, _ in iter_batches(content):
+        offset = header.next_offset
+    return len(content), offset
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module's description."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("bootstrap")
+    parser.add_argument("topic")
+    parser.add_argument("end", type=int)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--consumers", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=20)
+    uvloop.install()
+    print(json.dumps(asyncio.run(Consumers(parser.parse_args(arguments)).run())))
+
+
+if __name__ == "__main__":
+    main()
