@@ -41,7 +41,7 @@ from storage.log.epoch_file import EpochFile, EpochWrite
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
 from storage.log.indexes import AbortedTxn, CorruptIndex
 from storage.log.producers import EndMarker, Origin
-from storage.log.retention import expired
+from storage.log.retention import closes_last, expired
 from storage.log.rolling import must_roll
 from storage.log.segment import MAX_RELATIVE, Segment
 from storage.log.segments import Segments, SegmentSlice, complete_first
@@ -892,14 +892,16 @@ class Log:
 
     def retention(self, now_ms: int, limit: int | None = None) -> int:
         """Remove segments that are past retention, the oldest `limit` of them; returns how many.
+        Where the remote store must have the last one first, that is closed.
 
         Raises LogFailed.
         """
         if self._failure is not None:
             return 0
+        segments = list(self.segments)
         doomed = self._look(
             lambda: expired(
-                list(self.segments),
+                segments,
                 self.config,
                 now_ms,
                 log_start_offset=self.log_start_offset,
@@ -912,6 +914,16 @@ class Log:
             doomed = min(doomed, limit)
         if doomed:
             self._guard(lambda: self._delete_oldest(doomed))
+        elif self._look(
+            lambda: closes_last(
+                segments,
+                self.config,
+                now_ms,
+                log_end_offset=self.log_end_offset,
+                high_watermark=self.high_watermark,
+            )
+        ):
+            self._guard(self.roll)
         return doomed
 
     def _delete_oldest(self, count: int) -> None:

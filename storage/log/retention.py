@@ -4,7 +4,10 @@ Only a prefix of the segments can go, and only what lies wholly below the high w
 are tried in Kafka's order, and each looks at what the one before left: time, size, log start.
 
 Of a log that is copied to a remote store, time and size take only what has a finished copy there
-(KIP-405, S2, S9); what lies below the log start is nobody's any more, copied or not.
+(KIP-405, S2, S9); what lies below the log start is nobody's any more, copied or not. Only closed
+segments are copied: the last one is closed once time or size would take it, when nothing older is
+left. Else the newest records of a partition that nobody writes to would stay on the disk for ever,
+and never expire.
 """
 
 from __future__ import annotations
@@ -47,6 +50,23 @@ def expired(
     while count < deletable and ends[count] <= log_start_offset and count + 1 < len(segments):
         count += 1
     return count
+
+
+def closes_last(
+    segments: Sequence[Segment],
+    config: LogConfig,
+    now_ms: int,
+    *,
+    log_end_offset: int,
+    high_watermark: int,
+) -> bool:
+    """Whether the only segment of a log that is copied is past local retention, and so to be closed
+    (as Kafka 4.3 does)."""
+    if len(segments) > 1 or not segments[0].size_bytes or high_watermark < log_end_offset:
+        return False
+    if not (config.copies and config.deletes):
+        return False
+    return _by_size(segments, _by_time(segments, config, now_ms), 1, config) == 1
 
 
 def _by_time(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> int:

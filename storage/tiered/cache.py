@@ -252,11 +252,12 @@ class SegmentCache:
 
     def remote_end(self, lineage: Lineage) -> RemoteEnd:
         """The highest offset of this log that was ever copied: not the highest there is, which
-        may be of a log that lost. Copies that have expired count; they are below the log start."""
+        may be of a log that lost. Copies that have expired count. They are below the log start,
+        where the first epoch that is known begins, though it has written more."""
         for entry in reversed(lineage.entries):
             offsets = lineage.range_of(entry.epoch)
             highest = min(self._highest.get(entry.epoch, -1), offsets.last)
-            if offsets and highest >= offsets.first:
+            if offsets and highest >= 0:
                 return RemoteEnd(highest, entry.epoch)
         return NO_REMOTE_END
 

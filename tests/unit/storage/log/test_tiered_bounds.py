@@ -86,6 +86,59 @@ def test_what_lies_below_the_log_start_goes_without_a_copy():
     assert log.log_start_offset == log.local_log_start_offset == 6
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"local_retention_bytes": 0},
+        {"local_retention_ms": 1000, "local_retention_bytes": -1},
+        {"retention_ms": 1000, "local_retention_bytes": -2},
+    ],
+)
+def test_a_last_segment_past_local_retention_is_closed_so_that_it_can_be_copied(limits):
+    """As Kafka does: else a quiet partition would keep its newest records for ever."""
+    log = tiered(**limits)
+    fill(log, 10, size=50)
+    later = T0 + 1_000_000
+    last = log.segments.active.base_offset
+    log.copied_to = last - 1
+    log.update_high_watermark(10)
+    log.retention(later)
+    assert log.segments.active.base_offset == last, "one before it has no copy yet"
+    log.copied_to = last
+    log.update_high_watermark(9)
+    log.retention(later)
+    assert log.segments.active.base_offset == last, "not all of it is committed"
+    log.update_high_watermark(10)
+    log.retention(later)
+    assert [one.base_offset for one in log.segments] == [last, 10]
+    log.retention(later)
+    assert [one.base_offset for one in log.segments] == [last, 10], "it is closed, not deleted"
+    log.copied_to = 10
+    log.retention(later)
+    assert [one.base_offset for one in log.segments] == [10]
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 10)
+    log.retention(later)
+    assert [one.base_offset for one in log.segments] == [10], "an empty one stays"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"local_retention_bytes": 1},
+        {"local_retention_ms": 2_000_000, "local_retention_bytes": -1},
+        {"local_retention_bytes": 0, "remote_storage_enable": False, "retention_bytes": 1},
+        {"local_retention_bytes": 0, "cleanup_policy": ""},
+    ],
+)
+def test_a_last_segment_within_local_retention_stays_open(limits):
+    log = tiered(**limits)
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    log.copied_to = last = log.segments.active.base_offset
+    log.retention(T0 + 1_000_000)
+    assert log.segments.active.base_offset == last
+
+
 def test_with_copies_disabled_the_log_start_follows_the_local_one():
     log = tiered(remote_log_copy_disable=True, retention_bytes=0)
     fill(log, 10, size=50)

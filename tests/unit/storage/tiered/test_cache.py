@@ -111,8 +111,10 @@ def test_the_remote_end_stays_when_all_has_expired() -> None:
     cache = cache_of(segment(1, 0, 9))
     cache.apply(2, update(1, SegmentState.DELETE_STARTED))
     cache.apply(3, update(1, SegmentState.DELETE_FINISHED))
-    assert cache.remote_end(lineage(20, e0=10)) == NO_REMOTE_END
     assert cache.remote_end(lineage(20, e0=0)) == RemoteEnd(9, 0)
+    assert cache.remote_end(lineage(20, e0=10)) == RemoteEnd(9, 0), "the log start is above it"
+    assert cache.remote_end(lineage(20, e0=19)) == RemoteEnd(9, 0)
+    assert cache.remote_end(lineage(20, e1=10)) == NO_REMOTE_END
 
 
 def test_a_segment_is_good_as_far_as_the_lineage_shares_it() -> None:
