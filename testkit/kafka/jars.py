@@ -31,6 +31,25 @@ def kafka_libs() -> Path | None:
     return folder if _download(folder) else None
 
 
+@cache
+def tiered_store_jar() -> Path | None:
+    """The jar of Kafka's tests that has LocalTieredStorage; None when there is no way to get it.
+
+    It stays out of the class path, which the archive of classes is made for: brokers load it by
+    `remote.log.storage.manager.class.path`.
+    """
+    libs, name = kafka_libs(), f"kafka-storage-{KAFKA_VERSION}-test.jar"
+    if libs is None:
+        return None
+    for jar in (libs / name, cache_folder() / name):
+        if jar.exists():
+            return jar
+    artifact = f"org.apache.kafka:kafka-storage:{KAFKA_VERSION}:jar:test"
+    given = [f"-Dartifact={artifact}", f"-DoutputDirectory={cache_folder()}"]
+    done = _maven("dependency:copy", *given)
+    return cache_folder() / name if done else None
+
+
 def cache_folder() -> Path:
     """Where what took long to get or to make is kept for the next run."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -61,14 +80,16 @@ def _complete(folder: Path) -> Path:
 
 
 def _download(folder: Path) -> bool:
+    folder.mkdir(parents=True, exist_ok=True)
+    done = _maven("-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+    if done:
+        _complete(folder).touch()
+    return done
+
+
+def _maven(*arguments: str) -> bool:
     maven = shutil.which("mvn")
     if maven is None:
         return False
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    done = subprocess.run(
-        [*command, f"-DoutputDirectory={folder}"], timeout=DOWNLOAD_SECONDS, check=False
-    )
-    if done.returncode == 0:
-        _complete(folder).touch()
-    return done.returncode == 0
+    command = [maven, "-q", "-B", *arguments]
+    return subprocess.run(command, timeout=DOWNLOAD_SECONDS, check=False).returncode == 0

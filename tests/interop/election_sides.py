@@ -1,7 +1,8 @@
-"""A cluster that stories of elections are played on: Apache Kafka's processes, or ours.
+"""A cluster that stories are played on: Apache Kafka's processes, or ours.
 
-One controller and four brokers. What a side says of its partitions is read in its controller's
-metadata log, which tells of each change, and asked of a broker, which must say the same.
+One controller, and brokers from 2 on. What a side says of its partitions is read in its
+controller's metadata log, which tells of each change, and asked of a broker, which must say the
+same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from client.admin import Admin, ConfigChange, ConfigOperation, ResourceType
@@ -34,7 +36,6 @@ from testkit.processes.waiting import until
 T = TypeVar("T")
 
 CONTROLLER = 1
-BROKERS = (2, 3, 4, 5)
 NO_CHANGE = -2
 FEATURE = "eligible.leader.replicas.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
@@ -78,7 +79,8 @@ class Side:
         self.name = name
         self.cluster = cluster
         self.theirs = theirs
-        self.live = set(BROKERS)
+        self.brokers = frozenset(broker.id for broker in cluster.brokers)
+        self.live = set(self.brokers)
 
     # --- processes -----------------------------------------------------------------------------
 
@@ -217,7 +219,7 @@ class Side:
         """Whether the controller knows who lives, and each leader has all who live in sync."""
         image, _ = self.read()
         brokers = image.cluster.brokers
-        if any(b not in brokers or brokers[b].fenced is (b in self.live) for b in BROKERS):
+        if any(b not in brokers or brokers[b].fenced is (b in self.live) for b in self.brokers):
             return False
         for topic in image.topics.by_name.values():
             for p in topic.partitions.values():
@@ -296,13 +298,22 @@ def _whole_batches(data: bytes) -> Iterator[Any]:
 
 
 @contextmanager
-def running(name: str, directory: Path, *, kafka: bool) -> Iterator[Side]:
-    """A cluster that is up, formatted by us for both."""
-    with ProcessCluster(
-        directory, controllers=1, brokers=len(BROKERS), settings=SETTINGS
-    ) as cluster:
+def running(
+    name: str,
+    directory: Path,
+    *,
+    kafka: bool,
+    brokers: int = 4,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    of_kafka: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Side]:
+    """A cluster that is up, formatted by us for both; `of_kafka` are settings that ours does not
+    know."""
+    given = {**SETTINGS, **settings}
+    with ProcessCluster(directory, controllers=1, brokers=brokers, settings=given) as cluster:
         cluster.format()
-        theirs = {n: KafkaInPlace(cluster.nodes[n]) for n in cluster.nodes} if kafka else {}
+        nodes = cluster.nodes.items() if kafka else ()
+        theirs = {n: KafkaInPlace(node, of_kafka) for n, node in nodes}
         side = Side(name, cluster, theirs)
         try:
             side.begin()

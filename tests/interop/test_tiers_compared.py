@@ -1,0 +1,282 @@
+"""Stories of tiered storage on Apache Kafka 4.3 and on us: after each step both say the same.
+
+`tier_stories.txt` has the stories. Both clusters take each step at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from client.admin import Admin
+from client.elections import ElectionType
+from protocol.ids import uuid_to_text
+from storage.tiered.records import METADATA_TOPIC
+from testkit.kafka.jars import tiered_store_jar
+from testkit.kafka.tools import KafkaTools
+from testkit.processes.waiting import until
+from tests.interop import tier_formats, tier_sides
+from tests.interop.election_sides import Side, Topic, running
+from tests.interop.tier_sides import RECORDS, SEGMENT_BYTES, Offsets
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(
+        tiered_store_jar() is None,
+        reason="no Java or Maven to get Kafka's jars with (docs/gaps.md)",
+    ),
+]
+
+STORIES = Path(__file__).with_name("tier_stories.txt")
+HOUR_MS = 3_600_000
+UNITS = {"S": SEGMENT_BYTES, "D": 24 * HOUR_MS, "H": HOUR_MS}
+AGE_DAYS = 3
+BROKERS = 2
+STEP_S = 30.0
+
+
+class Step:
+    """What is done, and what each side says of the topics then."""
+
+    def __init__(self, name: str, before: Step | None) -> None:
+        self.name = name
+        self.commands: list[list[str]] = []
+        self.kafkas: dict[str, Offsets] = {} if before is None else dict(before.kafkas)
+        self.ours: dict[str, Offsets] = {} if before is None else dict(before.ours)
+        self.beyond: dict[str, str] = {}
+        """Why the sides differ, by topic; they must."""
+
+    def expect(self, line: str) -> None:
+        words = line.removeprefix("beyond ").partition(": ")
+        name, *numbers = words[0].split()
+        expected = Offsets(*map(int, numbers))
+        self.ours[name] = expected
+        if words[1]:
+            assert expected != self.kafkas[name], f"{self.name}: {line}"
+            self.beyond[name] = words[2]
+        else:
+            self.kafkas[name] = expected
+
+
+class Story(NamedTuple):
+    topics: dict[str, Topic]
+    steps: list[Step]
+
+
+def value(text: str) -> str:
+    return str(int(text[:-1]) * UNITS[text[-1]]) if text[-1] in UNITS else text
+
+
+def configs(text: str) -> dict[str, str]:
+    return {key: value(given) for key, _, given in (one.partition("=") for one in text.split(","))}
+
+
+def read_story() -> Story:
+    topics: dict[str, Topic] = {}
+    steps: list[Step] = []
+    common = {
+        "remote.storage.enable": "true",
+        "retention.ms": "-1",
+        "internal.segment.bytes": str(SEGMENT_BYTES),
+    }
+    for line in STORIES.read_text().splitlines():
+        words = line.split()
+        if not line or line.startswith("#"):
+            continue
+        if words[0] == "topic":
+            _, name, replicas, *given = words
+            own = configs(given[0]) if given else {}
+            topics[name] = Topic(name, tuple(map(int, replicas.split(","))), {**common, **own})
+        elif words[0] == "step:":
+            steps.append(Step(line.removeprefix("step: "), steps[-1] if steps else None))
+        elif line.startswith(" "):
+            steps[-1].expect(line.strip())
+        else:
+            steps[-1].commands.append(words)
+    return Story(topics, steps)
+
+
+class Player:
+    """A side on which the story is played. `now_ms` is the same for both."""
+
+    def __init__(self, side: Side, topics: Mapping[str, Topic], now_ms: int) -> None:
+        self.side = side
+        self.topics = topics
+        self.now_ms = now_ms
+        self.ends = dict.fromkeys(topics, 0)
+
+    def create(self, *names: str) -> None:
+        self.side.create([self.topics[name] for name in names])
+        until(f"{self.side.name} has made them", self.side.all_as_expected, every_s=0.1)
+        self.ends.update(dict.fromkeys(names, 0))
+
+    def play(self, step: Step) -> dict[str, Offsets]:
+        """What it says in the end: what it should, or what it came to in all that time."""
+        for verb, *given in step.commands:
+            getattr(self, f"do_{verb}")(*given)
+        expected = step.ours if not self.side.theirs else step.kafkas
+        deadline = time.monotonic() + STEP_S
+        while True:
+            found = self.look()
+            if found == expected or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
+
+    def look(self) -> dict[str, Offsets]:
+        return as_kafka(tier_sides.offsets(self.side, list(self.topics)))
+
+    def do_fill(self, topic: str, batches: str, days: str = str(AGE_DAYS)) -> None:
+        written_ms = self.now_ms - int(days) * UNITS["D"]
+        tier_sides.fill(self.side, topic, self.ends[topic], int(batches), written_ms)
+        self.ends[topic] += int(batches) * RECORDS
+
+    def do_set(self, topic: str, given: str) -> None:
+        tier_sides.configure(self.side, topic, configs(given))
+
+    def do_prune(self, topic: str, offset: str) -> None:
+        tier_sides.delete_records(self.side, topic, int(offset))
+
+    def do_stop(self, brokers: str) -> None:
+        with ThreadPoolExecutor() as together:
+            list(together.map(self.side.stop, map(int, brokers.split(","))))
+
+    def do_kill(self, broker: str) -> None:
+        self.side.kill(int(broker))
+
+    def do_start(self, brokers: str) -> None:
+        for broker in brokers.split(","):
+            self.side.start(int(broker))
+        until(f"{self.side.name} is in sync", self.side.all_as_expected, every_s=0.1)
+
+    def do_elect(self, topic: str) -> None:
+        self.side.elect(ElectionType.PREFERRED, topic)
+
+    def do_drop(self, topic: str) -> None:
+        self.side.ask(lambda c: Admin(c).delete_topic(topic))
+
+    def do_create(self, topic: str) -> None:
+        self.create(topic)
+
+    def do_formats(self) -> None:
+        """Done for both at once, see `check_formats`."""
+
+
+def as_kafka(found: Mapping[str, Offsets]) -> dict[str, Offsets]:
+    """The one difference that is everywhere: see tier_stories.txt."""
+    return {
+        name: one._replace(pending=-1) if one.pending == one.latest else one
+        for name, one in found.items()
+    }
+
+
+def check_formats(side: Side, tools: KafkaTools) -> None:
+    """Kafka's tools and our code read the same in the metadata topic of this side."""
+    written = side.ask(tier_formats.records)
+    assert written
+    assert tier_formats.same(tier_formats.consumed(tools, side.bootstrap, len(written)), written)
+    for broker in sorted(side.live):
+        folders = side.cluster.nodes[broker].data.glob(f"{METADATA_TOPIC}-*")
+        files = [file for folder in folders for file in folder.glob("*.log")]
+        told = tier_formats.dumped(tools, [file for file in files if file.stat().st_size])
+        assert tier_formats.same(told, written), "each broker has all partitions"
+    listed = side.ask(tier_formats.segments)
+    command = [sys.executable, "-m", "kraftbox", "tier", "list", "-b", side.bootstrap, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    shown = json.loads(done.stdout)
+    assert shown["refused"] == []
+    assert [one["segment"] for one in shown["segments"]] == [
+        uuid_to_text(one.segment_id) for one in listed
+    ]
+
+
+def held(side: Side) -> list[tuple[object, ...]]:
+    """The side's remote segments without what differs by chance."""
+    return sorted(
+        (
+            *(one.partition.topic, one.start_offset, one.end_offset, one.state.name),
+            *(one.size_bytes, one.max_timestamp_ms, one.txn_index_empty),
+            *(entry.start_offset for entry in one.epochs),
+        )
+        for one in side.ask(tier_formats.segments)
+    )
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    """Kafka's and ours."""
+    jar = tiered_store_jar()
+    assert jar is not None
+    kafka, own = (tmp_path_factory.mktemp(name) for name in ("kafka", "ours"))
+    with (
+        running(
+            "kafka",
+            kafka,
+            kafka=True,
+            brokers=BROKERS,
+            settings=tier_sides.settings(kafka),
+            of_kafka=tier_sides.of_kafka(jar, kafka),
+        ) as theirs,
+        running(
+            "ours", own, kafka=False, brokers=BROKERS, settings=tier_sides.settings(own)
+        ) as ours,
+    ):
+        yield theirs, ours
+
+
+def apart(step: Step, found: Sequence[Mapping[str, Offsets]]) -> str:
+    """Where the sides are not what they should be."""
+    lines = [
+        f"{name}: {what} has {' '.join(map(str, said[name]))}, not {' '.join(map(str, one))}"
+        for what, said, expected in zip(
+            ("Kafka", "ours"), found, (step.kafkas, step.ours), strict=True
+        )
+        for name, one in expected.items()
+        if said[name] != one
+    ]
+    return "\n".join([step.name, *lines])
+
+
+def row(step: Step, name: str) -> str:
+    said = " ".join(f"{number:4}" for number in step.kafkas[name])
+    if step.kafkas[name] == step.ours[name]:
+        return f"    {name:8} {said}"
+    own = " ".join(f"{number:4}" for number in step.ours[name])
+    return f"    {name:8} {said}   ours {own}  {step.beyond.get(name, '')}"
+
+
+@pytest.mark.rest
+def test_stories(sides: tuple[Side, Side], tools: KafkaTools) -> None:
+    story = read_story()
+    now_ms = time.time_ns() // 1_000_000
+    players = [Player(side, story.topics, now_ms) for side in sides]
+    before: Step | None = None
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(lambda player: player.create(*story.topics), players))
+        for step in story.steps:
+            begun = time.monotonic()
+            found = list(both.map(lambda player: player.play(step), players))  # noqa: B023
+            assert found == [step.kafkas, step.ours], apart(step, found)
+            said = [as_kafka(tier_sides.told(side, tools, list(story.topics))) for side in sides]
+            assert said == found, apart(step, said)
+            if ["formats"] in step.commands:
+                for side in sides:
+                    check_formats(side, tools)
+                assert held(sides[0]) == held(sides[1])
+            print(f"{step.name}  ({time.monotonic() - begun:.1f} s)")
+            for name in story.topics:
+                if before is None or (step.kafkas[name], step.ours[name]) != (
+                    before.kafkas[name],
+                    before.ours[name],
+                ):
+                    print(row(step, name))
+            before = step
+    assert held(sides[0]) == held(sides[1])

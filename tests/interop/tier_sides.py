@@ -1,0 +1,139 @@
+"""What a story of tiered storage does on a side, and what it sees there.
+
+Records are the same bytes on both sides, one batch in a request, so that segments begin at the same
+offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from client.admin import Admin, ConfigChange, ConfigOperation, ResourceType
+from client.cluster_client import ClusterClient
+from protocol.batch import Record, build_batch
+from protocol.messages.delete_records import DeleteRecordsRequest
+from testkit.kafka.tools import KafkaTools
+from tests.interop.election_sides import Side
+
+LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
+GET_OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
+ASKED: Final = (LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING)
+RECORDS: Final = 10
+"""In a batch."""
+BATCHES: Final = 5
+"""In a segment."""
+
+
+class Offsets(NamedTuple):
+    """What ListOffsets answers to -1 to -6 for a topic's only partition."""
+
+    latest: int
+    earliest: int
+    max_timestamp: int
+    local: int
+    tiered: int
+    pending: int
+
+
+def batch(number: int, timestamp_ms: int) -> bytes:
+    """The records from offset `number` on."""
+    return bytes(
+        build_batch(
+            [
+                Record(timestamp=timestamp_ms + n, key=None, value=b"%0100d" % (number + n))
+                for n in range(RECORDS)
+            ]
+        )
+    )
+
+
+SEGMENT_BYTES: Final = BATCHES * len(batch(0, 0))
+
+
+def settings(directory: Path) -> dict[str, str]:
+    """Of both sides."""
+    return {
+        "remote.log.storage.system.enable": "true",
+        "kraftbox.tiered.storage.preview": "true",
+        "rsm.config.url": f"file://{directory}/bucket",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
+        "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+        "remote.log.manager.task.interval.ms": "200",
+        "log.retention.check.interval.ms": "200",
+        "log.initial.task.delay.ms": "200",
+        "log.segment.delete.delay.ms": "0",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def of_kafka(jar: Path, directory: Path) -> dict[str, str]:
+    """Of Kafka's side: a store in a folder that all brokers share, out of Kafka's own tests."""
+    return {
+        "remote.log.storage.manager.class.name": (
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+        ),
+        "remote.log.storage.manager.class.path": str(jar),
+        "rsm.config.dir": str(directory / "store"),
+    }
+
+
+def offsets(side: Side, topics: Sequence[str]) -> dict[str, Offsets]:
+    async def ask(client: ClusterClient) -> dict[str, Offsets]:
+        return {
+            name: Offsets(*[(await client.list_offset(name, 0, one)).offset for one in ASKED])
+            for name in topics
+        }
+
+    return side.ask(ask)
+
+
+def told(side: Side, tools: KafkaTools, topics: Sequence[str]) -> dict[str, Offsets]:
+    """The same by kafka-get-offsets, which leaves out what there is not."""
+    found: dict[str, list[int]] = {name: [] for name in topics}
+    for one in ASKED:
+        given = ("--topic-partitions", ",".join(topics), "--time", str(one))
+        done = tools.run(GET_OFFSETS, "--bootstrap-server", side.bootstrap, *given)
+        assert done.code == 0, done.text
+        assert not done.err, done.err
+        lines = (line.rsplit(":", 2) for line in done.out.split())
+        listed = {name: int(offset) for name, _, offset in lines}
+        for name, offsets_of in found.items():
+            offsets_of.append(listed.get(name, -1))
+    return {name: Offsets(*offsets_of) for name, offsets_of in found.items()}
+
+
+def fill(side: Side, topic: str, first: int, batches: int, timestamp_ms: int) -> None:
+    """Batches from offset `first` on."""
+
+    async def send(client: ClusterClient) -> None:
+        for number in range(first, first + batches * RECORDS, RECORDS):
+            done = await client.produce(topic, 0, batch(number, timestamp_ms + number))
+            assert done.base_offset == number, done
+
+    side.ask(send)
+
+
+def configure(side: Side, topic: str, configs: Mapping[str, str]) -> None:
+    changes = [
+        ConfigChange(key, ConfigOperation.SET if value else ConfigOperation.DELETE, value or None)
+        for key, value in configs.items()
+    ]
+    side.ask(lambda c: Admin(c).alter_configs(ResourceType.TOPIC, topic, changes))
+
+
+def delete_records(side: Side, topic: str, offset: int) -> None:
+    one = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
+    named = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[one])
+    request = DeleteRecordsRequest(topics=[named], timeout_ms=10_000)
+
+    async def ask(client: ClusterClient) -> None:
+        found = await client.topic(topic)
+        answer = await client.request_broker(found.partitions[0].leader_id, request)
+        (outcome,) = answer.topics[0].partitions
+        assert outcome.error_code == 0, outcome
+
+    side.ask(ask)
