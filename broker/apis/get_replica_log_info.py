@@ -13,7 +13,8 @@ record that could be lost, so whoever has a batch goes first.
 Served only to our own controllers, at the listener of brokers: Kafka has no such API.
 
 Errors per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (no
-replica here, or its log is not open yet), KAFKA_STORAGE_ERROR (its log has failed),
+replica here, or its log is not open yet), KAFKA_STORAGE_ERROR (its log has failed, or is about to
+begin behind the tier),
 REQUEST_LIMIT_REACHED (beyond 1,000 partitions), INVALID_REQUEST (meant for another broker).
 """
 
@@ -92,6 +93,8 @@ def _fill(broker: BrokerContext, topic_id: bytes, info: _Info) -> None:
     log = partition.log
     if partition.role is ReplicaRole.OFFLINE or log.failure is not None:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None)
+    if log.bootstrapping:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log is about to begin behind the tier")
     if partition.role is ReplicaRole.DELETED:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     info.current_leader_epoch = partition.leader_epoch

@@ -90,6 +90,10 @@ class FetcherContext:
         self.quiet = RateLimited(clock, 10_000)
 
 
+def _ignored(_partition: Partition) -> None:
+    return
+
+
 class _Flushed:
     """Goes on with a partition whose records are on the disk."""
 
@@ -106,10 +110,19 @@ class _Flushed:
 class FetcherLink:
     """One fetcher and its connection."""
 
-    def __init__(self, fetcher: Fetcher, context: FetcherContext, slot: int) -> None:
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        context: FetcherContext,
+        slot: int,
+        reset_over: Callable[[Partition], None] = _ignored,
+    ) -> None:
+        """`reset_over` is told of each partition whose log was brought to where it can be fetched
+        from, or could not be."""
         self.fetcher = fetcher
         self.slot = slot
         self._context = context
+        self._reset_over = reset_over
         self._client_id = f"broker-{context.node_id}-fetcher-{slot}-of-leader-{fetcher.leader_id}"
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
@@ -324,6 +337,7 @@ class FetcherLink:
             self.fetcher.retry_later(partition, context.clock.monotonic_ms())
         else:
             self.fetcher.resume(partition)
+        self._reset_over(partition)
         self.pump_soon()
 
 
@@ -347,6 +361,8 @@ class Fetchers:
         if self._closed or partition.role is not ReplicaRole.FOLLOWER or partition.leader_id < 0:
             return
         self.unfollow(partition)
+        if partition.log.bootstrapping:
+            return  # it is in no ISR before it has begun; `_reset_over` follows
         slot = (int.from_bytes(partition.topic_id[-4:], "big") + partition.index) % (
             self._per_leader
         )
@@ -359,7 +375,8 @@ class Fetchers:
                 self._settings,
                 self._context.throttle,
             )
-            link = self._links[place] = FetcherLink(fetcher, self._context, slot)
+            link = FetcherLink(fetcher, self._context, slot, self._reset_over)
+            self._links[place] = link
         self._of[partition] = link
         link.fetcher.follow(partition)
         link.pump_soon()
@@ -370,6 +387,10 @@ class Fetchers:
         if link is not None:
             link.fetcher.unfollow(partition)
             link.pump_soon()
+
+    def _reset_over(self, partition: Partition) -> None:
+        if partition not in self._of:
+            self.follow(partition)
 
     def close_idle(self) -> None:
         """Connections to leaders that lead nothing for this broker any more."""

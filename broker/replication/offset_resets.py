@@ -2,16 +2,19 @@
 
 The leader is asked for what it did not tell of its log's bounds; `follower.reset_to` brings the own
 log inside. Where the leader has the offset in the tier alone, tiered storage begins the log anew
-behind it (KIP-405).
+behind it (KIP-405). An empty replica may begin even later, at the first offset that the tier does
+not have: then it copies a tenth of what is on the leader's disk (KIP-1023).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.replication.follower import reset_to
-from broker.replication.partition import Partition
+from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.replica_role import ReplicaRole
+from metalog.image.features import PENDING_UPLOAD_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -19,18 +22,21 @@ from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochReques
 if TYPE_CHECKING:
     from broker.replication.fetcher import Reset
     from broker.replication.fetcher_connections import LeaderLink
+    from storage.log.config import LogConfig
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 EARLIEST_LOCAL: Final = -4
+EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class LeaderLog(NamedTuple):
-    """The bounds of a leader's log of which a part is in the tier alone."""
+    """A leader's log, the beginning of which is in the tier."""
 
     log_start: int
-    local_start: int
-    """The first offset on the leader's disk."""
+    copy_from: int
+    """The first offset that its follower copies: the first on the leader's disk, or the first that
+    is not in the tier. All before, down to the log start, is there."""
     epoch_before: int
     """The epoch that wrote the offset before that."""
 
@@ -39,31 +45,96 @@ class TierStart(Protocol):
     """Tiered storage, which knows what lies before a leader's first local offset."""
 
     async def begin(self, wanted: Reset, leader: LeaderLog) -> None:
-        """Empties the log and begins it at the leader's first local offset, with all that must be
-        known of the part before. Touches nothing if the partition's leader epoch is not that of
-        `wanted` any more. Raises ApiError: it is tried again; LogFailed."""
+        """Empties the log and begins it at `leader.copy_from`, with all that must be known of the
+        part before. Touches nothing if the partition's leader epoch is not that of `wanted` any
+        more. Raises ApiError: it is tried again; LogFailed."""
+
+
+def may_skip_tiered(metadata_version: int | None, config: LogConfig) -> bool:
+    """Whether replicas of such a topic may begin behind all that the tier has (KIP-1023): below
+    that level brokers do not tell each other where it ends. A compacted topic has no such place."""
+    return (
+        metadata_version is not None
+        and metadata_version >= PENDING_UPLOAD_LEVEL
+        and config.remote_storage_enable
+        and not config.compacted
+    )
+
+
+def never(_partition: Partition) -> bool:
+    """`follower.fetch.last.tiered.offset.enable` is off."""
+    return False
 
 
 class ListOffsetsReset:
-    """Asks the leader for its bounds. See `OffsetReset`. `tier` None: there is no tier here."""
+    """Asks the leader for its bounds. See `OffsetReset`."""
 
-    def __init__(self, node_id: int, tier: TierStart | None = None) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        tier: TierStart | None = None,
+        *,
+        skips_tiered: Callable[[Partition], bool] = never,
+    ) -> None:
+        """`tier` None: there is no tier here. `skips_tiered`: whether this replica, if it is empty,
+        is not to copy what the tier has (KIP-1023)."""
         self._node_id = node_id
         self._tier = tier
+        self._skips_tiered = skips_tiered
 
     async def reset(self, link: LeaderLink, wanted: Reset) -> None:
-        partition = wanted.partition
-        if wanted.error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and self._tier is not None:
-            leader = await self._ask_tiered(link, wanted)
-            if leader.local_start > leader.log_start:
-                await self._tier.begin(wanted, leader)
-                return
-        end = (await self._ask(link, partition, LATEST)).offset
+        partition, tier = wanted.partition, self._tier
+        moved = wanted.error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
         start = wanted.leader_log_start
+        end = -1
+        if tier is not None and partition.log.log_end_offset == 0 and self._skips_tiered(partition):
+            end = (await self._ask(link, partition, LATEST)).offset
+            if end != 0:
+                leader = await self._ask_untiered(link, wanted)
+                if leader.copy_from > leader.log_start:
+                    await tier.begin(wanted, leader)
+                    return
+                if moved:
+                    raise ApiError(
+                        ErrorCode.OFFSET_NOT_AVAILABLE,
+                        f"the leader has offsets in the tier alone, and none from its log start "
+                        f"{leader.log_start} on",
+                    )
+                start = leader.log_start
+        elif tier is not None and moved:
+            leader = await self._ask_tiered(link, wanted)
+            if leader.copy_from > leader.log_start:
+                await tier.begin(wanted, leader)
+                return
+        if end < 0:
+            end = (await self._ask(link, partition, LATEST)).offset
         if start < 0:
             start = (await self._ask(link, partition, EARLIEST)).offset
         if partition.role is ReplicaRole.FOLLOWER and partition.leader_epoch == wanted.leader_epoch:
             reset_to(partition, start, end)
+
+    async def _ask_untiered(self, link: LeaderLink, wanted: Reset) -> LeaderLog:
+        """From where on the tier has nothing. Where that is not above the log start, it has nothing
+        that counts: nothing was copied yet, or what it has is from before the log start (tiering
+        was off meanwhile). Raises as `LeaderLink.ask`, ApiError: OFFSET_NOT_AVAILABLE while the
+        leader does not know yet."""
+        partition, start = wanted.partition, wanted.leader_log_start
+        if start < 0:
+            start = (await self._ask(link, partition, EARLIEST)).offset
+        pending = await self._ask(link, partition, EARLIEST_PENDING_UPLOAD)
+        if pending.offset < 0:
+            local = (await self._ask(link, partition, EARLIEST_LOCAL)).offset
+            if local != start:
+                raise ApiError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"the leader does not know yet what the tier has between its log start {start} "
+                    f"and its first local offset {local}",
+                )
+            return LeaderLog(start, start, NO_EPOCH)
+        if pending.offset <= start:
+            return LeaderLog(start, start, NO_EPOCH)
+        epoch = await self._epoch_of(link, partition, pending.offset - 1, pending.leader_epoch)
+        return LeaderLog(start, pending.offset, epoch)
 
     async def _ask_tiered(self, link: LeaderLink, wanted: Reset) -> LeaderLog:
         """The log start is asked for last: it only grows, and must not be behind what the leader

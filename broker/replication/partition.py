@@ -263,10 +263,13 @@ class Partition(Watched):
         """The log, for a consumer that may read from a follower (KIP-392).
 
         Raises:
-            ApiError: as `require_leader`; NOT_LEADER_OR_FOLLOWER for a replica that goes.
+            ApiError: as `require_leader`; NOT_LEADER_OR_FOLLOWER for a replica that goes, or that
+                is about to begin behind the tier.
         """
         if self.role is ReplicaRole.FOLLOWER:
             self.check_epoch(client_epoch)
+            if self.log.bootstrapping:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
             return self.log
         return self.require_leader(client_epoch)
 

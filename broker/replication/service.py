@@ -12,7 +12,8 @@ from broker.replication.alter_partition_sender import IsrChanges
 from broker.replication.directory_reports import DirectoryReports
 from broker.replication.fetcher_connections import FetcherContext, Fetchers
 from broker.replication.flusher import Flusher
-from broker.replication.offset_resets import ListOffsetsReset, TierStart
+from broker.replication.offset_resets import ListOffsetsReset, TierStart, may_skip_tiered
+from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.settings import ReplicationSettings
 from broker.replication.throttle import ReplicationThrottles
@@ -46,6 +47,7 @@ class Replication:
         self._replicas = replicas
         self._supervisor = supervisor
         self._lag_max_ms = settings.lag_max_ms
+        self._skips_tiered = settings.skips_tiered
         self._expiry: asyncio.Task[None] | None = None
         listener = settings.inter_broker_listener
 
@@ -61,7 +63,7 @@ class Replication:
             clock=clock,
             supervisor=supervisor,
             flusher=flusher,
-            resets=ListOffsetsReset(settings.node_id, tier),
+            resets=ListOffsetsReset(settings.node_id, tier, skips_tiered=self._skips),
             storage_failed=replicas.storage_failed,
             timeout_ms=settings.answer_timeout_ms,
             throttle=throttles.fetching,
@@ -97,6 +99,12 @@ class Replication:
     def reconfigure(self, settings: ReplicationSettings) -> None:
         """Go on with other settings, as far as they can change."""
         self.fetchers.resize(settings.fetchers_per_leader)
+        self._skips_tiered = settings.skips_tiered
+
+    def _skips(self, partition: Partition) -> bool:
+        """Whether that replica, if it is empty, begins behind all that the tier has (KIP-1023)."""
+        level = self._metadata.image.metadata_version
+        return self._skips_tiered and may_skip_tiered(level, partition.log.config)
 
     def published(self, delta: MetadataDelta) -> None:
         """The replicas follow the newest image."""

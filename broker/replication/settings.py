@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.replication.fetcher import FetcherSettings
-from runtime.config import NodeConfig, keys_kraftbox, keys_replication
+from runtime.config import NodeConfig, keys_kraftbox, keys_remote, keys_replication
 
 
 class ReplicationSettings(NamedTuple):
-    """`fetchers_per_leader` alone may change while the broker runs. `throttle_window_*` are the
-    windows over which throttled replicas are measured."""
+    """`fetchers_per_leader` and `skips_tiered` alone may change while the broker runs.
+    `throttle_window_*` are the windows over which throttled replicas are measured."""
 
     node_id: int
     inter_broker_listener: str
@@ -21,6 +21,8 @@ class ReplicationSettings(NamedTuple):
     throttle_window_count: int
     throttle_window_ms: float
     local_log_report_interval_ms: int
+    skips_tiered: bool
+    """Empty replicas do not copy what the tier has (KIP-1023)."""
 
     @classmethod
     def of(cls, node: NodeConfig) -> ReplicationSettings:
@@ -41,4 +43,5 @@ class ReplicationSettings(NamedTuple):
             throttle_window_ms=1000.0
             * node[keys_replication.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS],
             local_log_report_interval_ms=node[keys_kraftbox.KRAFTBOX_LOCAL_LOG_REPORT_INTERVAL_MS],
+            skips_tiered=node[keys_remote.FOLLOWER_FETCH_LAST_TIERED_OFFSET_ENABLE],
         )

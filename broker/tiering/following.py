@@ -1,10 +1,11 @@
-"""Shell: Followers that begin behind the tier (KIP-405), with what they must know of it.
+"""Shell: Followers that begin behind the tier (KIP-405, KIP-1023), with what they must know of it.
 
 A follower whose leader has the wanted offset in the tier alone copies only what is on the leader's
-disk. The epochs of all before, and the producers' state there, are those of the copy that ends
-where the leader's disk begins. Nothing is touched before both are here, and nothing half built
-stays: see `Log.begin_at`. What is missing yet (metadata that are not ready, a copy that another
-leader has not finished, a store that is down) is an error after which the follower tries again.
+disk, or only what is in no tier. The epochs of all before, and the producers' state there, are
+those of the copy that ends where it begins. Nothing is touched before both are here, and nothing
+half built stays: see `Log.begin_at`. What is missing yet (metadata that are not ready, a copy that
+another leader has not finished, a store that is down) is an error after which the follower tries
+again.
 """
 
 from __future__ import annotations
@@ -73,18 +74,23 @@ class TierBeginnings:
         beginning = await self._beginning(wanted, leader)
         if not _is_due(wanted):
             return
-        await wanted.partition.log.begin_at(beginning, self._save_log_starts)
+        partition = wanted.partition
+        if not await partition.log.begin_at(
+            beginning, self._save_log_starts, still_wanted=lambda: _is_due(wanted)
+        ):
+            return
+        partition.epochs_saved()  # an election may have come meanwhile
         _log.info(
             "log begins behind the tier",
-            topic=wanted.partition.topic,
-            partition=wanted.partition.index,
+            topic=partition.topic,
+            partition=partition.index,
             log_start=beginning.log_start_offset,
             local_start=beginning.local_start_offset,
         )
 
     async def _beginning(self, wanted: Reset, leader: LeaderLog) -> Beginning:
         """Raises ApiError, ObjectError, CorruptSegment, CorruptCheckpoint."""
-        before = leader.local_start - 1
+        before = leader.copy_from - 1
         cache = self._cache_of(remote_of(wanted.partition))
         segment = cache.find(leader.epoch_before, before) if cache is not None else None
         if segment is None:
@@ -94,8 +100,8 @@ class TierBeginnings:
         producers = await self._store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT)
         return Beginning(
             log_start_offset=leader.log_start,
-            local_start_offset=leader.local_start,
-            epochs=[one for one in epochs if one.start_offset < leader.local_start],
+            local_start_offset=leader.copy_from,
+            epochs=[one for one in epochs if one.start_offset < leader.copy_from],
             producers=producers or None,
         )
 

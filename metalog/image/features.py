@@ -58,6 +58,8 @@ CONTROLLER_REGISTRATION_LEVEL = 15
 SCRAM_LEVEL = 11
 DELEGATION_TOKEN_LEVEL = 14
 ELR_LEVEL = 23
+PENDING_UPLOAD_LEVEL = 29
+"""4.2-IV1: brokers ask each other for the earliest offset that is not in the tier (KIP-1023)."""
 CORDONED_DIRECTORIES_LEVEL = 30
 LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL = 11
 """Up to and with this level a shrinking ISR bumps the leader epoch (KAFKA-15021)."""

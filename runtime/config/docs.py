@@ -44,6 +44,9 @@ DOCS: dict[str, str] = {
     "file.delete.delay.ms": "Time between the removal of a file from the log and from the disk.",
     "flush.messages": "Records after which a log is flushed.",
     "flush.ms": "Time after which a log is flushed.",
+    "follower.fetch.last.tiered.offset.enable": "Whether an empty replica of a tiered topic copies "
+    "only what is not in tiered storage yet, so that it is in sync sooner (KIP-1023). It serves "
+    "older records from there.",
     "follower.replication.throttled.rate": "Bytes per second that throttled replicas of this "
     "broker may fetch.",
     "follower.replication.throttled.replicas": "Replicas that fetch no faster than their brokers' "
@@ -375,7 +378,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "ssl.truststore.password",
         "ssl.truststore.type",
     ),
-    "KIP-1023 is not built": ("follower.fetch.last.tiered.offset.enable",),
     "there are pools for each kind of task": ("remote.log.manager.thread.pool.size",),
     "the stores that are built give no custom metadata": (
         "remote.log.metadata.custom.metadata.max.bytes",

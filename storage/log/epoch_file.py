@@ -49,12 +49,13 @@ class EpochFile:
     of a partition waits there.
     """
 
-    __slots__ = ("_epochs", "_files", "_writes", "limit")
+    __slots__ = ("_epochs", "_files", "_held", "_writes", "limit")
 
     def __init__(self, files: Files, epochs: EpochCache) -> None:
         self._files = files
         self._epochs = epochs
         self._writes = 0
+        self._held = NO_LIMIT
         self.limit = NO_LIMIT
 
     def begin(self, epoch: int, offset: int) -> None:
@@ -62,13 +63,24 @@ class EpochFile:
         if self._epochs.assign(epoch, offset):
             self.limit = min(self.limit, offset)
 
+    def hold(self, offset: int) -> None:
+        """`limit` is `offset` at most until `let_go`, whatever is written."""
+        self._held = offset
+        self.limit = min(self.limit, offset)
+
+    def let_go(self) -> None:
+        """See `hold`."""
+        self._held = NO_LIMIT
+        if not self._epochs.dirty:
+            self.limit = NO_LIMIT
+
     def write(self, directory: str) -> None:
         """Write it, durably, if it is out of date. Blocks; raises OSError."""
         if self._epochs.unsettled:
             path = posixpath.join(directory, LEADER_EPOCH_CHECKPOINT)
             self._files.write_atomic(path, encode_epochs(self._epochs.entries))
             self._epochs.saved = self._epochs.durable = self._epochs.changes
-        self.limit = NO_LIMIT
+        self.limit = self._held
 
     def to_write(self, directory: str, topic_id: bytes | None) -> EpochWrite | None:
         """What `write_all` is to write before `written` is called; None if the file is up to
@@ -90,7 +102,7 @@ class EpochFile:
         else:
             self._files.unlink(write.temporary)
         if not self._epochs.dirty:
-            self.limit = NO_LIMIT
+            self.limit = self._held
 
     async def settle(
         self, directory: str, topic_id: bytes | None, closed: Callable[[], bool]

@@ -783,16 +783,23 @@ class Log:
         self.copied_to = min(self.copied_to, offset)
 
     async def begin_at(
-        self, beginning: Beginning, save_log_start: Callable[[], Awaitable[None]]
+        self,
+        beginning: Beginning,
+        save_log_start: Callable[[], Awaitable[None]],
+        *,
+        still_wanted: Callable[[], bool] = lambda: True,
     ) -> bool:
         """Empty the log and begin it in the middle, with what the remote store knows of the part
-        before; returns False if the log was closed meanwhile.
+        before; returns False if the log was closed meanwhile, or nobody wanted it any more.
 
         In this order, each step durable before the next: marker, empty log, epochs, producer
-        snapshot, log start, marker away. A crash before the last leaves nothing (S5).
+        snapshot, log start, marker away. A crash before the last leaves nothing (S5). Whoever is
+        elected meanwhile commits nothing before the last: `epoch_file.limit` holds the high
+        watermark.
 
         Args:
             save_log_start: writes the log start checkpoint of this log's directory, durably.
+            still_wanted: asked once more before the log is emptied.
 
         Raises:
             ValueError, CorruptSnapshot: `beginning` contradicts itself; nothing was touched.
@@ -803,22 +810,23 @@ class Log:
             raise LogFailed(self.directory, self._failure)
         self.bootstrapping = True
         try:
-            if not await self._bootstrap(beginning, save_log_start):
-                return False
+            begun = await self._bootstrap(beginning, save_log_start, still_wanted)
         except OSError as error:
             if self._closed:
                 return False
             self.fail(error)
             raise LogFailed(self.directory, error) from error
-        self.bootstrapping = False
-        return True
+        self.bootstrapping = self._closed
+        return begun
 
     async def _bootstrap(
-        self, beginning: Beginning, save_log_start: Callable[[], Awaitable[None]]
+        self,
+        beginning: Beginning,
+        save_log_start: Callable[[], Awaitable[None]],
+        still_wanted: Callable[[], bool],
     ) -> bool:
         """The steps of `begin_at`. Raises OSError."""
         directory, files = self.directory, self.files
-        local = beginning.local_start_offset
         marker = open_marker(files, directory)
         try:
             await files.flush([marker])
@@ -826,6 +834,31 @@ class Log:
             marker.close()
         if not await self._settle_folder():
             return False
+        wanted = still_wanted()
+        if wanted:
+            self._begin_with(beginning)
+            if not await self._settle_folder():
+                return False
+            await self.epoch_file.settle(directory, self.topic_id, lambda: self._closed)
+            if self._closed:
+                return False
+            await files.flush(list(self.snapshots.unflushed.values()))
+            if not await self._settle_folder():
+                return False
+            self.snapshots.flushed(list(self.snapshots.unflushed))
+            await save_log_start()
+            if self._closed:
+                return False
+        files.unlink(marker_path(directory))
+        if not await self._settle_folder():
+            return False
+        self.epoch_file.let_go()
+        return wanted
+
+    def _begin_with(self, beginning: Beginning) -> None:
+        """The state of [log start, local start), and nothing behind it. Whoever appends from now on
+        appends to all of it."""
+        local = beginning.local_start_offset
         self._drop_all()
         self._begin_empty(local, beginning.log_start_offset)
         self.hooks.truncated(self)
@@ -833,23 +866,10 @@ class Log:
         for entry in beginning.epochs:
             self.epochs.assign(*entry)
         self.epochs.truncate_from_start(beginning.log_start_offset, local)
-        if not await self._settle_folder():
-            return False
-        await self.epoch_file.settle(directory, self.topic_id, lambda: self._closed)
-        if self._closed:
-            return False
+        self.epoch_file.hold(local)
         if beginning.producers is not None:
             self.producers.load_snapshot(beginning.producers, self._clock.now_ms())
         self.snapshots.take(local, self.producers)
-        await files.flush(list(self.snapshots.unflushed.values()))
-        if not await self._settle_folder():
-            return False
-        self.snapshots.flushed(list(self.snapshots.unflushed))
-        await save_log_start()
-        if self._closed:
-            return False
-        files.unlink(marker_path(directory))
-        return await self._settle_folder()
 
     async def _settle_folder(self) -> bool:
         """Make the folder's names durable; returns False if the log was closed meanwhile."""

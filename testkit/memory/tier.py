@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -165,6 +166,39 @@ class Held:
         await settle()
 
 
+def memory_reader(
+    tier: MemoryTier,
+    harness: Harness,
+    *,
+    settings: Callable[[], ReadSettings] = lambda: READS,
+    quota: Callable[[], QuotaSettings] = lambda: NO_QUOTA,
+) -> RemoteReader:
+    """The broker of `harness` reads `tier` from now on."""
+    indexes = IndexCache(
+        harness.files,
+        "/data",
+        tier.store,
+        harness.supervisor,
+        monotonic_ms=harness.clock.monotonic_ms,
+        max_bytes=lambda: settings().index_cache_bytes,
+        ttl_ms=lambda: settings().index_cache_ttl_ms,
+    )
+    indexes.load()
+    reader = RemoteReader(
+        tier.store,
+        indexes,
+        tier.cache_of,
+        settings=settings,
+        quota=quota,
+        files=harness.files,
+        supervisor=harness.supervisor,
+        clock=harness.clock,
+    )
+    # The context is made before there is a tier to put into it.
+    object.__setattr__(harness.context, "tier", SimpleNamespace(reader=reader))
+    return reader
+
+
 class TierRoom:
     """A topic whose closed segments are in the tier only."""
 
@@ -188,28 +222,10 @@ class TierRoom:
         )
         self.settings = READS
         self.quota = NO_QUOTA
-        self.indexes = IndexCache(
-            self.h.files,
-            "/data",
-            self.tier.store,
-            self.h.supervisor,
-            monotonic_ms=self.h.clock.monotonic_ms,
-            max_bytes=lambda: self.settings.index_cache_bytes,
-            ttl_ms=lambda: self.settings.index_cache_ttl_ms,
+        self.reader = memory_reader(
+            self.tier, self.h, settings=lambda: self.settings, quota=lambda: self.quota
         )
-        self.indexes.load()
-        self.reader = RemoteReader(
-            self.tier.store,
-            self.indexes,
-            self.tier.cache_of,
-            settings=lambda: self.settings,
-            quota=lambda: self.quota,
-            files=self.h.files,
-            supervisor=self.h.supervisor,
-            clock=self.h.clock,
-        )
-        # The context is made before there is a tier to put into it.
-        object.__setattr__(self.h.context, "tier", SimpleNamespace(reader=self.reader))
+        self.indexes = self.reader.indexes
 
     @property
     def log(self) -> Log:

@@ -8,10 +8,8 @@ import contextlib
 import pytest
 
 from protocol.errors import ApiError
-from protocol.messages.fetch import FetchRequest
-from simulation.clients.client import Unknown, checked, fail_on
+from simulation.clients.client import Unknown
 from simulation.world.cluster import End, Machine
-from storage.log.log import Log
 from storage.objects import Weather
 from storage.tiered.layout import partition_folder
 from storage.tiered.values import RemotePartition
@@ -27,18 +25,13 @@ SMALL = {"internal.segment.bytes": "1000", "local.retention.bytes": "1"}
 RECORDS = 40
 
 
-def log_of(world: TierCluster, machine: Machine) -> Log | None:
-    partition = world.replica(machine)
-    return None if partition is None else partition.log
-
-
 async def filled(world: TierCluster) -> dict[int, bytes]:
     """A topic whose beginning no disk has any more; returns its acknowledged records."""
     await world.create(SMALL)
     sent = await world.produce(RECORDS)
 
     def small(machine: Machine) -> bool:
-        log = log_of(world, machine)
+        log = world.log(machine)
         return log is not None and log.local_log_start_offset > RECORDS // 2
 
     await world.until(lambda: all(small(machine) for machine in world.machines))
@@ -58,7 +51,7 @@ def test_a_broker_with_an_empty_disk_begins_behind_the_tier(seed: int) -> None:
         partition = world.replica(leader)
         assert partition is not None
         await world.until(lambda: len(partition.isr) == NODES)
-        own, leaders = log_of(world, victim), partition.log
+        own, leaders = world.log(victim), partition.log
         assert own is not None
         assert own.log_start_offset == leaders.log_start_offset == 0
         assert own.local_log_start_offset > 0
@@ -84,22 +77,6 @@ def test_whoever_leads_next_gives_all_that_was_acknowledged(seed: int) -> None:
     TierCluster(seed, SETTINGS).run(story)
 
 
-async def fetched(world: TierCluster, machine: Machine, offset: int) -> dict[int, bytes]:
-    """What one fetch from this broker brings. Raises Unknown, ApiError."""
-    replica = world.replica(machine)
-    assert replica is not None
-    wanted = FetchRequest.FetchPartition(
-        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
-    )
-    topic = FetchRequest.FetchTopic(topic_id=replica.topic_id, partitions=[wanted])
-    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[topic])
-    answer = await world.client._once(machine.node_id, request)
-    data = answer.responses[0].partitions[0]
-    fail_on(data.error_code)
-    assert isinstance(data.records, bytes | bytearray | memoryview)
-    return {one.offset: one.value or b"" for one in checked(data.records) if one.offset >= offset}
-
-
 def test_leaders_and_followers_give_all_though_the_store_is_late_and_wrong() -> None:
     """S1, F33, KIP-392: often later than a fetch waits for it."""
 
@@ -111,7 +88,7 @@ def test_leaders_and_followers_give_all_though_the_store_is_late_and_wrong() -> 
             async with asyncio.timeout(300):
                 while len(found) < len(sent):
                     with contextlib.suppress(Unknown, ApiError):
-                        found |= await fetched(world, machine, max(found, default=-1) + 1)
+                        found |= await world.fetched(machine, max(found, default=-1) + 1)
             assert found == sent
 
     TierCluster(1, SETTINGS).run(story)
@@ -122,7 +99,7 @@ def test_a_store_that_hangs_holds_no_producer_up_and_takes_nothing() -> None:
 
     async def story(world: TierCluster) -> None:
         sent = await filled(world)
-        log = log_of(world, await world.leader())
+        log = world.log(await world.leader())
         assert log is not None
         world.objects.weather = Weather(hang=1.0, hang_ms=2_000.0)
         await asyncio.sleep(5)

@@ -13,14 +13,16 @@ from broker.replication.partition import Partition
 from broker.tiering.tier import Tier
 from protocol.errors import ApiError
 from protocol.ids import TopicId
-from runtime import log
-from simulation.clients.client import SimClient, Unknown
+from protocol.messages.fetch import FetchRequest
+from runtime import log as logging
+from simulation.clients.client import SimClient, Unknown, checked, fail_on
 from simulation.world import traps
 from simulation.world.cluster import CLIENT_PORT, Machine, SimCluster
 from simulation.world.life import CURRENT_LIFE
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import CURRENT_HOST, Network
 from simulation.world.trace import Trace
+from storage.log.log import Log
 from storage.objects import FaultyObjects, MemoryObjects
 from storage.tiered.values import RemotePartition
 
@@ -65,7 +67,7 @@ class TierCluster:
     def run(self, story: Story) -> None:
         """Boot, and tell the story on a client's host."""
         try:
-            with traps.locked(), log.captured():
+            with traps.locked(), logging.captured():
                 self.loop.run_world(self._main(story))
         finally:
             self.loop.close()
@@ -132,6 +134,11 @@ class TierCluster:
             return None
         return life.node.broker.replicas.get(TOPIC, 0)
 
+    def log(self, machine: Machine) -> Log | None:
+        """That of the machine's replica."""
+        partition = self.replica(machine)
+        return None if partition is None else partition.log
+
     def _leads(self, machine: Machine) -> bool:
         partition = self.replica(machine)
         return partition is not None and partition.is_leader
@@ -161,6 +168,22 @@ class TierCluster:
                 except (Unknown, ApiError):
                     await asyncio.sleep(0.2)
         return found
+
+    async def fetched(self, machine: Machine, offset: int) -> dict[int, bytes]:
+        """What one fetch from this broker brings. Raises Unknown, ApiError."""
+        replica = self.replica(machine)
+        assert replica is not None
+        wanted = FetchRequest.FetchPartition(
+            partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
+        )
+        topic = FetchRequest.FetchTopic(topic_id=replica.topic_id, partitions=[wanted])
+        request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[topic])
+        answer = await self.client._once(machine.node_id, request)
+        data = answer.responses[0].partitions[0]
+        fail_on(data.error_code)
+        assert isinstance(data.records, bytes | bytearray | memoryview)
+        records = checked(data.records)
+        return {one.offset: one.value or b"" for one in records if one.offset >= offset}
 
     async def inside(self, machine: Machine, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` as the machine's node would."""

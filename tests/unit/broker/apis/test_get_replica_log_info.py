@@ -92,6 +92,14 @@ async def test_a_failed_log_under_a_partition_that_does_not_know_yet() -> None:
     assert ask(h, 0)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+async def test_a_log_that_is_about_to_begin_behind_the_tier_is_no_answer() -> None:
+    """S5: a crash would leave nothing of it."""
+    h = Harness()
+    h.create_topic()
+    h.partition().log.bootstrapping = True
+    assert ask(h, 0)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 async def test_beyond_the_limit() -> None:
     h = Harness()
     h.create_topic()

@@ -6,8 +6,16 @@ import asyncio
 
 import pytest
 
-from broker.replication.fetcher_connections import FetcherContext, FetcherLink
+from broker.replication.fetcher import FetcherSettings, Reset
+from broker.replication.fetcher_connections import (
+    FetcherContext,
+    FetcherLink,
+    Fetchers,
+    LeaderLink,
+    OffsetReset,
+)
 from broker.replication.offset_resets import ListOffsetsReset
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from runtime.tasks import Supervisor
 from testkit.memory.replicas import Cluster, answer_of
@@ -23,20 +31,25 @@ class OneAnswer:
         self.aborted = True
 
 
-def link_of(c: Cluster, supervisor: Supervisor) -> FetcherLink:
-    context = FetcherContext(
+def context_of(
+    c: Cluster, supervisor: Supervisor, resets: OffsetReset | None = None
+) -> FetcherContext:
+    return FetcherContext(
         node_id=2,
         endpoint=lambda _: None,
         broker_epoch=lambda: 1,
         clock=c.clock,
         supervisor=supervisor,
         flusher=c[2].context.flusher,
-        resets=ListOffsetsReset(2),
+        resets=resets or ListOffsetsReset(2),
         storage_failed=c[2].replicas.storage_failed,
         timeout_ms=1000,
         throttle=c[2].context.throttles.fetching,
     )
-    return FetcherLink(c[2].fetchers[1], context, 0)
+
+
+def link_of(c: Cluster, supervisor: Supervisor) -> FetcherLink:
+    return FetcherLink(c[2].fetchers[1], context_of(c, supervisor), 0)
 
 
 async def test_an_answer_that_cannot_be_taken_over_ends_the_session_and_no_more(
@@ -81,4 +94,45 @@ async def test_a_connection_lost_in_silence_is_made_anew_after_the_pause() -> No
     assert connection.aborted and link._connection is None
     assert link._timer is not None, "nothing ever wakes this fetcher again"
     link.close()
+    await supervisor.close()
+
+
+class Beginning:
+    """A reset that ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.fails = False
+
+    async def reset(self, link: LeaderLink, wanted: Reset) -> None:
+        wanted.partition.log.bootstrapping = True
+        await self.go.wait()
+        wanted.partition.log.bootstrapping = False
+        if self.fails:
+            raise ConnectionResetError("the leader is gone")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_s5_a_log_that_is_about_to_begin_is_not_fetched_under_a_new_leader_epoch(
+    fails: bool,
+) -> None:
+    """It would join the ISR, and a crash would leave nothing of it."""
+    c = Cluster(2)
+    c.create(1, 2)
+    supervisor = Supervisor(lambda name, error: pytest.fail(name))
+    resets = Beginning()
+    resets.fails = fails
+    fetchers = Fetchers(context_of(c, supervisor, resets), FetcherSettings(), 1)
+    partition = c[2].partition()
+    fetchers.follow(partition)
+    (link,) = fetchers.links
+    wanted = Reset(partition, ErrorCode.OFFSET_OUT_OF_RANGE, partition.leader_epoch, -1)
+    resetting = asyncio.ensure_future(link._reset(wanted))
+    await asyncio.sleep(0)
+    fetchers.follow(partition)  # as under a new leader epoch
+    assert list(link.fetcher) == []
+    resets.go.set()
+    await resetting
+    assert list(link.fetcher) == [partition]
+    fetchers.close()
     await supervisor.close()
