@@ -486,8 +486,8 @@ class RunningFetch:
             raise arrived.error
         if not isinstance(arrived, ColdData):
             return self._take_remote(arrived, log, offset, end, limit, min_one_batch)
-        if not still_holds(arrived, log, offset):
-            return log.read(offset, limit, max_offset=end, min_one_batch=min_one_batch), None
+        if not still_holds(arrived, log, offset) or isinstance(arrived.error, BelowLocalStart):
+            return self._read_here(log, offset, end, limit, min_one_batch), None
         if arrived.error is not None:
             raise arrived.error
         records = arrived.records if offset < end else b""

@@ -34,7 +34,7 @@ from runtime.errors import InvariantViolated
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 from storage.files import Files
-from storage.log.errors import OffsetOutOfRange
+from storage.log.errors import BelowLocalStart, OffsetOutOfRange
 from storage.log.indexes import AbortedTxn, CorruptIndex
 from storage.log.timestamps import TimestampOffset
 from storage.objects.port import ObjectError
@@ -468,7 +468,10 @@ class RemoteReader:
         """What follows on this disk. Raises ApiError."""
         log, most = read.log, min(max(read.max_bytes, 1), PART_BYTES_MAX)
         end = log.last_stable_offset if read.key.committed else log.high_watermark
-        found = _from(await log.read_cold(offset, most, max_offset=end), offset, most)
+        try:
+            found = _from(await log.read_cold(offset, most, max_offset=end), offset, most)
+        except BelowLocalStart as error:
+            raise _failed(str(error)) from None
         if found is None:
             raise _failed(f"there are no records from {offset} on")
         return found

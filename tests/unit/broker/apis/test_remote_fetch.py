@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -87,6 +88,26 @@ async def test_a_consumer_reads_on_from_the_tier_to_the_disk(max_bytes: int) -> 
     assert room.log.local_log_start_offset == 12
     assert await read_all(room, partition_max_bytes=max_bytes) == expected
     assert await read_all(room, max_bytes=max_bytes) == expected
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_what_leaves_the_disk_while_it_is_read_there_is_not_out_of_range(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """S1: a consumer whose next offset was on the disk, when its fetch came, begins elsewhere or
+    ends if it is told that the log does not have it."""
+    monkeypatch.setattr(Log, "is_recent", lambda log, offset: False)
+    room = TierRoom()
+    await room.fill((b"a", b"b"))
+    room.produce(b"c", b"d")
+    waiting = ask(room, 2)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await tiered(room.tier, room.log)
+    (data,) = await answer(waiting)
+    assert (data.error_code, data.records or b"") == (0, b"")
+    (data,) = await answer(ask(room, 2))
+    assert values(data) == [b"c", b"d"]
 
 
 async def test_facts_are_those_of_the_log() -> None:

@@ -18,7 +18,8 @@ from broker.tiering.settings import QuotaSettings
 from protocol.batch.header import iter_batches
 from protocol.batch.records import Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
-from storage.log.errors import OffsetOutOfRange
+from storage.log.errors import BelowLocalStart, OffsetOutOfRange
+from storage.log.log import Log
 from storage.objects import FaultyObjects, Weather
 from storage.tiered.layout import Kind, object_key
 from testkit.memory.broker import batch, settle
@@ -96,7 +97,7 @@ async def test_what_an_unclean_election_took_back_is_not_read() -> None:
         await room.read(2)
 
 
-async def test_records_that_cleaning_left_out_are_passed_over() -> None:
+async def gapped() -> TierRoom:
     """A topic that was compacted before has gaps, also at a segment's end."""
     room = TierRoom()
     log = room.log
@@ -110,8 +111,28 @@ async def test_records_that_cleaning_left_out_are_passed_over() -> None:
     await room.tier.copy(log)
     drop_local(log)
     assert log.local_log_start_offset == 20
+    return room
+
+
+async def test_records_that_cleaning_left_out_are_passed_over() -> None:
+    room = await gapped()
     for offset, expected in ((3, b"a"), (4, b"b"), (9, b"b"), (12, b"b"), (13, b"c"), (19, b"c")):
         assert values(await room.read(offset)) == [expected], offset
+
+
+async def test_what_leaves_the_disk_meanwhile_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For a consumer it is not out of range that its offset was on the disk a moment ago."""
+
+    async def left(log: Log, offset: int, max_bytes: int, **_: object) -> bytes:
+        raise BelowLocalStart(offset, offset + 1)
+
+    room = await gapped()
+    monkeypatch.setattr(Log, "read_cold", left)
+    with pytest.raises(ApiError) as refused:
+        await room.read(13)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # --- aborted transactions -------------------------------------------------------------------------
