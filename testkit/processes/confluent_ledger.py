@@ -134,7 +134,10 @@ class ConfluentClients:
             found: dict[int, tuple[list[int], list[int]]] = {}
             for message in consumer.consume(500, 0.2):
                 at, offset = message.partition(), message.offset()
-                if message.error() is not None or at is None or offset is None:
+                error = message.error()
+                if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self.fatal.append(f"told that it is out of range: {error.str()}")
+                if error is not None or at is None or offset is None:
                     continue
                 offsets, values = found.setdefault(at, ([], []))
                 offsets.append(offset)

@@ -9,15 +9,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from testkit.processes.nodes import KraftboxNode
+from testkit.processes.object_servers import ServerMissing, Servers
 from tests.e2e.numbers import TIMEOUT_S
 
 TASK_MS = 200
 """Between two passes of a task over a partition."""
 TOPIC = "tiered"
+
+
+def store_of(servers: Servers, name: str) -> dict[str, str]:
+    """`rsm.config.*` of a server's part of its own; the test is skipped where there is none."""
+    pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
+    try:
+        return servers.options(name)
+    except ServerMissing as missing:
+        pytest.skip(f"{missing} (docs/gaps.md)")
 
 
 def tier_settings(store: Mapping[str, str], **metadata: int) -> dict[str, str]:

@@ -19,10 +19,18 @@ from kraftbox.process.properties import read_properties
 from storage.objects import ObjectInfo, StoreSettings, open_objects
 from storage.objects.port import listed
 from testkit.processes.nodes import KraftboxNode
-from testkit.processes.object_servers import PART_BYTES, ServerMissing, Servers
+from testkit.processes.object_servers import PART_BYTES, Servers
 from testkit.processes.waiting import until
 from tests.e2e.numbers import create_topic, read_numbers
-from tests.e2e.tier.node import TOPIC, delete_topic, segments, send, tier, tier_settings
+from tests.e2e.tier.node import (
+    TOPIC,
+    delete_topic,
+    segments,
+    send,
+    store_of,
+    tier,
+    tier_settings,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
@@ -41,11 +49,7 @@ def server(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def store(server: str, servers: Servers) -> dict[str, str]:
-    pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
-    try:
-        return {**servers.options(server), "part.bytes": str(PART_BYTES)}
-    except ServerMissing as missing:
-        pytest.skip(f"{missing} (docs/gaps.md)")
+    return {**store_of(servers, server), "part.bytes": str(PART_BYTES)}
 
 
 @pytest.fixture

@@ -1,0 +1,353 @@
+"""F33 on a real node, as a table: each fault of a store against each thing a broker does there.
+
+Five topics for the five things: a segment is copied, read, looked into, deleted, and its manifest
+is written and read. All are written and read all the time, under a ledger; a second client reads
+from the tier's start while the fault is on. It stays until it has hit each of them several times,
+and for several intervals of the tasks, with their retries. Then nothing acknowledged is lost,
+doubled or out of order (H1-H12), what is between log start and high watermark has the bytes that
+were sent, producing was not held up (S9), and the store has what finished segments name, no more
+and no less (S3).
+
+A fault of a minute differs from one of seconds only in how long the pauses between retries grow.
+These are a few tenths of a second here, so that the short one has seen the longest of them, too;
+`soak` plays the minute all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from client.addresses import parse_addresses
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.consumer import Consumer
+from client.offsets import offsets_at
+from kraftbox.chaos.checks import is_broken, judge, summary
+from kraftbox.chaos.history import Outcome, value_bytes, value_of
+from kraftbox.chaos.ledger import Ledger
+from kraftbox.chaos.run import history_clock
+from kraftbox.chaos.workload import CLIENT, Load, Workload
+from protocol.ids import uuid_to_text
+from testkit.processes.confluent_ledger import ConfluentClients
+from testkit.processes.nodes import KraftboxNode
+from testkit.processes.object_servers import Servers
+from testkit.processes.store_proxy import Operation, StoreFault, StoreProxy
+from testkit.processes.waiting import WAIT_S
+from tests.e2e.tier.node import TASK_MS, segments, store_of, tier, tier_settings
+
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
+
+OPERATIONS = [one for one in Operation if one is not Operation.OTHER]
+SEGMENT_BYTES = 8192
+HITS = 3
+"""So often a fault hits each operation, at least."""
+FAULT_S = 10 * TASK_MS / 1000
+LONG_S = 60.0
+WARM_SEGMENTS = 3
+"""So many are only in the tier when the fault begins."""
+CLEAN_S = WAIT_S
+"""By then the store is clean, on a busy machine too; what it took is printed."""
+VALUE_BYTES = 100
+RECORDS_PER_S = 100
+GAP_S_MAX = 10.0
+"""Without an acknowledgement."""
+SLOW_S = 1.0
+BELIEVES = "moto"
+"""It does not compare what comes with its checksum, which versitygw does as S3: what is cut on the
+way there is kept, and the broker has to find out by itself."""
+
+
+class LateReader(ConfluentClients):
+    """librdkafka's consumer alone, from the start on."""
+
+    def _send(self) -> None:
+        self._stop_sending.wait()
+
+
+class Cell:
+    """One topic, its clients, and what they saw."""
+
+    def __init__(self, node: KraftboxNode, operation: Operation) -> None:
+        self.node = node
+        self.operation = operation
+        self.topic = f"to-{operation.value}"
+        self.ledger = Ledger(history_clock())
+        load = Load(
+            topic=self.topic,
+            partitions=1,
+            replication_factor=1,
+            min_insync_replicas=1,
+            producers=1,
+            consumers=1,
+            records_per_s=RECORDS_PER_S,
+            record_bytes=VALUE_BYTES,
+            topic_settings=(
+                ("remote.storage.enable", "true"),
+                ("internal.segment.bytes", str(SEGMENT_BYTES)),
+                ("local.retention.bytes", "1"),
+            ),
+        )
+        self.workload = Workload(
+            parse_addresses(node.bootstrap), self.ledger, load, random.Random(operation.value)
+        )
+        self.late: LateReader | None = None
+        self.log_start = 0
+
+    @property
+    def topic_id(self) -> str:
+        return uuid_to_text(self.ledger.history.topics[0].topic_id)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether enough is only in the tier."""
+        local = segments(self.node, self.topic)
+        return len(local) > 0 and local[0] >= WARM_SEGMENTS * SEGMENT_BYTES // (2 * VALUE_BYTES)
+
+    def begin_reading_from_the_start(self) -> None:
+        if self.operation is not Operation.DELETE:
+            self.late = LateReader(self.ledger, self.node.bootstrap, self.topic, 1)
+            self.late.__enter__()
+
+    def delete_records(self) -> None:
+        """What is cold is deleted, but for the last of it."""
+        before = segments(self.node, self.topic)[0] - 20
+        admin = AdminClient({"bootstrap.servers": self.node.bootstrap})
+        done = admin.delete_records([TopicPartition(self.topic, 0, before)])
+        for future in done.values():
+            self.log_start = future.result(WAIT_S).low_watermark
+
+    def late_at(self) -> int:
+        """What the one that began at the start has read."""
+        reader = max(p.process for p in self.ledger.history.processes if p.role == "consumer")
+        polls = [poll for poll in self.ledger.history.polls if poll.process == reader]
+        return polls[-1].offsets[-1] if polls else -1
+
+    def late_has(self, offset: int) -> bool:
+        return self.late is None or self.late_at() >= offset
+
+    def acknowledged_to(self) -> int:
+        return max(one.offset for one in self.ledger.history.sends)
+
+    async def stop(self) -> None:
+        await self.workload.stop()
+        if self.late is not None:
+            await asyncio.to_thread(self.late.stop)
+            assert self.late.fatal == []
+
+    async def read_back(self) -> None:
+        """S1: all that the log has, from tier and disk, byte for byte."""
+        place = (self.ledger.process("reader", CLIENT), 0, 0)
+        partition = (self.topic, 0)
+        async with await ClusterClient.connect(self.node.bootstrap) as client:
+            begin_us = self.ledger.now_us()
+            start = (await offsets_at(client, [partition], EARLIEST))[partition]
+            end = (await offsets_at(client, [partition], LATEST))[partition]
+            assert start == self.log_start
+            self.ledger.assigned(place, start)
+            consumer = Consumer(client)
+            consumer.assign({partition: start})
+            found = []
+            while consumer.positions[partition] < end:
+                found += await consumer.poll()
+        assert [one.offset for one in found] == list(range(start, end))
+        values = [value_of(one.value) for one in found]
+        assert [one.value for one in found] == [value_bytes(one, VALUE_BYTES) for one in values]
+        self.ledger.polled(place, begin_us, list(range(start, end)), values, final=True)
+        self.ledger.ended(place, begin_us, end, final=True)
+
+    def judged(self) -> None:
+        """H1-H12 of what was not deleted by order."""
+        history = self.ledger.history
+        history.sends = [one for one in history.sends if not 0 <= one.offset < self.log_start]
+        for number, poll in enumerate(history.polls):
+            kept = [at for at, offset in enumerate(poll.offsets) if offset >= self.log_start]
+            history.polls[number] = poll._replace(
+                offsets=[poll.offsets[at] for at in kept], values=[poll.values[at] for at in kept]
+            )
+        findings = judge(history)
+        assert not is_broken(findings), findings
+        counts = summary(history)
+        assert counts["failed"] == counts["unknown"] == 0 < counts["ok"]
+
+    def latencies_ms(self, begin_us: int, end_us: int) -> list[float]:
+        """Of sends that began in between."""
+        return [
+            (one.end_us - one.begin_us) / 1000
+            for one in self.ledger.history.sends
+            if begin_us <= one.begin_us < end_us and one.outcome is Outcome.OK
+        ]
+
+
+class Latency(NamedTuple):
+    """Of acknowledgements."""
+
+    median_ms: float
+    p99_ms: float
+
+    @classmethod
+    def of(cls, cells: list[Cell], spans: list[tuple[int, int]]) -> Latency:
+        found = [
+            each
+            for cell, span in zip(cells, spans, strict=True)
+            for each in cell.latencies_ms(*span)
+        ]
+        return cls(statistics.median(found), statistics.quantiles(found, n=100)[98])
+
+
+class Row:
+    """One fault: a node, its five topics, and the proxy before its store."""
+
+    def __init__(self, node: KraftboxNode, proxy: StoreProxy, fault: StoreFault) -> None:
+        self.node = node
+        self.proxy = proxy
+        self.fault = fault
+        self.cells = [Cell(node, operation) for operation in OPERATIONS]
+
+    def now_us(self) -> list[int]:
+        return [cell.ledger.now_us() for cell in self.cells]
+
+    async def go(self, fault_s: float) -> None:
+        began = await self.warm_up()
+        failing = self.now_us()
+        for cell in self.cells:
+            self.proxy.fail(self.fault, cell.operation, cell.topic_id)
+        await asyncio.to_thread(self.work_on)
+        least = time.monotonic() + fault_s
+        await until(lambda: f"hits: {self.hits()}", lambda: min(self.hits().values()) >= HITS)
+        await asyncio.sleep(least - time.monotonic())
+        healed = self.now_us()
+        hits = self.hits()
+        self.proxy.heal()
+        clean_s = await self.recover(failing)
+        for cell in self.cells:
+            await cell.read_back()
+            cell.judged()
+        before = Latency.of(self.cells, list(zip(began, failing, strict=True)))
+        during = Latency.of(self.cells, list(zip(failing, healed, strict=True)))
+        columns = "".join(f" {one.value} {hits[one]:>4}" for one in OPERATIONS)
+        print(
+            f"\n| {self.fault.value:<19} |{columns} | clean after {clean_s:.1f} s "
+            f"| p50 {before.median_ms:.1f} -> {during.median_ms:.1f} ms "
+            f"| p99 {before.p99_ms:.1f} -> {during.p99_ms:.1f} ms |"
+        )
+        assert during.median_ms < 5 * before.median_ms + 100
+
+    async def warm_up(self) -> list[int]:
+        for cell in self.cells:
+            await cell.workload.prepare()
+            cell.workload.start()
+        await until(
+            lambda: f"all are in the tier: {[segments(self.node, c.topic) for c in self.cells]}",
+            lambda: all(c.is_warm for c in self.cells),
+        )
+        began = self.now_us()
+        await asyncio.sleep(1.0)
+        return began
+
+    def work_on(self) -> None:
+        for cell in self.cells:
+            cell.begin_reading_from_the_start()
+            cell.ledger.gaps.begin(cell.ledger.now_us())
+            if cell.operation is Operation.DELETE:
+                cell.delete_records()
+
+    def hits(self) -> dict[Operation, int]:
+        return {c.operation: self.proxy.hits(c.operation, c.topic_id) for c in self.cells}
+
+    async def recover(self, failing: list[int]) -> float:
+        """Until everything is as it should be; how many seconds that took."""
+        healed_s = time.monotonic()
+        for cell, begin_us in zip(self.cells, failing, strict=True):
+            cell.ledger.fault(self.fault.value, [1], begin_us, cell.operation.value)
+        ends = [cell.acknowledged_to() for cell in self.cells]
+        await until(
+            lambda: f"who reads from the start is at {ends}: {[c.late_at() for c in self.cells]}",
+            lambda: all(c.late_has(end) for c, end in zip(self.cells, ends, strict=True)),
+        )
+        for cell in self.cells:
+            assert cell.ledger.gaps.until(cell.ledger.now_us()) < GAP_S_MAX * 1e6
+            await cell.stop()
+        stopped_s = time.monotonic()
+        await asyncio.sleep(2 * TASK_MS / 1000)
+        while True:
+            code, told = await asyncio.to_thread(tier, self.node, "verify")
+            if (code, told["findings"], told["refused"]) == (0, [], []):
+                return time.monotonic() - healed_s
+            assert time.monotonic() - stopped_s < CLEAN_S, told
+
+    async def close(self) -> None:
+        for cell in self.cells:
+            await cell.workload.close()
+
+
+async def until(what: Callable[[], str], look: Callable[[], bool]) -> None:
+    """As `waiting.until`, in a loop with clients; `what` tells what there is."""
+    deadline = time.monotonic() + WAIT_S
+    while not look():
+        assert time.monotonic() < deadline, f"did not come true: {what()}"
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[KraftboxNode]:
+    made = KraftboxNode(tmp_path / "node")
+    yield made
+    made.kill()
+
+
+def play(node: KraftboxNode, servers: Servers, fault: StoreFault, fault_s: float) -> None:
+    store = store_of(servers, BELIEVES if fault is StoreFault.TRUNCATED else "versitygw")
+    at = urlsplit(store["endpoint"])
+    assert at.hostname is not None and at.port is not None
+    with StoreProxy((at.hostname, at.port), slow_s=SLOW_S) as proxy:
+        given = {**store, "endpoint": proxy.endpoint, "retries": "1", "timeout.ms": "5000"}
+        node.settings = {
+            **tier_settings(given),
+            # One segment's indexes are kept, so that each read has to fetch them.
+            "remote.log.index.file.cache.total.size.bytes": "1",
+        }
+        node.start()
+
+        async def story() -> None:
+            row = Row(node, proxy, fault)
+            try:
+                await row.go(fault_s)
+            finally:
+                await row.close()
+
+        asyncio.run(story())
+
+
+SHORT = [fault for fault in StoreFault if fault is not StoreFault.ERROR]
+"""A 5xx is to a broker what no answer is, which `soak` has to show."""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(one, marks=[pytest.mark.core] if one is StoreFault.RESET else [], id=one.name)
+        for one in SHORT
+    ],
+)
+def test_a_fault_of_the_store_breaks_no_promise(
+    node: KraftboxNode, servers: Servers, fault: StoreFault
+) -> None:
+    play(node, servers, fault, FAULT_S)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", StoreFault, ids=lambda fault: fault.name)
+def test_a_fault_of_a_minute_breaks_no_promise(
+    node: KraftboxNode, servers: Servers, fault: StoreFault
+) -> None:
+    play(node, servers, fault, LONG_S)
