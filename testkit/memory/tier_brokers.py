@@ -92,13 +92,21 @@ class SteppedObjects(FaultyObjects):
 class TierBroker:
     """One broker with a replica of the one partition, which it leads or not."""
 
-    def __init__(self, world: TierWorld, node_id: int, epoch: int = 0, **config: object) -> None:
+    def __init__(
+        self,
+        world: TierWorld,
+        node_id: int,
+        epoch: int = 0,
+        log: Log | None = None,
+        **config: object,
+    ) -> None:
+        """`config` is of a log made anew, where none is given."""
         self.world = world
         self.node_id = node_id
         self.clock = world.clock
         self.steps = Steps()
         settings = {"segment_bytes": 300, "remote_storage_enable": True, "retention_ms": -1}
-        self.log = make_log(MemoryFiles(), clock=self.clock, **{**settings, **config})  # type: ignore[arg-type]
+        self.log = log or make_log(MemoryFiles(), clock=self.clock, **{**settings, **config})  # type: ignore[arg-type]
         self.replica = Replica(self.log, epoch)
         self.saved_start = 0
         self.link = MemoryLink(world.topic)
@@ -214,14 +222,14 @@ class TierWorld:
         self.supervisor = Supervisor(lambda name, error: self.failures.append(f"{name}: {error}"))
         self.brokers: list[TierBroker] = []
 
-    def broker(self, epoch: int = 0, **config: object) -> TierBroker:
-        made = TierBroker(self, len(self.brokers) + 1, epoch, **config)
+    def broker(self, epoch: int = 0, log: Log | None = None, **config: object) -> TierBroker:
+        made = TierBroker(self, len(self.brokers) + 1, epoch, log, **config)
         self.brokers.append(made)
         return made
 
     async def leader_with(self, batches: int = 7, **config: object) -> TierBroker:
         """A leader whose records are all committed, two in each segment, one in the last."""
-        broker = self.broker(0, **config)
+        broker = self.broker(0, None, **config)
         await broker.ready()
         fill(broker.log, batches, size=50)
         broker.commit()

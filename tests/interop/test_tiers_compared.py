@@ -1,11 +1,15 @@
 """Stories of tiered storage on Apache Kafka 4.3 and on us: after each step both say the same.
 
-`tier_stories.txt` has the stories. Both clusters take each step at the same time.
+`tier_stories.txt` has the stories. Both clusters take each step at the same time. And transactions,
+which our brokers do not take: a log that Kafka wrote says the same in our tier as in Kafka's.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
+import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +27,7 @@ from storage.tiered.records import METADATA_TOPIC
 from testkit.kafka.jars import tiered_store_jar
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.waiting import until
-from tests.interop import tier_formats, tier_sides
+from tests.interop import tier_formats, tier_sides, tier_transactions
 from tests.interop.election_sides import Side, Topic, running
 from tests.interop.tier_sides import RECORDS, SEGMENT_BYTES, Offsets
 
@@ -198,8 +202,8 @@ def check_formats(side: Side, tools: KafkaTools) -> None:
     ]
 
 
-def held(side: Side) -> list[tuple[object, ...]]:
-    """The side's remote segments without what differs by chance."""
+def held(side: Side, topics: Mapping[str, Topic]) -> list[tuple[object, ...]]:
+    """The topics' remote segments without what differs by chance."""
     return sorted(
         (
             *(one.partition.topic, one.start_offset, one.end_offset, one.state.name),
@@ -207,6 +211,7 @@ def held(side: Side) -> list[tuple[object, ...]]:
             *(entry.start_offset for entry in one.epochs),
         )
         for one in side.ask(tier_formats.segments)
+        if one.partition.topic in topics
     )
 
 
@@ -245,6 +250,41 @@ def apart(step: Step, found: Sequence[Mapping[str, Offsets]]) -> str:
     return "\n".join([step.name, *lines])
 
 
+@pytest.mark.rest
+def test_aborted_transactions_of_a_log_that_kafka_wrote(
+    sides: tuple[Side, Side], tmp_path: Path
+) -> None:
+    """They lie across segments, and so do the markers that end them."""
+    kafka, _ = sides
+    name, tiered = "transactions", {"remote.storage.enable": "true", "retention.ms": "-1"}
+    small = {"internal.segment.bytes": "4000", "index.interval.bytes": "1"}
+    kafka.create([Topic(name, (2, 3), {**tiered, **small})])
+    until("it is led", kafka.all_as_expected, every_s=0.1)
+    steps = tier_transactions.interleaved(random.Random(7), transactions=20, producers=4)
+    tier_transactions.write(kafka.bootstrap, name, steps, tmp_path)
+    end = tier_sides.offsets(kafka, [name])[name].latest
+    on_disk = kafka.ask(lambda c: tier_transactions.kafkas(c, name, [*range(0, end, 10)]))
+    starts = tier_transactions.batch_offsets(on_disk)
+    on_disk = kafka.ask(lambda c: tier_transactions.kafkas(c, name, starts))
+    folder = tmp_path / "copy" / f"{name}-0"
+    shutil.copytree(kafka.cluster.nodes[2].data / folder.name, folder)
+    bases = sorted(int(file.stem) for file in folder.glob("*.log"))
+    assert len(bases) >= 5
+    assert tier_transactions.lifespan(on_disk, bases) >= 3
+    found = asyncio.run(tier_transactions.ours(folder, starts))
+    assert [*found] == [start for start in starts if start < bases[-1]]
+    assert found == {start: on_disk[start] for start in found}
+    tier_sides.configure(kafka, name, {"local.retention.bytes": "1"})
+    until(
+        "Kafka has it in its tier alone",
+        lambda: tier_sides.offsets(kafka, [name])[name].local == bases[-1],
+    )
+    remote = kafka.ask(lambda c: tier_transactions.kafkas(c, name, [*found]))
+    assert {at: read.in_order for at, read in remote.items()} == {
+        at: read.in_order for at, read in found.items()
+    }
+
+
 def row(step: Step, name: str) -> str:
     said = " ".join(f"{number:4}" for number in step.kafkas[name])
     if step.kafkas[name] == step.ours[name]:
@@ -270,7 +310,7 @@ def test_stories(sides: tuple[Side, Side], tools: KafkaTools) -> None:
             if ["formats"] in step.commands:
                 for side in sides:
                     check_formats(side, tools)
-                assert held(sides[0]) == held(sides[1])
+                assert held(sides[0], story.topics) == held(sides[1], story.topics)
             print(f"{step.name}  ({time.monotonic() - begun:.1f} s)")
             for name in story.topics:
                 if before is None or (step.kafkas[name], step.ours[name]) != (
@@ -279,4 +319,4 @@ def test_stories(sides: tuple[Side, Side], tools: KafkaTools) -> None:
                 ):
                     print(row(step, name))
             before = step
-    assert held(sides[0]) == held(sides[1])
+    assert held(sides[0], story.topics) == held(sides[1], story.topics)

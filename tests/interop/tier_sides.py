@@ -67,6 +67,9 @@ def settings(directory: Path) -> dict[str, str]:
         "log.initial.task.delay.ms": "200",
         "log.segment.delete.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
     }
 
 
