@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from enum import Enum
 from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 import h11
 
@@ -96,13 +97,14 @@ class _Held:
 
 
 class StoreProxy(LoopThread):
-    """Stands before the server at `target`; use as a context manager. `port` is of 127.0.0.1."""
+    """Stands before the server at `target`, http://HOST:PORT; use as a context manager."""
 
-    def __init__(self, target: tuple[str, int], slow_s: float = 1.0) -> None:
+    def __init__(self, target: str, slow_s: float = 1.0) -> None:
         super().__init__("store-proxy")
         self.port = 0
         self.calls: list[Call] = []
-        self._target = target
+        place = urlsplit(target)
+        self._target = (place.hostname, place.port)
         self._slow_s = slow_s
         self._faults: dict[tuple[Operation, str], StoreFault] = {}
         self._hits: Counter[tuple[Operation, str]] = Counter()

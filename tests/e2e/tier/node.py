@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from client.cluster_client import ClusterClient
+from protocol.ids import uuid_to_text
+from storage.objects import ObjectInfo, StoreSettings, open_objects
+from storage.objects.port import listed
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.object_servers import ServerMissing, Servers
 from tests.e2e.numbers import TIMEOUT_S
@@ -61,6 +66,29 @@ def files_in(bucket: Path) -> list[str]:
     return [path.name for path in bucket.rglob("*") if path.is_file()]
 
 
+def objects_in(store: Mapping[str, str]) -> list[ObjectInfo]:
+    """What the server of these `rsm.config.*` has, asked past the broker."""
+
+    async def ask() -> list[ObjectInfo]:
+        opened = open_objects(StoreSettings.of(store))
+        try:
+            return await listed(opened, "")
+        finally:
+            await opened.close()
+
+    return asyncio.run(ask())
+
+
+def topic_id(node: KraftboxNode, topic: str = TOPIC) -> str:
+    """As text."""
+
+    async def ask() -> str:
+        async with await ClusterClient.connect(node.bootstrap) as client:
+            return uuid_to_text((await client.topic(topic)).topic_id)
+
+    return asyncio.run(ask())
+
+
 def send(node: KraftboxNode, first: int, count: int, form: bytes = b"%d") -> None:
     """Records whose values are numbers."""
     producer = Producer({"bootstrap.servers": node.bootstrap, "batch.num.messages": 100})
@@ -76,9 +104,19 @@ def delete_topic(node: KraftboxNode, topic: str = TOPIC) -> None:
 
 
 def tier(node: KraftboxNode, *arguments: str) -> tuple[int, Any]:
-    """Exit code and answer of `kraftbox tier`."""
-    command = [sys.executable, "-m", "kraftbox", "tier", *arguments, "--json"]
-    command += ["--dir", str(node.directory)]
+    """Exit code and answer of `kraftbox tier` about a local cluster."""
+    return tier_of(("--dir", str(node.directory)), *arguments)
+
+
+def tier_of(place: Sequence[str], *arguments: str) -> tuple[int, Any]:
+    """Exit code and answer of `kraftbox tier` about the cluster that these options name."""
+    command = [sys.executable, "-m", "kraftbox", "tier", *arguments, "--json", *place]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
+
+
+def is_clean(verified: tuple[int, Any]) -> bool:
+    """Whether the store has what finished segments name, and nothing else."""
+    code, told = verified
+    return (code, told["findings"], told["refused"]) == (0, [], [])

@@ -16,39 +16,26 @@ These are a few tenths of a second here, so that the short one has seen the long
 from __future__ import annotations
 
 import asyncio
-import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from client.addresses import parse_addresses
-from client.cluster_client import EARLIEST, LATEST, ClusterClient
-from client.consumer import Consumer
-from client.offsets import offsets_at
-from kraftbox.chaos.checks import is_broken, judge, summary
-from kraftbox.chaos.history import Outcome, value_bytes, value_of
-from kraftbox.chaos.ledger import Ledger
-from kraftbox.chaos.run import history_clock
-from kraftbox.chaos.workload import CLIENT, Load, Workload
-from protocol.ids import uuid_to_text
+from kraftbox.chaos.history import Outcome
 from testkit.processes.confluent_ledger import ConfluentClients
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.object_servers import Servers
 from testkit.processes.store_proxy import Operation, StoreFault, StoreProxy
 from testkit.processes.waiting import WAIT_S
-from tests.e2e.tier.node import TASK_MS, segments, store_of, tier, tier_settings
+from tests.e2e.tier.ledgered import SEGMENT_BYTES, VALUE_BYTES, LedgeredTopic, until
+from tests.e2e.tier.node import TASK_MS, is_clean, segments, store_of, tier, tier_settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 OPERATIONS = [one for one in Operation if one is not Operation.OTHER]
-SEGMENT_BYTES = 8192
 HITS = 3
 """So often a fault hits each operation, at least."""
 FAULT_S = 10 * TASK_MS / 1000
@@ -57,8 +44,6 @@ WARM_SEGMENTS = 3
 """So many are only in the tier when the fault begins."""
 CLEAN_S = WAIT_S
 """By then the store is clean, on a busy machine too; what it took is printed."""
-VALUE_BYTES = 100
-RECORDS_PER_S = 100
 GAP_S_MAX = 10.0
 """Without an acknowledgement."""
 SLOW_S = 1.0
@@ -74,38 +59,14 @@ class LateReader(ConfluentClients):
         self._stop_sending.wait()
 
 
-class Cell:
-    """One topic, its clients, and what they saw."""
+class Cell(LedgeredTopic):
+    """One topic: what the broker does with it while the fault is on."""
 
     def __init__(self, node: KraftboxNode, operation: Operation) -> None:
+        super().__init__(node.bootstrap, f"to-{operation.value}")
         self.node = node
         self.operation = operation
-        self.topic = f"to-{operation.value}"
-        self.ledger = Ledger(history_clock())
-        load = Load(
-            topic=self.topic,
-            partitions=1,
-            replication_factor=1,
-            min_insync_replicas=1,
-            producers=1,
-            consumers=1,
-            records_per_s=RECORDS_PER_S,
-            record_bytes=VALUE_BYTES,
-            topic_settings=(
-                ("remote.storage.enable", "true"),
-                ("internal.segment.bytes", str(SEGMENT_BYTES)),
-                ("local.retention.bytes", "1"),
-            ),
-        )
-        self.workload = Workload(
-            parse_addresses(node.bootstrap), self.ledger, load, random.Random(operation.value)
-        )
         self.late: LateReader | None = None
-        self.log_start = 0
-
-    @property
-    def topic_id(self) -> str:
-        return uuid_to_text(self.ledger.history.topics[0].topic_id)
 
     @property
     def is_warm(self) -> bool:
@@ -118,13 +79,10 @@ class Cell:
             self.late = LateReader(self.ledger, self.node.bootstrap, self.topic, 1)
             self.late.__enter__()
 
-    def delete_records(self) -> None:
-        """What is cold is deleted, but for the last of it."""
-        before = segments(self.node, self.topic)[0] - 20
-        admin = AdminClient({"bootstrap.servers": self.node.bootstrap})
-        done = admin.delete_records([TopicPartition(self.topic, 0, before)])
-        for future in done.values():
-            self.log_start = future.result(WAIT_S).low_watermark
+    def begin_deleting(self) -> None:
+        """What is cold, but for the last of it."""
+        if self.operation is Operation.DELETE:
+            self.delete_records(segments(self.node, self.topic)[0] - 20)
 
     def late_at(self) -> int:
         """What the one that began at the start has read."""
@@ -143,41 +101,6 @@ class Cell:
         if self.late is not None:
             await asyncio.to_thread(self.late.stop)
             assert self.late.fatal == []
-
-    async def read_back(self) -> None:
-        """S1: all that the log has, from tier and disk, byte for byte."""
-        place = (self.ledger.process("reader", CLIENT), 0, 0)
-        partition = (self.topic, 0)
-        async with await ClusterClient.connect(self.node.bootstrap) as client:
-            begin_us = self.ledger.now_us()
-            start = (await offsets_at(client, [partition], EARLIEST))[partition]
-            end = (await offsets_at(client, [partition], LATEST))[partition]
-            assert start == self.log_start
-            self.ledger.assigned(place, start)
-            consumer = Consumer(client)
-            consumer.assign({partition: start})
-            found = []
-            while consumer.positions[partition] < end:
-                found += await consumer.poll()
-        assert [one.offset for one in found] == list(range(start, end))
-        values = [value_of(one.value) for one in found]
-        assert [one.value for one in found] == [value_bytes(one, VALUE_BYTES) for one in values]
-        self.ledger.polled(place, begin_us, list(range(start, end)), values, final=True)
-        self.ledger.ended(place, begin_us, end, final=True)
-
-    def judged(self) -> None:
-        """H1-H12 of what was not deleted by order."""
-        history = self.ledger.history
-        history.sends = [one for one in history.sends if not 0 <= one.offset < self.log_start]
-        for number, poll in enumerate(history.polls):
-            kept = [at for at, offset in enumerate(poll.offsets) if offset >= self.log_start]
-            history.polls[number] = poll._replace(
-                offsets=[poll.offsets[at] for at in kept], values=[poll.values[at] for at in kept]
-            )
-        findings = judge(history)
-        assert not is_broken(findings), findings
-        counts = summary(history)
-        assert counts["failed"] == counts["unknown"] == 0 < counts["ok"]
 
     def latencies_ms(self, begin_us: int, end_us: int) -> list[float]:
         """Of sends that began in between."""
@@ -258,8 +181,7 @@ class Row:
         for cell in self.cells:
             cell.begin_reading_from_the_start()
             cell.ledger.gaps.begin(cell.ledger.now_us())
-            if cell.operation is Operation.DELETE:
-                cell.delete_records()
+            cell.begin_deleting()
 
     def hits(self) -> dict[Operation, int]:
         return {c.operation: self.proxy.hits(c.operation, c.topic_id) for c in self.cells}
@@ -280,22 +202,14 @@ class Row:
         stopped_s = time.monotonic()
         await asyncio.sleep(2 * TASK_MS / 1000)
         while True:
-            code, told = await asyncio.to_thread(tier, self.node, "verify")
-            if (code, told["findings"], told["refused"]) == (0, [], []):
+            told = await asyncio.to_thread(tier, self.node, "verify")
+            if is_clean(told):
                 return time.monotonic() - healed_s
             assert time.monotonic() - stopped_s < CLEAN_S, told
 
     async def close(self) -> None:
         for cell in self.cells:
             await cell.workload.close()
-
-
-async def until(what: Callable[[], str], look: Callable[[], bool]) -> None:
-    """As `waiting.until`, in a loop with clients; `what` tells what there is."""
-    deadline = time.monotonic() + WAIT_S
-    while not look():
-        assert time.monotonic() < deadline, f"did not come true: {what()}"
-        await asyncio.sleep(0.05)
 
 
 @pytest.fixture
@@ -307,9 +221,7 @@ def node(tmp_path: Path) -> Iterator[KraftboxNode]:
 
 def play(node: KraftboxNode, servers: Servers, fault: StoreFault, fault_s: float) -> None:
     store = store_of(servers, BELIEVES if fault is StoreFault.TRUNCATED else "versitygw")
-    at = urlsplit(store["endpoint"])
-    assert at.hostname is not None and at.port is not None
-    with StoreProxy((at.hostname, at.port), slow_s=SLOW_S) as proxy:
+    with StoreProxy(store["endpoint"], slow_s=SLOW_S) as proxy:
         given = {**store, "endpoint": proxy.endpoint, "retries": "1", "timeout.ms": "5000"}
         node.settings = {
             **tier_settings(given),

@@ -7,17 +7,14 @@ first (S9).
 
 from __future__ import annotations
 
-import asyncio
 import re
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kraftbox.process.properties import read_properties
-from storage.objects import ObjectInfo, StoreSettings, open_objects
-from storage.objects.port import listed
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.object_servers import PART_BYTES, Servers
 from testkit.processes.waiting import until
@@ -25,6 +22,7 @@ from tests.e2e.numbers import create_topic, read_numbers
 from tests.e2e.tier.node import (
     TOPIC,
     delete_topic,
+    objects_in,
     segments,
     send,
     store_of,
@@ -57,19 +55,6 @@ def node(tmp_path: Path) -> Iterator[KraftboxNode]:
     made = KraftboxNode(tmp_path / "node")
     yield made
     made.kill()
-
-
-def objects(store: Mapping[str, str]) -> list[ObjectInfo]:
-    """What the server has, asked past the broker."""
-
-    async def ask() -> list[ObjectInfo]:
-        opened = open_objects(StoreSettings.of(store))
-        try:
-            return await listed(opened, "")
-        finally:
-            await opened.close()
-
-    return asyncio.run(ask())
 
 
 def series(node: KraftboxNode, name: str) -> float:
@@ -122,10 +107,10 @@ def test_a_topic_goes_to_the_store_and_comes_back_and_leaves_nothing(
         send(node, 0, RECORDS, NUMBER)
     until("all but the last segment left the disk", lambda: len(segments(node)) == 1)
     assert segments(node)[0] > RECORDS // 2
-    assert max(one.size_bytes for one in objects(store)) > PART_BYTES
+    assert max(one.size_bytes for one in objects_in(store)) > PART_BYTES
     assert read_numbers(node.bootstrap, TOPIC) == list(range(RECORDS))
     code, verified = tier(node, "verify")
     assert (code, verified["findings"]) == (0, [])
     assert series(node, "kafka_server_brokertopicmetrics_remotefetchbytes_total") > PART_BYTES
     delete_topic(node)
-    until("the deleted topic's objects are gone", lambda: not objects(store), every_s=0.2)
+    until("the deleted topic's objects are gone", lambda: not objects_in(store), every_s=0.2)
