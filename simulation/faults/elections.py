@@ -142,7 +142,8 @@ def _recovering(world: RunWorld) -> Machine | None:
 
 async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
     """One of those whose answers are needed answers late, so that there is a recovery to strike;
-    that one is struck, or another one that has answered."""
+    that one is struck, or another one that has answered: then the late answer comes when that one
+    is back in another life."""
     ends_s = world.loop.time() + event.for_ms / 1000
     while not (needed := _needed(world)):
         if world.loop.time() >= ends_s:
@@ -153,22 +154,39 @@ async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
     others = [one for one in world.controllers if one is not slow]
     links = [world.loop.network.link(slow.host, one.host) for one in others]
     world.loop.network.lay(trouble, links)
-    done = False
+    blow = event.args["blow"]
+    other = blow == "restart other" or (blow == "restart" and event.args["other"])
+    waits = other and len(needed) > 1
+    done, held = False, 0
     while not done and world.loop.time() < ends_s:
         controller = _recovering(world)
         if controller is not None:
-            if event.args["blow"] == "cut off controller":
+            if waits and not held:
+                held = 1
+                cut(links, 1)
+            if blow == "cut off controller":
                 world.loop.network.lift(trouble, links)
                 return await _cut_off(world, controller, slow, event, ends_s)
-            blow = event.args["blow"]
-            others = [one for one in needed if one is not slow]
             struck = controller if blow == "controller" else slow
-            if blow == "restart" and others and event.args["other"]:
-                struck = others[0]
-            done = await _hit(world, struck, event, ends_s)
+            if waits:
+                struck = next(
+                    (m for m in needed if m is not slow and _has_answered(world, m)), None
+                )
+            done = struck is not None and await _hit(world, struck, event, ends_s)
         await asyncio.sleep(LOOK_S)
+    cut(links, -held)
     world.loop.network.lift(trouble, links)
     return done
+
+
+def _has_answered(world: RunWorld, machine: Machine) -> bool:
+    """Whether this broker has said how far its log of a partition reaches that nobody leads."""
+    image, laws = world.promises.metadata.image, world.promises.metadata.elections
+    topics = image.topics.by_name
+    return any(
+        laws.answer_of(image, (topics[name].id, index), machine.node_id, one.leader_epoch)
+        for name, index, one in leaderless(world)
+    )
 
 
 def _needed(world: RunWorld) -> list[Machine]:
@@ -254,7 +272,7 @@ async def _hit(world: RunWorld, machine: Machine, event: Event, ends_s: float) -
             return False
         world.busy.add(machine.node_id)
         world.crash(machine, End.POWER_CUT if lossy else End.KILL)
-        await asyncio.sleep(AT_ONCE_S if blow == "restart" else back_s)
+        await asyncio.sleep(AT_ONCE_S if blow.startswith("restart") else back_s)
         await world.boot_again(machine)
     world.busy.discard(machine.node_id)
     return True

@@ -188,7 +188,12 @@ class ElectionLaws:
             )
 
     def _answer(self, one: Election, broker_id: int) -> Answer | None:
-        """What the broker has said in the life that is registered, at the epoch there was."""
-        broker = one.image.cluster.brokers.get(broker_id)
+        return self.answer_of(one.image, one.key, broker_id, one.old.leader_epoch)
+
+    def answer_of(
+        self, image: MetadataImage, key: Key, broker_id: int, leader_epoch: int
+    ) -> Answer | None:
+        """What the broker has said in the life that is registered, at that epoch."""
+        broker = image.cluster.brokers.get(broker_id)
         epoch = -1 if broker is None else broker.epoch
-        return self._answers.get((one.key, broker_id, epoch, one.old.leader_epoch))
+        return self._answers.get((key, broker_id, epoch, leader_epoch))

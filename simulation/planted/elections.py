@@ -21,6 +21,11 @@ ELECTIONS: tuple[Bug, ...] = (
             "if len(after.isr) >= effective_min_isr(min_isr, len(after.replicas)):",
             "if not after.isr:",
         ),
+        (
+            f"{ELR}:standing_elr",
+            "return ()",
+            "return tuple(r for r in before.elr if r in replicas and r not in isr)",
+        ),
     ),
     bug(
         "unclean taken for clean",
@@ -58,12 +63,13 @@ ELECTIONS: tuple[Bug, ...] = (
     bug(
         "fenced winner",
         FAMILY,
-        "P21|P9|P10",
+        "P21|P9|P10|P13",
         "the longest log is elected though its broker is fenced by now",
         (
             "controller.elections.recovery:_resolve",
             "alive=tuple(r for r in partition.replicas if is_eligible(eligibility_of(r))),",
-            "alive=partition.replicas,",
+            "alive=tuple(r for r in partition.replicas if not (partition.isr or elr) "
+            "or is_eligible(eligibility_of(r))),",
         ),
         (
             "controller.elections.election:_elect_this",

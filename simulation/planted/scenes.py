@@ -55,6 +55,9 @@ _LONG_SESSIONS = {"broker.session.timeout.ms": "9000"}
 _HELD = {"here": False, "gives_up_ms": None}
 _ALL_DOWN = {"down": [2, 3, 4], "up": [2, 3, 4], "spared": [], "kept": [2, 3, 4], "torn": True}
 _ALL_DOWN |= {"down_ms": 1, "off_ms": 500, "up_ms": [500, 500, 500], "for_ms": 4_000}
+_ONE_BY_ONE = {**_ALL_DOWN, "up": [2, 4, 3], "down_ms": 300, "up_ms": [0, 800, 0], "for_ms": 2_500}
+_STRUCK = {"blow": "restart other", "other": True, "which": 0, "late_ms": 30.0, "back_ms": 1}
+_STRUCK |= {"for_ms": 6_000}
 
 SCENES: dict[str, Scene] = {
     "controller killed": Scene(
@@ -351,10 +354,29 @@ SCENES: dict[str, Scene] = {
         (
             (100, "cut", "node 3", {"for_ms": 4_000, "from": "brokers"}),
             (100, "cut", "node 4", {"for_ms": 4_000, "from": "brokers"}),
-            (3_000, "kill", "node 2", {"for_ms": 2_500}),
+            (3_000, "power cut", "node 2", {**_TORN, "for_ms": 500}),
         ),
-        5_600,
-        ("ELR election marked unclean", "ELR election counted as unclean"),
+        4_600,
+        (
+            "unclean taken for clean",
+            "ELR election marked unclean",
+            "ELR election counted as unclean",
+        ),
+    ),
+    "eligible replicas are back one by one": Scene(
+        Focus(topics=_T0, idempotent=0, elr=True),
+        (
+            (100, "cut", "node 3", {"for_ms": 3_000, "from": "brokers"}),
+            (100, "cut", "node 4", {"for_ms": 4_500, "from": "brokers"}),
+        ),
+        5_000,
+        ("ELR kept at min ISR",),
+    ),
+    "the minimum rises unread": Scene(
+        Focus(topics=_T0, idempotent=0, elr=True),
+        ((300, "raised minimum", "partition 0", {"which": 0, "late_ms": 200.0, "for_ms": 4_000}),),
+        4_500,
+        ("raised minimum unread",),
     ),
     "all brokers end": Scene(
         # The last leader has written nothing.
@@ -371,7 +393,31 @@ SCENES: dict[str, Scene] = {
             (1_503, "all down", "all brokers", _ALL_DOWN),
         ),
         5_600,
-        ("epoch cache for the last batch",),
+        (
+            "epoch cache for the last batch",
+            "Balanced without one member",
+            "one last known with the manager",
+        ),
+    ),
+    "who has answered is fenced": Scene(
+        # 4 has the longest log, and says so. It has gone when 2 says at last what it has.
+        Focus(topics=_T0, idempotent=0, elr=True, settings={MANAGER: "true", TIMEOUT: "6000"}),
+        (
+            (300, "all down", "all brokers", _ONE_BY_ONE),
+            (2_200, "pause", "node 2", {"for_ms": 1_000}),
+            (2_600, "kill", "node 4", {"for_ms": 1_500}),
+        ),
+        4_200,
+        ("fenced winner",),
+    ),
+    "who has answered is back": Scene(
+        Focus(topics=_T0, idempotent=0, elr=True, settings={MANAGER: "true", TIMEOUT: "300"}),
+        (
+            (300, "recovery struck", "a recovery", _STRUCK),
+            (500, "all down", "all brokers", _ALL_DOWN),
+        ),
+        6_500,
+        ("answer of an older life",),
     ),
 }
 """By name."""

@@ -160,35 +160,12 @@ def test_the_feature_is_off_for_a_while() -> None:
 
 
 def test_the_minimum_is_raised_while_followers_leave() -> None:
-    """The leader may not move the high watermark by the minimum that it still knows."""
+    """The leader may not move the high watermark by the minimum that it still knows: the scene `the
+    minimum rises unread` has one that does."""
     low = event("min isr", "topic 0", 50, "low", which=0, value="1", back=False, cluster=False)
     up = event("raised minimum", "partition 0", 300, "up", which=0, late_ms=200.0)
     outcome = held(low, up, quiet_from_ms=7000)
     assert outcome.took_effect == {"min isr": 1, "raised minimum": 1}
-
-
-def test_a_leader_that_goes_by_the_minimum_it_knew_is_found() -> None:
-    """P2: what it commits alone the eligible replicas lack."""
-    low = event("min isr", "topic 0", 50, "low", which=0, value="1", back=False, cluster=False)
-    up = event("raised minimum", "partition 0", 300, "up2", which=0, late_ms=200.0)
-    with BUGS["raised minimum unread"].planted():
-        broken = played(low, up, quiet_from_ms=7000).broken
-    assert broken is not None and broken.code == "P2"
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize(
-    ("name", "code", "struck"),
-    [
-        ("answer of an older life", "P21", [strike("restart", other=True)]),
-        ("Balanced without one member", "P21", []),
-        ("one last known with the manager", "P8", []),
-    ],
-)
-def test_a_planted_bug_is_found(name: str, code: str, struck: list[Event]) -> None:
-    with BUGS[name].planted():
-        broken = played(all_down(kept=[2, 3, 4]), *struck, quiet_from_ms=12000, **MANAGED).broken
-    assert broken is not None and broken.code == code, broken
 
 
 def led_without_a_record() -> Outcome:

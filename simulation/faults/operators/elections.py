@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 LAG, LAG_MS = "replica.lag.time.max.ms", 30_000
 LATE_MS = (50.0, 200.0, 500.0)
-BEFORE = 0.7
-"""Of the lag time, when the minimum is raised at the earliest."""
+RAISED_MIN, RAISED_MAX = 0.9, 1.4
+"""Of the lag time, when the minimum is raised: a leader looks every half of it who is behind."""
 SAFE_DOWNGRADE = 2
 LOOK_S = 0.05
 PATIENCE_MS = ("0", "300", "6000")
@@ -213,8 +213,9 @@ def _draw_raise(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 
 async def _raise(world: RunWorld, event: Event, rng: Random) -> bool:
-    """Followers are cut off from their leader; just before it leaves them out of the ISR the
-    minimum rises to what the ISR was, and the leader hears late of it."""
+    """Followers are cut off from their leader, but for so many that it may go on by the minimum
+    there is; just before it leaves them out of the ISR the minimum rises to what the ISR was, and
+    the leader hears late of it."""
     found = world.operator.partition(event.args["which"])
     if found is None:
         return False
@@ -222,17 +223,17 @@ async def _raise(world: RunWorld, event: Event, rng: Random) -> bool:
     lag_ms = world.shape.setting_ms(LAG, LAG_MS)
     leader = next((m for m in world.brokers if m.node_id == one.leader), None)
     others = [m for m in world.brokers if m.node_id in one.isr and m is not leader]
-    low = min_isr(world.promises.metadata.image, name) < len(one.isr)
-    if leader is None or leader in world.controllers or not others or not low:
+    low = min_isr(world.promises.metadata.image, name)
+    if leader is None or leader in world.controllers or not others or low >= len(one.isr):
         return False
     if 2 * lag_ms > event.for_ms:
         return False
     network, trouble = world.loop.network, Trouble(rng, late_ms=event.args["late_ms"])
     links = [network.link(m.host, leader.host) for m in world.controllers]
-    apart = between(world, leader, others)
-    network.lay(trouble, links)
+    apart = between(world, leader, others[low - 1 :])
     cut(apart, 1)
-    await asyncio.sleep(lag_ms * rng.uniform(BEFORE, 1.0) / 1000)
+    await asyncio.sleep(lag_ms * rng.uniform(RAISED_MIN, RAISED_MAX) / 1000)
+    network.lay(trouble, links)
     resource = (ResourceType.TOPIC, name)
     done = await set_config(world, resource, MIN_ISR, str(len(one.isr)))
     await asyncio.sleep(lag_ms / 1000)
