@@ -6,6 +6,8 @@ and every promise holds there without it.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from simulation.judges import KINDS
@@ -88,6 +90,14 @@ def test_a_scene_holds_without_a_bug(name: str) -> None:
 def test_a_bug_has_one_scene_at_most() -> None:
     shown = [bug for scene in SCENES.values() for bug in scene.bugs]
     assert len(shown) == len(set(shown)) and set(shown) <= set(BUGS)
+
+
+def test_the_table_has_each_bug_and_its_scene() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    table = text.partition("<!-- scenes -->")[2].partition("<!-- end of scenes -->")[0]
+    rows = {tuple(row.strip("| ").split(" | ")[:4]) for row in table.strip().splitlines()[2:]}
+    scenes = {bug: name for name, scene in SCENES.items() for bug in scene.bugs}
+    assert rows == {(bug.name, bug.family, bug.text, scenes[name]) for name, bug in BUGS.items()}
 
 
 def test_a_bug_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
