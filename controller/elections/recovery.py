@@ -549,11 +549,11 @@ class UncleanRecovery:
 
     def _note(self, state: _Leaderless, verdict: Verdict, now_ms: float) -> None:
         before = state.verdict
+        assert verdict.waits is not None, "who has won is elected, and waits for nothing"
         if before is None or before.waits is not verdict.waits:
             state.since_ms = now_ms
             self._uncount(state)
-            if verdict.waits is not None:
-                self._counts.waiting[verdict.waits] += 1
+            self._counts.waiting[verdict.waits] += 1
         state.verdict = verdict
 
     def _uncount(self, state: _Leaderless) -> None:
@@ -629,8 +629,6 @@ _EXCUSES: Final[Mapping[WaitsFor, str]] = {
 
 
 def _standing(topic: TopicImage, index: int, partition: PartitionImage, rules: _Rules) -> Standing:
-    if not rules.elections.rules(topic).treats_alike:
-        return _resolve(topic, index, partition, rules)
     state = topic.id, *partition_state(partition)
     standing = rules.standings.get(state)
     if standing is None:

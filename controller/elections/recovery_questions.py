@@ -52,11 +52,10 @@ class Questions:
         self._brokers.setdefault(broker_id, _Asked()).wanted[partition] = None
 
     def drop(self, broker_id: int, partition: PartitionKey) -> None:
-        """It need not be asked any more."""
-        asked = self._brokers.get(broker_id)
-        if asked is not None:
-            asked.wanted.pop(partition, None)
-            self._forget(broker_id, asked)
+        """A broker that is asked need not be asked about this any more."""
+        asked = self._brokers[broker_id]
+        asked.wanted.pop(partition, None)
+        self._forget(broker_id, asked)
 
     def take(self, now_ms: float) -> list[Question]:
         """What is to be sent now; each is under way until it is `settle`d."""

@@ -54,8 +54,8 @@ def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
         change = elections.change_partition(
             topic, index, partition, Cause.PREFERRED_REBALANCE, election=Wish.PREFERRED
         )
-        if change is not None:
-            yield change.record
+        assert change is not None, "another one leads"
+        yield change.record
 
 
 def _unclean_elections(view: ControllerView) -> Iterator[MetadataRecord]:

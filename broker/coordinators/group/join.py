@@ -192,15 +192,13 @@ def _rejoined(
 
 
 def undo_static_replacement(core: Core, event: StaticMemberReplaced, now: Now) -> None:
-    """The new member id could not be stored: the old member is back in its place."""
-    group = core.groups.get(event.group_id)
-    member = group.members.get(event.member_id) if group is not None else None
-    if group is None or member is None:
-        return
-    if member.joining is None and member.syncing is None:
-        core.cancel_session(group, member.member_id)
-        group.replace_member(member, event.replaced)
-        core.touch(group, event.replaced, now)
+    """The new member id could not be stored: the old member is back in its place. Nothing has
+    happened since, for a refused append is told at once."""
+    group = core.groups[event.group_id]
+    member = group.members[event.member_id]
+    core.cancel_session(group, member.member_id)
+    group.replace_member(member, event.replaced)
+    core.touch(group, event.replaced, now)
 
 
 # -- members with an id

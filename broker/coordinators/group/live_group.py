@@ -203,8 +203,8 @@ class LiveGroup:
             )
             for member_id, member in self.members.items()
         }
-        if new.group_instance_id is not None:
-            self.static_members[new.group_instance_id] = new.member_id
+        assert new.group_instance_id is not None, "a dynamic member has no place"
+        self.static_members[new.group_instance_id] = new.member_id
         if old.member_id in self.unsynced:
             self.unsynced.remove(old.member_id)
             self.unsynced.add(new.member_id)

@@ -69,10 +69,8 @@ def decide_heartbeat(core: Core, request: HeartbeatRequest, now: Now) -> Heartbe
     )
     if code is not None or group is None:
         return heartbeat_error(code or ErrorCode.UNKNOWN_MEMBER_ID)
-    answer = HEARTBEAT_ANSWERS[group.state]
-    if answer in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-        core.touch(group, group.members[request.member_id], now)
-    return heartbeat_error(answer)
+    core.touch(group, group.members[request.member_id], now)
+    return heartbeat_error(HEARTBEAT_ANSWERS[group.state])
 
 
 # -- SyncGroup

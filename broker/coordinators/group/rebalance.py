@@ -210,8 +210,6 @@ def complete_join_if_all_joined(core: Core, group: LiveGroup, decision: Decision
 
 def on_join_timer(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
     """The join phase has lasted long enough."""
-    if group.state is not GroupState.PREPARING_REBALANCE:
-        return
     more_came = group.is_initial_rebalance and group.new_member_joined
     delay_ms = min(core.config.initial_rebalance_delay_ms, group.initial_delay_left_ms)
     if more_came and delay_ms > 0:
@@ -302,9 +300,7 @@ def on_session_timer(
     core: Core, group: LiveGroup, member_id: str, decision: Decision, now: Now
 ) -> None:
     """A member was silent for too long, unless one of its requests waits with us."""
-    member = group.members.get(member_id)
-    if member is None:
-        return
+    member = group.members[member_id]
     waits = member.joining is not None or member.syncing is not None
     if waits and not member.is_new:
         return

@@ -111,9 +111,8 @@ class GroupShard:
         for record in records:
             self.core.appended = replay(self.core.appended, record)
             if isinstance(record, GroupRecord) and record.value is None:
-                group = self.core.groups.pop(record.group_id, None)
-                if group is not None:
-                    group.transition(GroupEvent.REMOVED, now.wall_ms)
+                group = self.core.groups.pop(record.group_id)
+                group.transition(GroupEvent.REMOVED, now.wall_ms)
         return self.core.appended
 
     def committed(self, state: HardState, decision: Decision, now: Now) -> Decision:
@@ -125,7 +124,8 @@ class GroupShard:
         return Decision()
 
     def failed(self, decision: Decision, code: ErrorCode, now: Now) -> Decision:
-        """The records were not appended, or not committed in time. Returns what follows."""
+        """The records were not appended, which is told before anything else happens. Returns what
+        follows."""
         event = decision.event
         if isinstance(event, AssignmentStored):
             return membership.assignment_lost(self.core, event, code, now)

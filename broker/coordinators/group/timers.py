@@ -64,9 +64,6 @@ class Timers:
         """Stops the timer of `key`, if there is one."""
         self._deadlines_ms.pop(key, None)
 
-    def deadline_ms(self, key: TimerKey) -> float | None:
-        return self._deadlines_ms.get(key)
-
     def next_deadline_ms(self) -> float | None:
         """When `pop_due` is worth a call; it may then find nothing, as entries are moved lazily."""
         return self._heap[0][0] if self._heap else None

@@ -101,15 +101,10 @@ class OpenTransactions(NamedTuple):
     def _with(self, group_id: str, at: TopicPartition, producers: ByProducer) -> OpenTransactions:
         """Without entries that hold nothing."""
         of_group = self.of(group_id)
-        if producers:
-            of_group = of_group.set(at, producers)
-        elif at in of_group:
-            of_group = of_group.delete(at)
+        of_group = of_group.set(at, producers) if producers else of_group.delete(at)
         if of_group:
             return self._replace(offsets=self.offsets.set(group_id, of_group))
-        if group_id in self.offsets:
-            return self._replace(offsets=self.offsets.delete(group_id))
-        return self
+        return self._replace(offsets=self.offsets.delete(group_id))
 
 
 NO_TRANSACTIONS: Final = OpenTransactions(offsets=Map(), groups=Map())

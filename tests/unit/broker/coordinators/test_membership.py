@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
-from testkit.memory.group_shard import (
-    SESSION_MS,
-    ShardWorld,
-)
+from testkit.memory.group_shard import GROUP, SESSION_MS, ShardWorld
 
 NONE = ErrorCode.NONE
 
@@ -20,6 +17,45 @@ def test_a_pending_id_may_leave() -> None:
     left = world.leave((pending, None))
     assert world.code(left) is NONE
     assert world.joined(rejoin).generation_id == 2
+
+
+def test_a_group_that_only_a_pending_id_was_in_is_forgotten() -> None:
+    world = ShardWorld()
+    assert world.code(world.leave((world.new_id(), None))) is NONE
+    assert GROUP not in world.shard.core.groups
+
+
+def test_an_id_of_a_group_that_was_deleted_means_nothing_to_the_one_made_again() -> None:
+    """Its timer runs on."""
+    for again in (False, True):
+        world = ShardWorld()
+        (member,) = world.stable_group()
+        world.leave((member, None))
+        world.new_id()
+        assert world.delete_group() is NONE
+        world.advance(1)
+        later = world.new_id() if again else ""
+        world.advance(SESSION_MS - 1)
+        assert (GROUP in world.shard.core.groups) is again
+        assert not again or world.group().pending == {later}
+
+
+def test_nobody_waits_for_the_assignment_of_a_generation_that_is_over() -> None:
+    """Neither when it is committed after all, nor when that takes too long."""
+    world = ShardWorld()
+    leader, other = world.new_id(), world.new_id()
+    world.join(leader)
+    world.advance(0)
+    world.hold_commits = True
+    synced = world.sync(leader, 1, {leader: b"x"})
+    world.join(other)
+    assert world.code(synced) is ErrorCode.REBALANCE_IN_PROGRESS
+    decision, _, _ = world.in_flight[0]
+    world.run(world.shard.timed_out(decision, ErrorCode.REQUEST_TIMED_OUT, world.now))
+    assert world.state() is GroupState.PREPARING_REBALANCE
+    world.commit_next()
+    assert world.state() is GroupState.PREPARING_REBALANCE
+    assert world.group().members[leader].assignment == b""
 
 
 def test_a_delayed_heartbeat_still_counts() -> None:

@@ -106,6 +106,15 @@ def test_a_follower_that_never_syncs_is_out_of_a_stable_group() -> None:
     assert set(world.group().members) == {ids[0]}
 
 
+def test_who_has_synced_may_stay_for_longer_than_a_rebalance() -> None:
+    world = ShardWorld()
+    ids = world.stable_group(2)
+    for _ in range(REBALANCE_MS // 5_000 + 1):
+        assert [world.heartbeat(member_id, 1) for member_id in ids] == [NONE, NONE]
+        world.advance(5_000)
+    assert world.state() is GroupState.STABLE
+
+
 def test_the_group_becomes_empty_and_lives_again() -> None:
     world = ShardWorld()
     (member,) = world.stable_group()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.coordinators.group.hard_state import EMPTY_STATE, replay
 from broker.coordinators.group.records import (
     CommittedOffset,
     ForeignGroupRecord,
@@ -135,3 +136,6 @@ def test_groups_of_other_types_are_noticed(kind: int, name: str) -> None:
     assert parse_record(key, None) == record._replace(exists=False)
     with pytest.raises(InvariantViolated):
         encode_record(record)
+    known = replay(EMPTY_STATE, record)
+    assert dict(known.foreign) == {"g": name}
+    assert replay(known, record._replace(exists=False)) == EMPTY_STATE

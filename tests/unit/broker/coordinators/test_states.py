@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from broker.coordinators.group.membership import HEARTBEAT_ANSWERS, SYNC_REFUSALS
+from broker.coordinators.group.records import GroupMetadata, GroupRecord, encode_record
 from broker.coordinators.group.states import (
     TRANSITIONS,
     GroupEvent,
@@ -15,7 +16,8 @@ from broker.coordinators.group.states import (
     next_state,
 )
 from protocol.errors import ErrorCode
-from testkit.memory.group_shard import ShardWorld
+from runtime.errors import InvariantViolated
+from testkit.memory.group_shard import GROUP, WALL_EPOCH_MS, ShardWorld
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 
@@ -117,3 +119,25 @@ def test_outsiders_commit_only_to_empty_groups(state: GroupState) -> None:
     world, _, _ = group_in(state)
     expected = ErrorCode.NONE if state is EMPTY else ErrorCode.UNKNOWN_MEMBER_ID
     assert world.commit_codes(world.commit({("a", 0): 1})) == {expected}
+
+
+def test_a_group_that_contradicts_itself_is_named() -> None:
+    world, _, _ = group_in(STABLE)
+    world.group().members.clear()
+    with pytest.raises(InvariantViolated, match="group g: Stable without members"):
+        world.shard.validate()
+
+
+def test_a_group_of_another_type_does_not_live_here() -> None:
+    """Nor is what is left of its time as a classic group ours to expire. Unknown records are
+    skipped."""
+    metadata = GroupMetadata("consumer", 1, None, None, WALL_EPOCH_MS)
+    log = [
+        encode_record(GroupRecord(GROUP, metadata)),
+        (b"\x00\x03\x00\x01g", b"\x00\x00anything"),
+        (b"\x00\x63abc", b"xyz"),
+    ]
+    world = ShardWorld(log=log)
+    assert GROUP in world.shard.appended.groups and GROUP not in world.shard.core.groups
+    world.expire()
+    assert GROUP in world.shard.appended.groups

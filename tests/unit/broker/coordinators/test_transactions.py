@@ -113,6 +113,12 @@ def test_nothing_is_left_of_transactions_that_ended() -> None:
     )
 
 
+def test_the_end_of_a_transaction_is_nothing_to_another_one_of_the_group() -> None:
+    other = TopicPartition("a", 1)
+    world = LoadedWorld((P, offset(9)), (Q, offset(4, other)), (P, COMMIT))
+    assert (world.stable(), world.stable(other)) == (9, UNSTABLE)
+
+
 def test_a_commit_after_loading_overtakes_what_is_pending() -> None:
     world = LoadedWorld((P, offset(9)))
     world.commit({("a", 0): 5})

@@ -24,7 +24,7 @@ from protocol.messages.explain_election import (
     PARTITIONS_PER_REQUEST_MAX,
     ExplainElectionRequest,
 )
-from protocol.metadata import ConfigRecord, PartitionChangeRecord
+from protocol.metadata import ConfigRecord, PartitionChangeRecord, UnregisterBrokerRecord
 from testkit.memory.controller import Cluster
 
 TOPIC, BROKER = 2, 4
@@ -68,6 +68,16 @@ def test_a_partition_with_a_leader_waits_for_nothing(cluster: Cluster) -> None:
     assert (found.waiting, found.since_ms) == (None, None)
     assert reasons(found) == [(1, None), (2, None), (3, MAY_LACK)]
     assert [one.sets for one in found.candidates] == [("isr",), ("isr",), ()]
+
+
+def test_a_replica_whose_broker_is_gone_has_said_nothing(cluster: Cluster) -> None:
+    facts, topic = LogFacts(), cluster.image.topics.by_name["t"]
+    epoch = cluster.image.cluster.brokers[3].epoch
+    facts.learn(Replica(topic.id, 0, 3), epoch, LogFact(0, 5, 0, 0.0))
+    assert explain(cluster, facts=facts).candidates[2].answer is not None
+    cluster.apply([UnregisterBrokerRecord(broker_id=3, broker_epoch=epoch)])
+    gone = explain(cluster, facts=facts).candidates[2]
+    assert (gone.reason, gone.answer) == ("is not registered", None)
 
 
 def test_the_strategy_says_where_it_comes_from(cluster: Cluster) -> None:

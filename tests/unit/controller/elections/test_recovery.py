@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.configs.topic_settings import RecoveryStrategy
+from controller.elections import recovery
 from controller.elections.context import ElectionContext
 from controller.elections.explanation import UNHEARD, explain_partition
 from controller.elections.log_facts import LogFacts
@@ -850,3 +851,27 @@ def test_a_new_controller_asks_topic_by_topic_in_the_order_of_their_names() -> N
     world.turns()
     asked = [topic_id for topic_id, _ in world.asked[0].partitions]
     assert asked == [world.image.topics.by_name[name].id for name in ["t", *sorted(names)]]
+
+
+def test_a_change_of_a_partition_that_is_led_is_no_reason_to_look() -> None:
+    world = World()
+    topic_id, index = world.key()
+    world.apply([PartitionChangeRecord(topic_id=topic_id, partition_id=index, isr=[1, 2])])
+    assert world.recovery.due_ms(world.monotonic_ms) is None
+
+
+def test_what_has_got_a_leader_while_it_was_searched_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new controller searches in slices, and what it finds may be over by then."""
+    monkeypatch.setattr(recovery, "SCANNED_PER_TURN", 1)
+    world = World()
+    world.create_topic("a", [1, 2, 3])
+    world.down(1, 2, 3)
+    world.recovery.begin()
+    world.turn()
+    topic_id, index = world.key()
+    world.apply([PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=1, isr=[1])])
+    world.turns()
+    assert world.recovery.waits_for(world.image.topics.by_name["a"].id, 0) is not None
+    assert world.waits() is None
