@@ -149,16 +149,14 @@ class Player:
     def do_prune(self, topic: str, offset: str) -> None:
         tier_sides.delete_records(self.side, topic, int(offset))
 
-    def do_stop(self, brokers: str) -> None:
-        with ThreadPoolExecutor() as together:
-            list(together.map(self.side.stop, map(int, brokers.split(","))))
+    def do_stop(self, broker: str) -> None:
+        self.side.stop(int(broker))
 
     def do_kill(self, broker: str) -> None:
         self.side.kill(int(broker))
 
-    def do_start(self, brokers: str) -> None:
-        for broker in brokers.split(","):
-            self.side.start(int(broker))
+    def do_start(self, broker: str) -> None:
+        self.side.start(int(broker))
         until(f"{self.side.name} is in sync", self.side.all_as_expected, every_s=0.1)
 
     def do_elect(self, topic: str) -> None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from client.admin import Admin, ConfigChange, ConfigOperation, ResourceType
 from client.cluster_client import ClusterClient
-from protocol.batch import Record, build_batch
+from protocol.batch import Producer, Record, build_batch
 from protocol.messages.delete_records import DeleteRecordsRequest
 from testkit.kafka.tools import KafkaTools
 from tests.interop.election_sides import Side
@@ -20,6 +20,7 @@ from tests.interop.election_sides import Side
 LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
 GET_OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
 ASKED: Final = (LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING)
+PRODUCER_ID: Final = 1 << 40
 RECORDS: Final = 10
 """In a batch."""
 BATCHES: Final = 5
@@ -38,15 +39,13 @@ class Offsets(NamedTuple):
 
 
 def batch(number: int, timestamp_ms: int) -> bytes:
-    """The records from offset `number` on."""
-    return bytes(
-        build_batch(
-            [
-                Record(timestamp=timestamp_ms + n, key=None, value=b"%0100d" % (number + n))
-                for n in range(RECORDS)
-            ]
-        )
-    )
+    """The records from offset `number` on. An idempotent producer's: it may be sent again, as when
+    its leader steps down before it answers."""
+    records = [
+        Record(timestamp=timestamp_ms + n, key=None, value=b"%0100d" % (number + n))
+        for n in range(RECORDS)
+    ]
+    return bytes(build_batch(records, producer=Producer(PRODUCER_ID, 0, number)))
 
 
 SEGMENT_BYTES: Final = BATCHES * len(batch(0, 0))
