@@ -67,6 +67,7 @@ class FetchApi:
             hints=LeaderHints(broker.metadata, enabled=broker.static.leader_discovery),
             response_bytes_max=broker.static.fetch_bytes_max,
             rack_aware=broker.static.rack_aware,
+            local_log_aware=broker.static.local_log_aware,
         )
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Reply:

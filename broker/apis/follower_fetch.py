@@ -112,6 +112,13 @@ class FollowerFetch(RunningFetch):
                 now_ms=self._broker.clock.monotonic_ms(),
                 times=watch,
             )
+            if partition.local_logs is not None:
+                partition.follower_stated(
+                    self._replica_id,
+                    broker_epoch=self._broker_epoch,
+                    local_start_ms=wanted.local_log_start_timestamp,
+                    local_bytes=wanted.local_log_size_bytes,
+                )
 
     def _reader(self) -> None:
         """A follower takes from the tier what it needs itself (KIP-405)."""

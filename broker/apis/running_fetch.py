@@ -77,6 +77,7 @@ class FetchShared:
     hints: LeaderHints
     response_bytes_max: int
     rack_aware: bool
+    local_log_aware: bool = False
 
 
 class _Quiet:
@@ -549,7 +550,9 @@ class RunningFetch:
         if not partition.is_leader:
             return None
         brokers = self._broker.metadata.image.cluster.brokers
-        return nearest_replica(partition, self._request.rack_id, wanted.fetch_offset, brokers)
+        wall_ms = self._broker.clock.now_ms() if self._shared.local_log_aware else None
+        rack, offset = self._request.rack_id, wanted.fetch_offset
+        return nearest_replica(partition, rack, offset, brokers, wall_ms)
 
     def _follower_fetched(self, key: PartitionKey, partition: Partition, wanted: Wanted) -> None:
         raise AssertionError("a consumer has no state here")

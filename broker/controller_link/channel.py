@@ -67,9 +67,14 @@ class ControllerChannel:
         self._on_lost = fn
 
     async def request(
-        self, message: Request[R], timeout_ms: float, *, version: int | None = None
+        self,
+        message: Request[R],
+        timeout_ms: float,
+        *,
+        version: int | None = None,
+        if_offered: int | None = None,
     ) -> R:
-        """Asks once.
+        """Asks once; in the version `if_offered` where the controller has it.
 
         Raises:
             ControllerUnavailable: no controller, no connection, no answer in time, or the node
@@ -77,6 +82,8 @@ class ControllerChannel:
             ApiError: UNSUPPORTED_VERSION, the controller knows no version of the request.
         """
         connection = await self._connected(timeout_ms)
+        if if_offered is not None and connection.offers(type(message), if_offered):
+            version = if_offered
         try:
             response = await connection.request(message, timeout_ms, version=version)
         except (ProtocolError, OSError) as error:

@@ -39,9 +39,13 @@ class QueueSender:
         clock: Clock,
         supervisor: Supervisor,
         log: Logger,
+        version: int | None = None,
+        if_offered: Callable[[Any], int | None] = lambda request: None,
     ) -> None:
         """`next_request(now_ms)` takes a request out of the queue; `answered(response, now_ms)`
-        takes its answer over. `name` is what the requests are about, in the log's words."""
+        takes its answer over. `name` is what the requests are about, in the log's words. A
+        controller without `version` is asked nothing; `if_offered(request)` is a version that is
+        taken where the controller has it."""
         self._name = name
         self._queue = queue
         self._next_request = next_request
@@ -50,6 +54,8 @@ class QueueSender:
         self._clock = clock
         self._supervisor = supervisor
         self._log = log
+        self._version = version
+        self._if_offered = if_offered
         self._quiet = RateLimited(clock, 10_000)
         self._working = False
         self._closed = False
@@ -81,7 +87,12 @@ class QueueSender:
         if request is None:
             return
         try:
-            response: Any = await self._channel.request(request, TIMEOUT_MS)
+            response: Any = await self._channel.request(
+                request,
+                TIMEOUT_MS,
+                version=self._version,
+                if_offered=self._if_offered(request),
+            )
         except (ControllerUnavailable, ApiError) as error:
             self._grumble(str(error))
             self._queue.failed(self._clock.monotonic_ms())

@@ -183,6 +183,13 @@ class BrokerMetrics:
             counted.truncations_below_high_watermark,
             "counter",
         )
+        replication = self._replication
+        yield single(
+            "kraftbox_local_log_reports_total",
+            "Times the controller was told what replicas of a partition led here have locally",
+            0 if replication is None else replication.isr_changes.reports.sent,
+            "counter",
+        )
         yield single(
             "kafka_log_logmanager_offlinelogdirectorycount",
             "Log directories that failed",

@@ -7,15 +7,18 @@ or none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.replication.isr import IsrProposal, PartitionStateNow
+from broker.replication.local_logs import MemberLocalLog
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 PARTITIONS_MAX: Final = 250
 """In one request: the controller writes the records of one as one batch, and does nothing else for
 that long; so does whoever takes over the answer."""
+LOCAL_LOGS_SINCE: Final = 4
 BACK_OFF_FIRST_MS: Final = 10.0
 BACK_OFF_MAX_MS: Final = 1_000.0
 
@@ -33,6 +36,10 @@ class Proposer(Protocol):
 
     def stands_by(self, proposal: IsrProposal, /) -> bool:
         """Whether this is still what it wants."""
+
+    def to_tell(self, proposal: IsrProposal, now_ms: float, /) -> Sequence[MemberLocalLog]:
+        """What the proposed members have locally, where it is told (KIP-1303): asked when the
+        request is built, so that it is the newest."""
 
     def isr_answered(
         self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
@@ -76,25 +83,17 @@ class AlterPartitionManager:
         if self._in_flight is not None or now_ms < self._due_ms:
             return None
         sent: dict[PartitionId, AlterPartitionItem] = {}
-        topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
         for key in list(self._waiting):
             item = self._waiting.pop(key)
-            proposal = item.proposal
-            if not item.partition.stands_by(proposal):
+            if not item.partition.stands_by(item.proposal):
                 continue
             sent[key] = item
-            topic = topics.get(key[0])
-            if topic is None:
-                topic = topics[key[0]] = AlterPartitionRequest.TopicData(topic_id=key[0])
-            topic.partitions.append(_wire(key[1], proposal, broker_id, broker_epoch))
             if len(sent) >= PARTITIONS_MAX:
                 break
         if not sent:
             return None
         self._in_flight = sent
-        return AlterPartitionRequest(
-            broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values())
-        )
+        return request_for(sent.values(), broker_id, broker_epoch, now_ms)
 
     def failed(self, now_ms: float) -> None:
         """No answer, or one about the request as a whole: everything is asked again later."""
@@ -122,9 +121,7 @@ class AlterPartitionManager:
                 again = item.partition.isr_answered(
                     item.proposal,
                     ErrorCode(data.error_code),
-                    PartitionStateNow(
-                        data.leader_id, data.leader_epoch, data.partition_epoch, tuple(data.isr)
-                    ),
+                    state_of(data),
                 )
                 if again:
                     self._again(item, now_ms)
@@ -137,19 +134,53 @@ class AlterPartitionManager:
         self._waiting.setdefault((item.partition.topic_id, item.partition.index), item)
 
 
-def _wire(
-    index: int, proposal: IsrProposal, broker_id: int, broker_epoch: int
-) -> AlterPartitionRequest.PartitionData:
-    return AlterPartitionRequest.PartitionData(
-        partition_index=index,
-        leader_epoch=proposal.leader_epoch,
-        new_isr_with_epochs=[
-            AlterPartitionRequest.BrokerState(
+def state_of(data: AlterPartitionResponse.PartitionData) -> PartitionStateNow:
+    """What an answer says holds."""
+    return PartitionStateNow(
+        data.leader_id, data.leader_epoch, data.partition_epoch, tuple(data.isr)
+    )
+
+
+def request_for(
+    items: Iterable[AlterPartitionItem], broker_id: int, broker_epoch: int, now_ms: float
+) -> AlterPartitionRequest:
+    """The request that proposes all this."""
+    topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
+    for partition, proposal in items:
+        topic = topics.get(partition.topic_id)
+        if topic is None:
+            topic = AlterPartitionRequest.TopicData(topic_id=partition.topic_id)
+            topics[partition.topic_id] = topic
+        states = {
+            member.broker_id: AlterPartitionRequest.BrokerState(
                 broker_id=member.broker_id,
                 broker_epoch=broker_epoch if member.broker_id == broker_id else member.broker_epoch,
             )
             for member in proposal.members
-        ],
-        leader_recovery_state=proposal.recovery_state,
-        partition_epoch=proposal.partition_epoch,
+        }
+        for told in partition.to_tell(proposal, now_ms):
+            state = states[told.broker_id]
+            state.local_log_start_timestamp, state.local_log_size_bytes = told.stats
+        topic.partitions.append(
+            AlterPartitionRequest.PartitionData(
+                partition_index=partition.index,
+                leader_epoch=proposal.leader_epoch,
+                new_isr_with_epochs=list(states.values()),
+                leader_recovery_state=proposal.recovery_state,
+                partition_epoch=proposal.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(
+        broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values())
     )
+
+
+def version_for(request: AlterPartitionRequest) -> int | None:
+    """The version to be asked for where the controller has it; None: any. Only the last carries
+    local logs."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            for member in partition.new_isr_with_epochs:
+                if member.local_log_size_bytes >= 0 or member.local_log_start_timestamp >= 0:
+                    return LOCAL_LOGS_SINCE
+    return None

@@ -1,4 +1,5 @@
-"""Proposals of ISRs, sent to the controller over a channel of their own (AlterPartition)."""
+"""Proposals of ISRs and reports of local logs, sent to the controller over a channel of their own
+(AlterPartition)."""
 
 from __future__ import annotations
 
@@ -6,8 +7,13 @@ from collections.abc import Callable
 
 from broker.controller_link.channel import ControllerChannel
 from broker.controller_link.queue_sender import QueueSender
-from broker.replication.alter_partition import AlterPartitionManager
+from broker.replication.alter_partition import (
+    LOCAL_LOGS_SINCE,
+    AlterPartitionManager,
+    version_for,
+)
 from broker.replication.isr import IsrProposal
+from broker.replication.local_log_reports import LocalLogReports
 from broker.replication.partition import Partition
 from runtime.clock import Clock
 from runtime.log import get_logger
@@ -17,7 +23,7 @@ _log = get_logger("broker.isr")
 
 
 class IsrChanges:
-    """The manager of a running broker."""
+    """The manager of a running broker, and beside it the reports."""
 
     def __init__(
         self,
@@ -29,6 +35,7 @@ class IsrChanges:
         supervisor: Supervisor,
     ) -> None:
         self.manager = AlterPartitionManager()
+        self.reports = LocalLogReports()
         self._sender = QueueSender(
             "ISR changes",
             self.manager,
@@ -38,6 +45,18 @@ class IsrChanges:
             clock=clock,
             supervisor=supervisor,
             log=_log,
+            if_offered=version_for,
+        )
+        self._report_sender = QueueSender(
+            "local logs",
+            self.reports,
+            next_request=lambda now_ms: self.reports.next_request(node_id, broker_epoch(), now_ms),
+            answered=self.reports.answered,
+            channel=channel,
+            clock=clock,
+            supervisor=supervisor,
+            log=_log,
+            version=LOCAL_LOGS_SINCE,
         )
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
@@ -45,6 +64,12 @@ class IsrChanges:
         self.manager.propose(partition, proposal)
         self._sender.wake()
 
+    def report(self, partition: Partition) -> None:
+        """What its replicas have locally is to be told, in the next turn of the loop."""
+        self.reports.want(partition)
+        self._report_sender.wake()
+
     def close(self) -> None:
-        """Nothing more is proposed. The channel is not closed."""
+        """Nothing more is proposed or reported. The channel is not closed."""
         self._sender.close()
+        self._report_sender.close()

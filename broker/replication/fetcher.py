@@ -170,6 +170,8 @@ class Fetcher:
         self._urgent = False
         self._failures = 0
         self._pause_until_ms = 0.0
+        self.states_local_logs = False
+        """Whether the newest request says what replicas have locally."""
 
     # --- which partitions ---------------------------------------------------------------------
 
@@ -230,6 +232,21 @@ class Fetcher:
             followed.paused = False
             self._name(key, followed)
             self._urgent = True
+
+    def restate(self, partition: Partition) -> None:
+        """What it has locally may be something else, with no new offset: the partition is named
+        again if what was said of it is not so any more (KIP-1303). That may wait for the answer
+        under way, which is taken over as it is."""
+        key = (partition.topic_id, partition.index)
+        followed, logs = self._followed.get(key), partition.local_logs
+        if (
+            followed is not None
+            and logs is not None
+            and followed.partition is partition
+            and not followed.paused
+            and not logs.is_stated(partition.log)
+        ):
+            self._changed[key] = None
 
     def retry_later(self, partition: Partition, now_ms: float) -> None:
         """A reset of `partition` failed."""
@@ -351,6 +368,7 @@ class Fetcher:
     def _topics(self, named: Iterable[PartitionId]) -> list[FetchRequest.FetchTopic]:
         topics: dict[bytes, FetchRequest.FetchTopic] = {}
         max_bytes = self.settings.max_bytes
+        self.states_local_logs = False
         for key in named:
             followed = self._followed[key]
             if not followed.in_session:
@@ -363,16 +381,21 @@ class Fetcher:
                 topic = topics[key[0]] = FetchRequest.FetchTopic(
                     topic=partition.topic, topic_id=key[0]
                 )
-            topic.partitions.append(
-                _Wish(
-                    partition=partition.index,
-                    current_leader_epoch=partition.leader_epoch,
-                    fetch_offset=log.log_end_offset,
-                    last_fetched_epoch=log.latest_epoch,
-                    log_start_offset=log.log_start_offset,
-                    partition_max_bytes=max_bytes,
-                )
+            wish = _Wish(
+                partition=partition.index,
+                current_leader_epoch=partition.leader_epoch,
+                fetch_offset=log.log_end_offset,
+                last_fetched_epoch=log.latest_epoch,
+                log_start_offset=log.log_start_offset,
+                partition_max_bytes=max_bytes,
             )
+            logs = partition.local_logs
+            if logs is not None:
+                logs.state(log)
+                wish.local_log_start_timestamp = logs.stated_start_ms
+                wish.local_log_size_bytes = logs.stated_bytes
+                self.states_local_logs = True
+            topic.partitions.append(wish)
         return list(topics.values())
 
     def _forgotten_topics(self) -> list[FetchRequest.ForgottenTopic]:

@@ -25,7 +25,7 @@ from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import ReplicationThrottle
 from broker.replication.waits import CommitWaiter
 from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.messages.fetch import FetchResponse
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection
 from protocol.transport.own_names import BROKER_SOFTWARE_NAME
@@ -36,6 +36,8 @@ from runtime.tasks import Supervisor
 from storage.log.errors import LogFailed
 
 CONNECT_TIMEOUT_MS: Final = 10_000.0
+LOCAL_LOGS_SINCE: Final = 19
+"""The version of Fetch that carries local logs."""
 
 _log = get_logger("broker.fetcher")
 
@@ -195,7 +197,10 @@ class FetcherLink:
             if request is None:
                 break
             try:
-                future = connection.send(request, self._context.timeout_ms)
+                version: int | None = None
+                if fetcher.states_local_logs and connection.offers(FetchRequest, LOCAL_LOGS_SINCE):
+                    version = LOCAL_LOGS_SINCE
+                future = connection.send(request, self._context.timeout_ms, version)
             except (ApiError, ProtocolError, OSError) as error:
                 # A leader that speaks only versions without replica state cannot be followed.
                 self._drop(connection, str(error))
@@ -380,6 +385,13 @@ class Fetchers:
         self._of[partition] = link
         link.fetcher.follow(partition)
         link.pump_soon()
+
+    def restate(self, partition: Partition) -> None:
+        """See `FetcherPort`."""
+        link = self._of.get(partition)
+        if link is not None:
+            link.fetcher.restate(partition)
+            link.pump_soon()
 
     def unfollow(self, partition: Partition) -> None:
         """See `FetcherPort`."""

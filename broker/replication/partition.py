@@ -33,11 +33,13 @@ from broker.replication.isr import (
     IsrProposal,
     PartitionStateNow,
 )
+from broker.replication.local_logs import LocalLogs, MemberLocalLog, own_stats
 from broker.replication.offset_waits import OffsetWaits
 from broker.replication.remote_replica import NEVER_MS, FetchTimes, RemoteReplica, laggards
 from broker.replication.replica_role import TRANSITIONS, ReplicaRole
 from broker.replication.waits import CommitWaiter
 from broker.replication.watched import Watch, Watched
+from metalog.image.local_log import LocalLogStats
 from protocol.batch.validate import AppendRules
 from protocol.errors import ApiError, ErrorCode
 from runtime.errors import InvariantViolated
@@ -68,6 +70,13 @@ class PartitionHost(Protocol):
     def may_join_isr(self, replica_id: int, broker_epoch: int, /) -> bool:
         """Whether that broker, in that life, is unfenced and stays (KIP-841, KIP-903)."""
 
+    def local_logs_moved(self, partition: Partition, /) -> None:
+        """What the members of the ISR have locally may have to be told; `report_due` is to be
+        asked."""
+
+    def broker_epoch(self) -> int:
+        """Of this broker's present life."""
+
 
 class _Alone:
     """A host that grants nothing and does nothing."""
@@ -83,6 +92,12 @@ class _Alone:
 
     def may_join_isr(self, replica_id: int, broker_epoch: int, /) -> bool:
         return False
+
+    def local_logs_moved(self, partition: Partition, /) -> None:
+        return
+
+    def broker_epoch(self) -> int:
+        return NO_EPOCH
 
 
 class Partition(Watched):
@@ -105,6 +120,7 @@ class Partition(Watched):
         "leader_epoch_start",
         "leader_id",
         "leader_throttled",
+        "local_logs",
         "log",
         "maximal_isr",
         "min_isr",
@@ -156,6 +172,7 @@ class Partition(Watched):
         self._host: PartitionHost = host if host is not None else _Alone()
         self.leader_throttled = False
         self.follower_throttled = False
+        self.local_logs: LocalLogs | None = None
         self._low_watermark_waits = OffsetWaits()
         self._commit_waits = OffsetWaits()
         # The leader's high watermark where the own one must wait, see `follow_high_watermark`.
@@ -289,8 +306,12 @@ class Partition(Watched):
         self._check_epochs(leader_epoch, partition_epoch)
         self._enter(ReplicaRole.LEADER)
         self._unread_isr = False
+        overtaken: IsrProposal | None = None
         if new_epoch or partition_epoch != self.partition_epoch:
-            # Whatever was proposed is accepted or refused by now.
+            # Whatever was proposed is accepted or refused by now, but for a change that a report
+            # of the same ISR has overtaken.
+            if self.local_logs is not None and self.local_logs.overtook() and not new_epoch:
+                overtaken = self.proposal if self.isr == frozenset(isr) else None
             self.proposal = None
             self._set_isr(frozenset(isr), counted=not new_epoch)
         self.leader_id = self.node_id
@@ -303,6 +324,8 @@ class Partition(Watched):
             self.leader_epoch_start = self.log.log_end_offset
             self._uncommitted.clear()
             self.remote = {}  # nothing a follower told an earlier leader counts
+            if self.local_logs is not None:
+                self.local_logs.begin()
         self.remote = {
             replica_id: self.remote.get(replica_id)
             or RemoteReplica(now_ms if replica_id in self.isr else NEVER_MS)
@@ -313,6 +336,10 @@ class Partition(Watched):
             self._interrupt_fetches()
         else:
             self._touch_watches(0)
+        if overtaken is not None:
+            self._propose(overtaken.broker_ids.intersection(replicas))
+        elif self.local_logs is not None:
+            self._host.local_logs_moved(self)
         self.maybe_advance_high_watermark()
         return new_epoch
 
@@ -468,6 +495,8 @@ class Partition(Watched):
                 self.partition_epoch = state.partition_epoch
                 self._set_isr(isr, counted=True)
                 self._touch_watches(0)
+                if self.local_logs is not None:
+                    self._host.local_logs_moved(self)
                 self.maybe_advance_high_watermark()
             return False
         self.counters.failed_isr_updates += 1
@@ -493,16 +522,21 @@ class Partition(Watched):
         ):
             self._propose(self.isr | {replica_id})
 
-    def _propose(self, members: frozenset[int]) -> None:
+    def _proposal_of(self, members: frozenset[int]) -> IsrProposal:
         epochs = {replica_id: remote.broker_epoch for replica_id, remote in self.remote.items()}
-        proposal = IsrProposal(
+        return IsrProposal(
             self.leader_epoch,
             self.partition_epoch,
             tuple(IsrMember(member, epochs.get(member, NO_EPOCH)) for member in sorted(members)),
         )
+
+    def _propose(self, members: frozenset[int]) -> None:
+        proposal = self._proposal_of(members)
         self.proposal = proposal
         self.maximal_isr = self.isr | members
-        self._host.isr_proposed(self, proposal)
+        if self.local_logs is None or self.local_logs.in_flight is None:
+            self._host.isr_proposed(self, proposal)
+        # Else it goes when the report under way is over, with the partition epoch of then.
 
     def _set_isr(self, isr: frozenset[int], *, counted: bool) -> None:
         if counted:
@@ -510,6 +544,105 @@ class Partition(Watched):
             self.counters.isr_expands += not self.isr.issuperset(isr)
         self.isr = self.maximal_isr = isr
         self._low_watermark_moved()
+
+    # --- local logs (KIP-1303) ----------------------------------------------------------------
+
+    def compare_local_logs(self, logs: LocalLogs | None) -> None:
+        """Replicas are compared by what they have locally from now on, or no more."""
+        before, self.local_logs = self.local_logs, logs
+        if before is not None and before.in_flight is not None and self.proposal is not None:
+            self._propose(self.proposal.broker_ids)  # which waited for a report
+
+    def follower_stated(
+        self, replica_id: int, *, broker_epoch: int, local_start_ms: int, local_bytes: int
+    ) -> None:
+        """A follower's fetch, which was taken down, said what it has locally."""
+        remote = self.remote.get(replica_id)
+        if remote is not None and remote.stated(broker_epoch, local_start_ms, local_bytes):
+            self._host.local_logs_moved(self)
+
+    def members_local_logs(self, members: Iterable[int]) -> list[MemberLocalLog]:
+        """What these have, each as it said itself; the leader's own log says it now."""
+        found = []
+        for member in sorted(members):
+            remote = self.remote.get(member)
+            if remote is not None:
+                stats = LocalLogStats(remote.local_start_ms, remote.local_bytes)
+                found.append(MemberLocalLog(member, remote.broker_epoch, stats))
+            elif member == self.node_id:
+                own = own_stats(self.log)
+                found.append(MemberLocalLog(member, self._host.broker_epoch(), own))
+        return found
+
+    def has_enough_locally(self, follower: int, wall_ms: int) -> bool:
+        """Whether a follower has as much as its topic asks for, by what it told this leader."""
+        logs, remote = self.local_logs, self.remote.get(follower)
+        if logs is None or remote is None:
+            return True
+        return logs.is_enough(LocalLogStats(remote.local_start_ms, remote.local_bytes), wall_ms)
+
+    def report_due(self, now_ms: float, wall_ms: int, *, sweep: bool = False) -> bool:
+        """Whether the controller is to hear of the members' local logs now, with no change of the
+        ISR: at once, or in a `sweep` because it is time. Where there is one replica, nobody is
+        preferred to it."""
+        logs = self.local_logs
+        if (
+            logs is None
+            or self.role is not ReplicaRole.LEADER
+            or self.proposal is not None
+            or len(self.replicas) < 2
+            or not logs.may_report(now_ms)
+        ):
+            return False
+        members = self.members_local_logs(self.isr)
+        return any(logs.crosses(member, wall_ms) for member in members) or (
+            sweep and logs.is_due(members, now_ms)
+        )
+
+    def report(self) -> IsrProposal | None:
+        """The report that goes out now; None if a change of the ISR, which tells the same, came
+        first. `report_answered` must follow."""
+        logs = self.local_logs
+        if (
+            logs is None
+            or logs.in_flight is not None
+            or self.role is not ReplicaRole.LEADER
+            or self.proposal is not None
+        ):
+            return None
+        logs.in_flight = self._proposal_of(self.isr)
+        return logs.in_flight
+
+    def to_tell(self, proposal: IsrProposal, now_ms: float) -> list[MemberLocalLog]:
+        """What goes along with `proposal`, whose request is being built."""
+        logs = self.local_logs
+        if logs is None:
+            return []
+        members = self.members_local_logs(proposal.broker_ids)
+        logs.told(members, now_ms)
+        return members
+
+    def report_answered(
+        self, report: IsrProposal, error: ErrorCode | None, state: PartitionStateNow, now_ms: float
+    ) -> None:
+        """The controller's word on a report; no error code: it said none. The ISR stays what it is;
+        a change of it that was proposed meanwhile goes now, under the epoch that holds."""
+        logs = self.local_logs
+        if logs is None or logs.in_flight is not report:
+            return  # the metadata was faster
+        accepted = error is ErrorCode.NONE and state.leader_epoch == self.leader_epoch
+        logs.over(now_ms, accepted=accepted, answered=error is not None)
+        if (
+            accepted
+            and state.partition_epoch > self.partition_epoch
+            and self.isr == frozenset(state.isr)
+        ):
+            self.partition_epoch = state.partition_epoch
+            self._unread_isr |= len(self.isr) < self.effective_min_isr
+        if self.proposal is not None:
+            self._propose(self.proposal.broker_ids)
+        else:
+            self._host.local_logs_moved(self)
 
     # --- following ----------------------------------------------------------------------------
 

@@ -36,6 +36,8 @@ class RemoteReplica:
         "caught_up_ms",
         "fetch_ms",
         "leader_end_at_fetch",
+        "local_bytes",
+        "local_start_ms",
         "log_end",
         "log_start",
         "resting",
@@ -50,6 +52,9 @@ class RemoteReplica:
         self.leader_end_at_fetch = UNKNOWN
         self.caught_up_ms = now_ms
         self.resting: FetchTimes | None = None
+        # What it has of the log locally, where it says so (KIP-1303).
+        self.local_start_ms = UNKNOWN
+        self.local_bytes = UNKNOWN
 
     def fetched(
         self,
@@ -70,7 +75,10 @@ class RemoteReplica:
             self.resting = times
         elif offset >= self.leader_end_at_fetch >= 0:
             self.caught_up_ms = max(self.caught_up_ms, self.fetch_ms)
-        self.broker_epoch = broker_epoch
+        if broker_epoch != self.broker_epoch:
+            # Another life, perhaps on another disk.
+            self.broker_epoch = broker_epoch
+            self.local_start_ms = self.local_bytes = UNKNOWN
         self.log_end = offset
         self.log_start = log_start
         self.leader_end_at_fetch = leader_end
@@ -84,6 +92,20 @@ class RemoteReplica:
             if resting.fetch_ms > self.fetch_ms:
                 self.fetch_ms = resting.fetch_ms
                 self.caught_up_ms = max(self.caught_up_ms, resting.fetch_ms)
+
+    def stated(self, broker_epoch: int, local_start_ms: int, local_bytes: int) -> bool:
+        """What a fetch of that life says that the follower has locally; -1 says nothing. Returns
+        whether that is news."""
+        if broker_epoch != self.broker_epoch:
+            return False
+        if local_start_ms == UNKNOWN:
+            local_start_ms = self.local_start_ms
+        if local_bytes == UNKNOWN:
+            local_bytes = self.local_bytes
+        if local_bytes == self.local_bytes and local_start_ms == self.local_start_ms:
+            return False
+        self.local_start_ms, self.local_bytes = local_start_ms, local_bytes
+        return True
 
     def is_in_sync(self, leader_end: int, now_ms: float, lag_max_ms: float) -> bool:
         """At the log end, or caught up within `replica.lag.time.max.ms`."""

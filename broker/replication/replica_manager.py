@@ -23,11 +23,13 @@ from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
 from broker.replication.backlog import Backlog
 from broker.replication.counters import PartitionCounters
 from broker.replication.isr import IsrProposal
-from broker.replication.partition import Partition
+from broker.replication.local_logs import LocalLogs
+from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import throttles
 from broker.replication.tier_listener import NoTier, TierListener
 from metalog.image.delta import Change, MetadataDelta
+from metalog.image.local_log import LocalLogThresholds
 from metalog.image.values import (
     LeaderRecoveryState,
     MetadataImage,
@@ -39,6 +41,7 @@ from protocol.batch.validate import ValidBatch, check_batch, finish, keeps_bytes
 from protocol.errors import ApiError, ErrorCode
 from protocol.topic_name import topic_name_problem
 from runtime.clock import Clock
+from runtime.config import keys_kraftbox
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
 from storage.log.errors import LogFailed
@@ -78,6 +81,9 @@ class FetcherPort(Protocol):
     def unfollow(self, partition: Partition) -> None:
         """Fetch it no longer; a partition that is not fetched is fine."""
 
+    def restate(self, partition: Partition) -> None:
+        """Tell its leader what it has locally, if that has changed; as `unfollow`."""
+
 
 class Survive(Protocol):
     """`Supervisor.survive`."""
@@ -94,6 +100,9 @@ class _NoFetchers:
         return
 
     def unfollow(self, partition: Partition) -> None:
+        return
+
+    def restate(self, partition: Partition) -> None:
         return
 
 
@@ -133,9 +142,12 @@ class ReplicaManager:
             partition.log.write_epochs()
         )
         self._propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: None
+        self._report: Callable[[Partition], None] | None = None
+        self._reports_begin: Callable[[], None] = lambda: None
         self._role_given: Callable[[Partition, PartitionImage], None] = lambda partition, now: None
         self._fetchers: FetcherPort = _NoFetchers()
         self._tier: TierListener = NoTier()
+        logs.trimmed = self.local_log_trimmed
 
     # --- finding ------------------------------------------------------------------------------
 
@@ -336,6 +348,33 @@ class ReplicaManager:
             and broker.epoch == broker_epoch
         )
 
+    def local_logs_moved(self, partition: Partition, /) -> None:
+        if self._report is not None and partition.report_due(
+            self._clock.monotonic_ms(), self._clock.now_ms()
+        ):
+            self._report(partition)
+
+    def broker_epoch(self) -> int:
+        broker = self.metadata.image.cluster.brokers.get(self.node_id)
+        return NO_EPOCH if broker is None else broker.epoch
+
+    def report_steps(self) -> Iterator[int]:
+        """Has reports made of local logs whose time has come; yields now and then how many."""
+        reported = 0
+        for at, partition in enumerate(list(self)):
+            if (
+                partition.local_logs is not None
+                and self._report is not None
+                and partition.report_due(
+                    self._clock.monotonic_ms(), self._clock.now_ms(), sweep=True
+                )
+            ):
+                self._report(partition)
+                reported += 1
+            if at % 256 == 255:
+                yield reported
+        yield reported
+
     def expire_isr_steps(self, lag_max_ms: float) -> Iterator[int]:
         """Proposes ISRs without laggards; yields now and then how many, so that the caller can
         let others run."""
@@ -364,6 +403,21 @@ class ReplicaManager:
     def on_isr_proposed(self, propose: Callable[[Partition, IsrProposal], None]) -> None:
         """`propose` is to ask the controller for an ISR."""
         self._propose = propose
+
+    def on_local_logs(self, report: Callable[[Partition], None], begin: Callable[[], None]) -> None:
+        """`report` is called for a partition that has to report its replicas' local logs; before
+        that, `begin` for each that may have to."""
+        self._report, self._reports_begin = report, begin
+
+    def local_log_trimmed(self, log: Log) -> None:
+        """A log has lost segments: whoever compares replicas by what they have is to hear of it."""
+        partition = self.get(log.topic, log.partition)
+        if partition is None or partition.local_logs is None or partition.log is not log:
+            return
+        if partition.is_leader:
+            self.local_logs_moved(partition)
+        else:
+            self._fetchers.restate(partition)
 
     def on_role_given(self, look: Callable[[Partition, PartitionImage], None]) -> None:
         """`look` is told of each replica that follows its image, after it does."""
@@ -552,8 +606,26 @@ class ReplicaManager:
         partition.follower_throttled = bool(settings.follower_throttled) and throttles(
             settings.follower_throttled, partition.index, self.node_id
         )
+        self._ask_for_local_logs(partition, settings.local_log)
         if partition.is_leader:
             partition.maybe_advance_high_watermark()  # a lower minimum may let it go on
+
+    def _ask_for_local_logs(self, partition: Partition, wanted: LocalLogThresholds) -> None:
+        """Begins or ends to compare the partition's replicas by what they have locally."""
+        if partition.local_logs is None and wanted.on:
+            interval_ms = self._settings.effective_node[
+                keys_kraftbox.KRAFTBOX_LOCAL_LOG_REPORT_INTERVAL_MS
+            ]
+            topics = self.metadata.image.topics
+            image = topics.partition(partition.topic_id, partition.index)
+            known = () if image is None else image.local_logs
+            partition.compare_local_logs(LocalLogs(wanted, interval_ms, known))
+            self._fetchers.restate(partition)
+            self._reports_begin()
+        elif partition.local_logs is not None and not wanted.on:
+            partition.compare_local_logs(None)
+        elif partition.local_logs is not None:
+            partition.local_logs.thresholds = wanted
 
     def _assign_role(self, partition: Partition, wanted: PartitionImage) -> None:
         if partition.role in (ReplicaRole.OFFLINE, ReplicaRole.DELETED):
@@ -564,6 +636,8 @@ class ReplicaManager:
             return  # the controller's answer to a proposal was faster than this image
         partition.adding, partition.removing = wanted.adding, wanted.removing
         partition.elr = wanted.elr
+        if partition.local_logs is not None:
+            partition.local_logs.known = wanted.local_logs
         if wanted.leader == self.node_id:
             self._lead(partition, wanted)
         else:

@@ -19,11 +19,16 @@ RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def nearest_replica(
-    partition: Partition, rack: str, offset: int, brokers: Mapping[int, BrokerImage]
+    partition: Partition,
+    rack: str,
+    offset: int,
+    brokers: Mapping[int, BrokerImage],
+    wall_ms: int | None = None,
 ) -> int | None:
     """The replica in the reader's rack that has come furthest; None: the leader is the one.
 
-    `partition` is led here.
+    `partition` is led here. With the time, epoch milliseconds, followers that have too little of
+    the log locally are left out (KIP-1303): they would read from the tier what is asked of them.
     """
     own = brokers.get(partition.node_id)
     if not rack or own is None or own.rack == rack:
@@ -38,6 +43,7 @@ def nearest_replica(
             or broker.in_controlled_shutdown
             or replica_id not in partition.isr
             or not remote.log_start <= offset <= remote.log_end
+            or (wall_ms is not None and not partition.has_enough_locally(replica_id, wall_ms))
         ):
             continue
         if best is None or remote.log_end > best[0]:

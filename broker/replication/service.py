@@ -91,6 +91,9 @@ class Replication:
             replicas.on_role_given(self._directories.look)
         replicas.on_follow(self.fetchers)
         replicas.on_isr_proposed(self.isr_changes.propose)
+        self._report_interval_ms = settings.local_log_report_interval_ms
+        self._reporting: asyncio.Task[None] | None = None
+        replicas.on_local_logs(self.isr_changes.report, self._begin_reports)
 
     def start(self) -> None:
         """Begins to look for laggards."""
@@ -123,10 +126,23 @@ class Replication:
         self.fetchers.close()
         if self._expiry is not None:
             self._expiry.cancel()
+        if self._reporting is not None:
+            self._reporting.cancel()
         if self._directories is not None:
             self._directories.close()
         self.isr_changes.close()
         await self._channel.close()
+
+    def _begin_reports(self) -> None:
+        if self._reporting is None:
+            self._reporting = self._supervisor.spawn("local logs", self._report_local_logs())
+
+    async def _report_local_logs(self) -> None:
+        """Twice per interval: what is due is told at most half an interval late."""
+        while True:
+            await asyncio.sleep(self._report_interval_ms / 2000.0)
+            for _ in self._replicas.report_steps():
+                await asyncio.sleep(0)
 
     async def _expire_isrs(self) -> None:
         """Twice per `replica.lag.time.max.ms`: a laggard stays at most half as long again."""

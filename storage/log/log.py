@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 
 from protocol.batch.header import (
     LENGTH_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
     BatchHeader,
     Buffer,
     patch,
@@ -40,6 +41,7 @@ from storage.log.directory import split_folder_path
 from storage.log.epoch_file import EpochFile, EpochWrite
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
 from storage.log.indexes import AbortedTxn, CorruptIndex
+from storage.log.local_start import LocalStart
 from storage.log.producers import EndMarker, Origin
 from storage.log.retention import closes_last, expired
 from storage.log.rolling import must_roll
@@ -112,6 +114,7 @@ class Log:
         self._cut_at = loaded.log_end_offset
         """The lowest end that a cut left since the last flush, while `_cut_unflushed`."""
         self._truncations = 0
+        self._local_start = LocalStart()
         self._last_flush_ms = clock.now_ms()
         self._jitter_ms = self._draw_jitter()
         self._closed = False
@@ -181,6 +184,16 @@ class Log:
     @property
     def size_bytes(self) -> int:
         return self.segments.size_bytes
+
+    def local_start_ms(self) -> int:
+        """Timestamp of the first batch that is here (epoch milliseconds); -1 if there is none, or
+        it has no time. Raises LogFailed."""
+        known, segments, start = self._local_start, self.segments, self.local_log_start_offset
+        if known.holds(segments[0], start, self._truncations):
+            return known.timestamp_ms
+        if self._failure is not None or self._closed or not segments.size_bytes:
+            return NO_TIMESTAMP
+        return self._look(lambda: known.find(segments, start, self._truncations))
 
     @property
     def latest_epoch(self) -> int:

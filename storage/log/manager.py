@@ -176,6 +176,8 @@ class LogManager:
         self._due_ms: dict[str, float] = {}
         self._closed = False
         self.watcher: LogWatcher | None = None
+        self.trimmed: Callable[[Log], None] = lambda log: None
+        """Told of each log that has lost segments, to retention or to cleaning."""
 
     # Start -----------------------------------------------------------------------------------
 
@@ -376,6 +378,7 @@ class LogManager:
     def _discard(self, log: Log, paths: Sequence[str]) -> None:
         for path in paths:
             self._discard_path(path, log.config.file_delete_delay_ms)
+        self.trimmed(log)
 
     def _discard_path(self, path: str, delay_ms: int) -> None:
         self._discard_count += 1

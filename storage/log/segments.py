@@ -37,8 +37,8 @@ class Segments:
     """At least one segment, the last one writable."""
 
     __slots__ = (
-        "_bases", "_boundaries", "_recent", "_segments", "_swapping", "directory", "files",
-        "generation",
+        "_bases", "_boundaries", "_closed_bytes", "_recent", "_segments", "_swapping", "directory",
+        "files", "generation",
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, segments: list[Segment]) -> None:
@@ -47,6 +47,8 @@ class Segments:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._boundaries: dict[int, int] = {}
+        # Size of all segments but the last; None: to be counted.
+        self._closed_bytes: int | None = None
         # What the size of the last segment was and which offset stood RECENT_BYTES before its end.
         self._recent: tuple[int, int] | None = None
         self._swapping: list[str] = []
@@ -72,10 +74,11 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        segments = self._segments
-        if len(segments) == 1:
-            return segments[0].size_bytes
-        return sum([segment.size_bytes for segment in segments])
+        closed = self._closed_bytes
+        if closed is None:
+            closed = sum([segment.size_bytes for segment in self._segments[:-1]])
+            self._closed_bytes = closed
+        return closed + self._segments[-1].size_bytes
 
     def index_of(self, offset: int) -> int:
         """Number of the segment that holds `offset`; 0 for offsets before the first."""
@@ -92,6 +95,7 @@ class Segments:
         segment = Segment.create(self.files, self.directory, base_offset, config, now_ms)
         self._segments.append(segment)
         self._bases.append(base_offset)
+        self._closed_bytes = None
         self._forget_positions()
         return segment
 
@@ -121,6 +125,7 @@ class Segments:
         self._forget_positions()
         self.abandon_swap()
         self.generation += 1
+        self._closed_bytes = None
         doomed = self._segments[keep:]
         for segment in reversed(doomed):
             segment.delete()
@@ -132,6 +137,7 @@ class Segments:
         """Take segments out of the list; their files stay for the caller to rename."""
         self.abandon_swap()
         self.generation += 1
+        self._closed_bytes = None
         taken = self._segments[:count]
         del self._segments[:count]
         del self._bases[:count]
@@ -170,6 +176,7 @@ class Segments:
 
     def replace(self, old: Sequence[Segment], produced: Sequence[Segment]) -> None:
         """Put `produced` where `old`, neighbours, were."""
+        self._closed_bytes = None
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = produced
         self._bases[at : at + len(old)] = [segment.base_offset for segment in produced]

@@ -129,7 +129,7 @@ class NoController:
         self.requests: list[Any] = []
         self.answer: Callable[[Any], Any] | None = None
 
-    async def request(self, message: Any, timeout_ms: float, *, version: int | None = None) -> Any:
+    async def request(self, message: Any, timeout_ms: float, **_: int | None) -> Any:
         from broker.controller_link.channel import ControllerUnavailable
 
         self.requests.append(message)

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.replication.fetcher import Effect, Fetcher, FetcherSettings
 from broker.replication.isr import IsrProposal, PartitionStateNow
+from broker.replication.local_log_reports import LocalLogReports
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -33,9 +34,11 @@ class Broker(Harness):
         self.node_id = node_id
         self.fetchers: dict[int, Fetcher] = {}
         self.proposals: list[tuple[Partition, IsrProposal]] = []
+        self.reports = LocalLogReports()
         self.seen = 0
         self.replicas.on_follow(self)
         self.replicas.on_isr_proposed(lambda *proposal: self.proposals.append(proposal))
+        self.replicas.on_local_logs(self.reports.want, lambda: None)
 
     def follow(self, partition: Partition) -> None:
         leader = partition.leader_id
@@ -47,6 +50,10 @@ class Broker(Harness):
     def unfollow(self, partition: Partition) -> None:
         for fetcher in self.fetchers.values():
             fetcher.unfollow(partition)
+
+    def restate(self, partition: Partition) -> None:
+        for fetcher in self.fetchers.values():
+            fetcher.restate(partition)
 
     @property
     def log(self) -> Any:

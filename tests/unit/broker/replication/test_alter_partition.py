@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.replication.alter_partition import AlterPartitionManager
 from broker.replication.isr import IsrMember, IsrProposal, PartitionStateNow
+from broker.replication.local_logs import MemberLocalLog
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from testkit.memory.replicas import TOPIC
@@ -18,10 +19,14 @@ class Waiting:
         self.proposal: IsrProposal | None = None
         self.told: list[tuple[ErrorCode, PartitionStateNow]] = []
         self.again = False
+        self.has: list[MemberLocalLog] = []
 
     def want(self, *members: int, epoch: int = 0) -> IsrProposal:
         self.proposal = IsrProposal(0, epoch, tuple(IsrMember(m, 100 + m) for m in members))
         return self.proposal
+
+    def to_tell(self, proposal: IsrProposal, now_ms: float, /) -> list[MemberLocalLog]:
+        return self.has
 
     def stands_by(self, proposal: IsrProposal, /) -> bool:
         return self.proposal is proposal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from broker.replication.fetcher_connections import (
 )
 from broker.replication.offset_resets import ListOffsetsReset
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from runtime.tasks import Supervisor
 from testkit.memory.replicas import Cluster, answer_of
 
@@ -81,6 +82,42 @@ class Lost(OneAnswer):
 
     def send(self, *_: object) -> None:
         raise ConnectionResetError("lost")
+
+
+class Versions(OneAnswer):
+    """A leader that offers these versions of Fetch, and answers nothing."""
+
+    def __init__(self, *offered: int) -> None:
+        super().__init__()
+        self.offered = offered
+        self.sent: list[int | None] = []
+
+    def offers(self, request: type[FetchRequest], version: int) -> bool:
+        return version in self.offered
+
+    def send(self, request: FetchRequest, *options: Any) -> asyncio.Future[FetchResponse]:
+        self.sent.append(options[1] if len(options) > 1 else None)
+        return asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize(
+    ("threshold", "offered", "version"),
+    [("1", (18, 19), 19), ("1", (18,), None), ("-1", (18, 19), None), ("0", (18, 19), None)],
+)
+async def test_local_logs_go_to_leaders_of_ours_where_they_are_asked_for(
+    threshold: str, offered: tuple[int, ...], version: int | None
+) -> None:
+    """Fetch 19 (KIP-1303); None is the highest version that Kafka has as well."""
+    c = Cluster(2, leader_election_eligible_local_log_bytes=threshold)
+    c.create(1, 2)
+    supervisor = Supervisor(lambda name, error: pytest.fail(name))
+    link = link_of(c, supervisor)
+    connection = Versions(*offered)
+    link._connection = connection  # type: ignore[assignment]
+    link._pump()
+    assert connection.sent == [version]
+    link.close()
+    await supervisor.close()
 
 
 async def test_a_connection_lost_in_silence_is_made_anew_after_the_pause() -> None:

@@ -28,7 +28,13 @@ def collector(broker: Broker) -> BrokerMetrics:
     return BrokerMetrics(
         broker.context,
         cast(Any, SimpleNamespace(state=3)),
-        cast(Any, SimpleNamespace(fetchers=SimpleNamespace(links=links))),
+        cast(
+            Any,
+            SimpleNamespace(
+                fetchers=SimpleNamespace(links=links),
+                isr_changes=SimpleNamespace(reports=broker.reports),
+            ),
+        ),
     )
 
 
@@ -261,3 +267,15 @@ async def test_an_open_transaction_keeps_the_last_stable_offset_behind() -> None
     c[1].partition().log.update_high_watermark(4)
     log.advance_log_start(1)
     assert shown(c[1])["kafka_log_log_logstartoffset" + T0] == 1
+
+
+async def test_reports_of_local_logs_are_counted() -> None:
+    """Each partition of a request is one (KIP-1303)."""
+    c = Cluster(2, leader_election_eligible_local_log_bytes="1")
+    c.create(1, 2)
+    name = ("kraftbox_local_log_reports_total", "")
+    assert series(c[1])[name] == 0
+    c[1].append(b"a")
+    c.fetch(2, times=2)
+    assert c[1].reports.next_request(1, 101, 0.0) is not None
+    assert (series(c[1])[name], series(c[2])[name]) == (1, 0)

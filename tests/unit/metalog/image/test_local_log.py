@@ -13,6 +13,7 @@ from metalog.image.local_log import (
     judge,
     known_stats,
 )
+from simulation.planted.planting import bug
 
 NOW_MS = 1_790_000_000_000
 MINUTE_MS = 60_000
@@ -94,3 +95,18 @@ def test_an_earlier_life_of_the_broker_says_nothing() -> None:
     assert known_stats(table, 1, 10) == told
     assert known_stats(table, 1, 11) == NOTHING_KNOWN
     assert known_stats(table, 3, 10) == NOTHING_KNOWN
+
+
+def test_size_0_that_counts_as_enough_is_seen() -> None:
+    """A planted bug: the fresh bootstrap, which has no time yet, would be the favourite."""
+    planted = bug(
+        "size 0 eligible",
+        "local logs",
+        "",
+        "an empty log is one of which nothing is known",
+        ("metalog.image.local_log:judge", "if size == 0:", "if size == -2:"),
+    )
+    fresh = LocalLogStats(-1, 0)
+    assert not judge(fresh, TEN_MINUTES, NOW_MS).enough
+    with planted.planted():
+        assert judge(fresh, TEN_MINUTES, NOW_MS).enough

@@ -1,0 +1,104 @@
+"""AlterPartition requests that report local logs and change nothing (KIP-1303).
+
+They have a queue of their own and a request in flight of their own, so that no ISR change waits
+behind them; each is short, because the controller does nothing else meanwhile. What was refused or
+lost is dropped: the partition says when it wants to report again.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from broker.replication.alter_partition import (
+    AlterPartitionItem,
+    PartitionId,
+    Proposer,
+    request_for,
+    state_of,
+)
+from broker.replication.isr import IsrProposal, PartitionStateNow
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+PARTITIONS_MAX: Final = 50
+"""In one request: a millisecond or two of the controller's time."""
+_NOTHING: Final = PartitionStateNow(-1, -1, -1, ())
+
+
+class Reporter(Proposer, Protocol):
+    """A partition that reports."""
+
+    def report(self) -> IsrProposal | None:
+        """What goes out now; None: nothing any more."""
+
+    def report_answered(
+        self,
+        report: IsrProposal,
+        error: ErrorCode | None,
+        state: PartitionStateNow,
+        now_ms: float,
+        /,
+    ) -> None:
+        """Takes the controller's word; None: there is none."""
+
+
+class LocalLogReports:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        """Reports that went out: one for each partition of a request."""
+        self._waiting: dict[PartitionId, Reporter] = {}
+        self._in_flight: dict[PartitionId, tuple[Reporter, IsrProposal]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._in_flight or ())
+
+    def want(self, partition: Reporter) -> None:
+        """It has something to report."""
+        self._waiting[(partition.topic_id, partition.index)] = partition
+
+    def due_ms(self) -> float | None:
+        """When `next_request` may have one; None until an answer or a wish comes."""
+        return None if self._in_flight is not None or not self._waiting else 0.0
+
+    def next_request(
+        self, broker_id: int, broker_epoch: int, now_ms: float
+    ) -> AlterPartitionRequest | None:
+        """The request to send now; `answered` or `failed` must follow."""
+        if self._in_flight is not None:
+            return None
+        sent: dict[PartitionId, tuple[Reporter, IsrProposal]] = {}
+        while self._waiting and len(sent) < PARTITIONS_MAX:
+            key = next(iter(self._waiting))
+            partition = self._waiting.pop(key)
+            report = partition.report()
+            if report is not None:
+                sent[key] = (partition, report)
+        if not sent:
+            return None
+        self._in_flight = sent
+        self.sent += len(sent)
+        items = (AlterPartitionItem(*one) for one in sent.values())
+        return request_for(items, broker_id, broker_epoch, now_ms)
+
+    def failed(self, now_ms: float) -> None:
+        """No answer, or one about the request as a whole: all of it is dropped."""
+        sent, self._in_flight = self._in_flight or {}, None
+        for partition, report in sent.values():
+            partition.report_answered(report, None, _NOTHING, now_ms)
+
+    def answered(self, response: AlterPartitionResponse, now_ms: float) -> None:
+        """Hands each partition its answer."""
+        if response.error_code:
+            self.failed(now_ms)
+            return
+        sent = self._in_flight or {}
+        for topic in response.topics:
+            for data in topic.partitions:
+                found = sent.pop((topic.topic_id, data.partition_index), None)
+                if found is not None:
+                    partition, report = found
+                    error = ErrorCode(data.error_code)
+                    partition.report_answered(report, error, state_of(data), now_ms)
+        self.failed(now_ms)  # named and not answered: a controller that is not like ours
