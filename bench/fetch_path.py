@@ -3,7 +3,8 @@
 The whole path but the socket, as `bench.produce_path` has it for Produce, for a consumer at the end
 of the log that has a session: its Fetch waits, a batch comes, the answer goes out. Prints
 microseconds of CPU per batch, the best of several rounds, with and without that consumer: the
-difference is what it costs.
+difference is what it costs. Then the same for a follower, which says with each Fetch how far it is,
+and with a threshold of KIP-1303 in force also what it has locally.
 """
 
 from __future__ import annotations
@@ -30,12 +31,22 @@ from protocol.headers import RequestHeader, encode_request_header
 from protocol.messages.fetch import FetchRequest
 from protocol.transport.connection import ServerConnection
 from protocol.transport.dispatch import HandlerTable
+from protocol.transport.own_names import Own
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
 from storage.files import RealFiles
-from testkit.memory.broker import Harness, topic_id
+from testkit.memory.broker import NODE, OTHER, Harness, topic_id
 
 VERSION = 17
+FOLLOWERS_VERSION = 18
+LOCAL_LOGS_VERSION = 19
+READERS = (
+    ("", 0, -1),
+    (" and its Fetch at the tail", VERSION, -1),
+    (" and a follower's Fetch", FOLLOWERS_VERSION, -1),
+    (" and the same with its local log", LOCAL_LOGS_VERSION, 1 << 60),
+)
+"""What is measured: whose Fetch, its version, and the threshold of local logs in bytes."""
 ROUNDS = 12
 TIMES = 1_000
 MAX_BYTES = 1 << 20
@@ -44,17 +55,23 @@ MAX_BYTES = 1 << 20
 class Fetching:
     """One broker, a producer's connection and a consumer's."""
 
-    def __init__(self, folder: str, batch_bytes: int) -> None:
+    def __init__(self, folder: str, batch_bytes: int, version: int, threshold: int) -> None:
+        self.version = version
+        self.follows = version >= FOLLOWERS_VERSION
         self.broker = Harness(files=RealFiles(), log_dir=folder, clock=SystemClock())
-        self.broker.create_topic(partitions=1)
-        table = HandlerTable()
+        if threshold > 0:
+            key = "leader.election.eligible.local.log.bytes"
+            self.broker.create_topic(replicas=(NODE, OTHER), configs={key: str(threshold)})
+        else:
+            self.broker.create_topic(replicas=(NODE, OTHER) if self.follows else (NODE,))
+        table = HandlerTable(own_kind=lambda _: Own.BROKER)
         produce_api.register(table, self.broker.context)
         fetch_api.register(table, self.broker.context)
         server = Server(table, clock=self.broker.clock, listener="BENCH")
         self.producer, self.consumer = ServerConnection(server, 1), ServerConnection(server, 2)
         for connection in (self.producer, self.consumer):
             connection.connection_made(NullTransport())
-        self.produced = request_frame("t", 0, batch_bytes, -1)
+        self.produced = request_frame("t", 0, batch_bytes, 1 if self.follows else -1)
         self.per_batch = parse_header(record_batch(batch_bytes)).record_count
         self.session_id = self.epoch = self.offset = 0
         self.frames: list[bytes] = []
@@ -71,6 +88,9 @@ class Fetching:
             fetch_offset=self.offset,
             partition_max_bytes=MAX_BYTES,
         )
+        if self.version >= LOCAL_LOGS_VERSION:
+            wanted.local_log_start_timestamp = 1_700_000_000_000
+            wanted.local_log_size_bytes = self.offset + 1
         topic = FetchRequest.FetchTopic(topic_id=topic_id(1), partitions=[wanted])
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
@@ -80,9 +100,13 @@ class Fetching:
             session_epoch=self.epoch,
             topics=[topic],
         )
+        if self.follows:
+            request.replica_state = FetchRequest.ReplicaState(
+                replica_id=OTHER, replica_epoch=100 + OTHER
+            )
         self.epoch += 1
-        header = RequestHeader(ApiKey.FETCH, VERSION, 0, "consumer-1")
-        body = encode_request_header(header) + encode(request, VERSION)
+        header = RequestHeader(ApiKey.FETCH, self.version, 0, "consumer-1")
+        body = encode_request_header(header) + encode(request, self.version)
         return struct.pack(">i", len(body)) + body
 
     def prepare(self) -> None:
@@ -120,11 +144,11 @@ async def best_of(
     return best[0] / TIMES * 1e6, best[1] / TIMES * 1e6
 
 
-async def measure(batch_bytes: int, *, with_consumer: bool) -> tuple[float, float]:
-    """What a batch costs, and with a consumer its Fetch."""
+async def measure(batch_bytes: int, version: int, threshold: int) -> tuple[float, float]:
+    """What a batch costs, and the Fetch of a consumer or follower in that version (0: nobody's)."""
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as folder:
-        one = Fetching(folder, batch_bytes)
-        if not with_consumer:
+        one = Fetching(folder, batch_bytes, version, threshold)
+        if not version:
             return await best_of(lambda: None, one.produce)
         one.begin_session()
         return await best_of(one.prepare, one.tail)
@@ -133,7 +157,7 @@ async def measure(batch_bytes: int, *, with_consumer: bool) -> tuple[float, floa
 async def profile(batch_bytes: int) -> None:
     """Where the calls are, by time inside each function; the profile itself costs most of it."""
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as folder:
-        one = Fetching(folder, batch_bytes)
+        one = Fetching(folder, batch_bytes, VERSION, -1)
         one.begin_session()
         one.prepare()
         profiler = cProfile.Profile()
@@ -151,8 +175,8 @@ async def main() -> None:
         await profile(65_536)
         return
     for name, batch_bytes in (("a record of 100 B", 170), ("a batch of 64 KB", 65_536)):
-        for what, with_consumer in (("", False), (" and its Fetch at the tail", True)):
-            user, system = await measure(batch_bytes, with_consumer=with_consumer)
+        for what, version, threshold in READERS:
+            user, system = await measure(batch_bytes, version, threshold)
             print(
                 f"{name + what:45s} {user:7.1f} us user {system:7.1f} us system "
                 f"{user + system:7.1f} us"

@@ -36,28 +36,25 @@ class IsrChanges:
     ) -> None:
         self.manager = AlterPartitionManager()
         self.reports = LocalLogReports()
-        self._sender = QueueSender(
-            "ISR changes",
-            self.manager,
-            next_request=lambda now_ms: self.manager.next_request(node_id, broker_epoch(), now_ms),
-            answered=self.manager.answered,
-            channel=channel,
-            clock=clock,
-            supervisor=supervisor,
-            log=_log,
-            if_offered=version_for,
-        )
-        self._report_sender = QueueSender(
-            "local logs",
-            self.reports,
-            next_request=lambda now_ms: self.reports.next_request(node_id, broker_epoch(), now_ms),
-            answered=self.reports.answered,
-            channel=channel,
-            clock=clock,
-            supervisor=supervisor,
-            log=_log,
-            version=LOCAL_LOGS_SINCE,
-        )
+
+        def sender(
+            name: str, queue: AlterPartitionManager | LocalLogReports, version: int | None = None
+        ) -> QueueSender:
+            return QueueSender(
+                name,
+                queue,
+                next_request=lambda now_ms: queue.next_request(node_id, broker_epoch(), now_ms),
+                answered=queue.answered,
+                channel=channel,
+                clock=clock,
+                supervisor=supervisor,
+                log=_log,
+                version=version,
+                if_offered=version_for,
+            )
+
+        self._sender = sender("ISR changes", self.manager)
+        self._report_sender = sender("local logs", self.reports, LOCAL_LOGS_SINCE)
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """Sent in the next turn of the loop, with what else comes in this one."""
