@@ -1,10 +1,13 @@
 """Producers with several requests in flight, on one connection, as librdkafka and the Java client
 send: the next batch goes out before the one before it is answered.
 
-The idempotent one sends what failed again, in order, with the same sequences (T1). The plain one
-may write a record twice when it tries again, as everybody does; so each of its attempts has values
-of its own, and each must be there at most once. What went over one connection to one leader stands
-in the order in which it was sent (P25), though some of it may be missing.
+The idempotent one sends what failed again, in order, with the same sequences (T1). A log that
+knows nothing of a producer takes any sequence from it, in Kafka, too: where its very first batch is
+refused and the next one, on its way already, is taken, the first is out of order for ever. Then it
+is given up, and what is left goes in a new epoch, as the Java client does when it expires. The
+plain one may write a record twice when it tries again, as everybody does; so each of its attempts
+has values of its own, and each must be there at most once. What went over one connection to one
+leader stands in the order in which it was sent (P25), though some of it may be missing.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.transport.client import Connection
 from simulation.clients.client import Unknown
 from simulation.clients.kind import ClientKind
-from simulation.clients.load import REQUEST_MS, Access, Load
+from simulation.clients.load import REFUSED, REQUEST_MS, Access, Load
 from simulation.clients.producers import Numbered, counts
 from simulation.judges.ledger import Batch, PartitionLedger
 from simulation.shape import ClientShape, TopicShape
@@ -50,6 +53,10 @@ class Pipeline:
         self._acks = acks
         self._in_flight = in_flight
         self._access = Access(load.new_client())
+        self._overtaken: set[Batch] = set()
+        """Each the first of its producer in its partition, refused while a later one was taken."""
+        self.hopeless: set[Batch] = set()
+        """Those of them that were sent again, and are out of order."""
 
     def length(self, rng: random.Random) -> int:
         """How long the next train is. In the quiet phase all must be replicated within a request's
@@ -88,7 +95,7 @@ class Pipeline:
                 break
             tasks.append(asyncio.create_task(attempt(wagon)))
         failures = await asyncio.gather(*tasks)
-        self._judge(one, failures)
+        self._judge(one, train, failures)
         left = [
             wagon
             for wagon, failure in zip(train, failures, strict=False)
@@ -106,16 +113,24 @@ class Pipeline:
         except (Unknown, ApiError) as error:
             return error
 
-    def _judge(self, one: PartitionLedger, failures: Sequence[Failure | None]) -> None:
-        """T1: what comes after a batch that failed is out of order, and nothing else is."""
+    def _judge(
+        self, one: PartitionLedger, train: Sequence[Wagon], failures: Sequence[Failure | None]
+    ) -> None:
+        """T1: what comes after a batch that failed is out of order, and nothing else is, but for
+        the first of all that later ones have overtaken."""
         before = False
-        for failure in failures:
+        for wagon, failure in zip(train, failures, strict=False):
             if failure is None or _is_there(failure):
                 continue
             if isinstance(failure, ApiError) and failure.code is OUT_OF_ORDER:
-                require(before, f"T1: {self._name} in {one}: {failure!r}, all before is there")
+                hopeless = {wagon.batch} & self._overtaken
+                allowed = before or bool(hopeless)
+                require(allowed, f"T1: {self._name} in {one}: {failure!r}, all before is there")
+                self.hopeless |= hopeless
             else:
                 self._fail(failure)
+            if _is_refused_first(wagon, failure) and None in failures:
+                self._overtaken.add(wagon.batch)
             before = True
 
     def _fail(self, failure: Failure) -> None:
@@ -128,6 +143,12 @@ OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 def _is_there(failure: Failure) -> bool:
     return isinstance(failure, ApiError) and failure.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+def _is_refused_first(wagon: Wagon, failure: Failure) -> bool:
+    """Whether nothing was appended of what would have been a producer's first batch."""
+    first = wagon.producer.id >= 0 and not wagon.producer.sequence
+    return first and isinstance(failure, ApiError) and failure.code in REFUSED
 
 
 class Idempotent(Pipeline):
@@ -144,6 +165,9 @@ class Idempotent(Pipeline):
         train = [Wagon(*self._numbered.next(one, rng)) for _ in range(self.length(rng))]
         while train and counts(self._load, one):
             train = await self.run(one, train)
+            if train and train[0].batch in self.hopeless:
+                self._numbered.begin_anew()
+                train = [Wagon(w.batch, self._numbered.place(one, w.batch)) for w in train[1:]]
             if train:
                 await asyncio.sleep(rng.uniform(0.05, 0.4))
 

@@ -52,12 +52,23 @@ class Numbered:
 
     def next(self, one: PartitionLedger, rng: random.Random) -> tuple[Batch, Producer]:
         """A new batch for a partition that was chosen."""
-        assert self._identity is not None
         number, values = self._load.values(self._name, rng)
-        sequence = self._sequences.get(one, 0)
-        self._sequences[one] = sequence + len(values)
         batch = one.sending(self._name, number, values)
-        return batch, self._identity._replace(sequence=sequence)
+        return batch, self.place(one, batch)
+
+    def place(self, one: PartitionLedger, batch: Batch) -> Producer:
+        """Where the batch stands: behind all that stand there already."""
+        assert self._identity is not None
+        sequence = self._sequences.get(one, 0)
+        self._sequences[one] = sequence + len(batch.values)
+        return self._identity._replace(sequence=sequence)
+
+    def begin_anew(self) -> None:
+        """As the Java client after a batch that it gave up, once nothing is in flight: the next
+        epoch of the same id, in which every partition begins at 0 (KIP-360)."""
+        assert self._identity is not None
+        self._identity = self._identity._replace(epoch=self._identity.epoch + 1)
+        self._sequences.clear()
 
 
 def counts(load: Load, one: PartitionLedger) -> bool:

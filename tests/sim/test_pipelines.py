@@ -10,6 +10,8 @@ from unittest import mock
 import pytest
 
 from broker.replication.fetch_session import FetchSession, FetchSessionCache
+from broker.replication.replica_manager import ReplicaManager
+from protocol.batch.header import BatchHeader
 from protocol.errors import ApiError, ErrorCode
 from simulation.event import Event
 from simulation.schedule import Schedule
@@ -67,6 +69,40 @@ def test_nobody_answers_a_producer_that_asks_for_no_answer() -> None:
     sent = {value for one in sends(outcome) for value in one.values}
     read = {value for one in outcome.history if one.what == "final" for value in one.values}
     assert len(sent & read) > 20
+
+
+def with_first_refused(code: ErrorCode) -> Outcome:
+    """One idempotent producer, whose very first batch is refused once."""
+    append, refused = ReplicaManager.append, list[BatchHeader]()
+
+    def refuse(self: ReplicaManager, one: Any, data: Any, header: BatchHeader, now_ms: int) -> Any:
+        if header.producer_id >= 0 and len(refused) < 2:  # the quick way, and the general one
+            refused.append(header)
+            raise ApiError(code)
+        return append(self, one, data, header, now_ms)
+
+    with mock.patch.object(ReplicaManager, "append", refuse):
+        outcome = run(with_clients(pipeline("idempotent pipeline", -1)))
+    assert {header.base_sequence for header in refused} == {0}
+    return outcome
+
+
+def test_a_producer_whose_first_batch_is_overtaken_gives_it_up_and_begins_a_new_epoch() -> None:
+    """The log takes what it knows no producer of, as Kafka's does (T1)."""
+    outcome = with_first_refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert outcome.broken is None, outcome.broken
+    first, *others = sorted(sends(outcome), key=lambda one: one.serial)
+    assert first.answer == "NOT_ENOUGH_REPLICAS"
+    assert "? OUT_OF_ORDER_SEQUENCE_NUMBER" in {one.answer for one in others}
+    read = {value for one in outcome.history if one.what == "final" for value in one.values}
+    assert not read & set(first.values)
+    assert len(read & {value for one in others for value in one.values}) > 20
+
+
+def test_a_first_batch_that_nothing_has_overtaken_is_never_out_of_order() -> None:
+    broken = with_first_refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).broken
+    assert broken is not None
+    assert broken.code == "T1"
 
 
 READERS = tuple(ClientShape("session reader", f"s{n}", 20.0) for n in range(3))
