@@ -34,6 +34,8 @@ class DurableJudge(Judge):
         self._world = world
         self._flushed: dict[NodeLife, int] = {}
         self._marks: dict[NodeLife, int] = {}
+        self._led: dict[NodeLife, bool] = {}
+        """Who led its quorum when it was looked at last."""
         self._has: dict[tuple[int, bytes | None], int] = {}
         """How far each disk of a voter was seen to have the metadata log."""
         self._seen: dict[Log, Bounds] = {}
@@ -67,21 +69,23 @@ class DurableJudge(Judge):
                 f"M14: {life} calls its metadata log durable up to {flushed}, and it is not",
             )
             self._has[life.machine.node_id, life.machine.directory_id] = flushed
+        led, self._led[life] = self._led.get(life, False), quorum.is_leader
         mark = quorum.high_watermark or 0
         if mark <= self._marks.get(life, 0):
             return
         self._marks[life] = mark
-        if not quorum.is_leader:
+        voters = quorum.voters.ids
+        having = [one for one in voters if self._voter_has(one, mark)]
+        committed = len(having) > len(voters) // 2
+        if quorum.is_leader:  # which may be the last of them to have it
+            require(
+                committed,
+                f"M8: {life} commits {mark}, of {sorted(voters)} only {having} have it on disk",
+            )
+        elif not (led and committed):  # a leader may commit, and follow in the same callback
             require(
                 survives(files, log, mark),
                 f"M14: {life} takes {mark} for committed, and would not have it after a power cut",
-            )
-        else:  # which may be the last of them to have it
-            voters = quorum.voters.ids
-            having = [one for one in voters if self._voter_has(one, mark)]
-            require(
-                len(having) > len(voters) // 2,
-                f"M8: {life} commits {mark}, of {sorted(voters)} only {having} have it on disk",
             )
 
     def _voter_has(self, node_id: int, mark: int) -> bool:

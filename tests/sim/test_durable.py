@@ -1,0 +1,95 @@
+"""The judge of durable metadata must object to what M8 and M14 forbid, and to nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from simulation.judges import durable
+from simulation.judges.durable import DurableJudge
+from simulation.world.invariants import Violation
+
+pytestmark = pytest.mark.sim
+
+
+@dataclass(eq=False)
+class Life:
+    machine: Any
+    node: Any
+
+
+class Voters:
+    """Three of them, which have flushed so much each; `look` shows the first to the judge."""
+
+    def __init__(self, *flushed: int) -> None:
+        self._lives = [_life(number, end) for number, end in enumerate(flushed, start=1)]
+        machines = [life.machine for life in self._lives]
+        world: Any = SimpleNamespace(cluster=SimpleNamespace(machines=machines))
+        self._judge = DurableJudge(world)
+        for life in self._lives:
+            self._judge.after(life)
+
+    def look(self, *, leads: bool, mark: int) -> None:
+        quorum = self._lives[0].node.quorum
+        quorum.is_leader, quorum.high_watermark = leads, mark
+        self._judge.after(self._lives[0])
+
+
+def _life(node_id: int, flushed: int) -> Any:
+    quorum = SimpleNamespace(
+        is_started=True,
+        is_leader=False,
+        high_watermark=0,
+        voters=SimpleNamespace(ids=(1, 2, 3)),
+        log=SimpleNamespace(_log=None),
+        core=SimpleNamespace(_replica=SimpleNamespace(flushed_end=flushed)),
+    )
+    machine = SimpleNamespace(node_id=node_id, directory_id=None, files=flushed)
+    return Life(machine, SimpleNamespace(quorum=quorum, broker=None))
+
+
+@pytest.fixture(autouse=True)
+def disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "survives", lambda files, _log, offset: offset <= files)
+
+
+def test_a_leader_may_commit_what_two_others_have() -> None:
+    Voters(4, 6, 6).look(leads=True, mark=6)
+
+
+def test_a_leader_that_commits_what_one_other_has_is_found() -> None:
+    with pytest.raises(Violation, match="M8"):
+        Voters(4, 6, 5).look(leads=True, mark=6)
+
+
+def test_a_follower_takes_what_it_has() -> None:
+    Voters(6, 6, 4).look(leads=False, mark=6)
+
+
+def test_a_follower_that_takes_what_it_has_not_flushed_is_found() -> None:
+    with pytest.raises(Violation, match="M14"):
+        Voters(4, 6, 6).look(leads=False, mark=6)
+
+
+def test_a_leader_may_commit_and_follow_another_before_it_is_looked_at() -> None:
+    voters = Voters(4, 6, 6)
+    voters.look(leads=True, mark=5)
+    voters.look(leads=False, mark=6)
+
+
+def test_only_what_a_majority_has_is_committed_so() -> None:
+    voters = Voters(4, 6, 5)
+    voters.look(leads=True, mark=5)
+    with pytest.raises(Violation, match="M14"):
+        voters.look(leads=False, mark=6)
+
+
+def test_a_follower_that_led_a_while_ago_is_found() -> None:
+    voters = Voters(4, 6, 6)
+    voters.look(leads=True, mark=5)
+    voters.look(leads=False, mark=5)
+    with pytest.raises(Violation, match="M14"):
+        voters.look(leads=False, mark=6)
