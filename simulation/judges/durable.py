@@ -8,6 +8,7 @@ that shows the lie.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from protocol.batch.header import iter_batches
@@ -39,6 +40,8 @@ class DurableJudge(Judge):
         self._has: dict[tuple[int, bytes | None], int] = {}
         """How far each disk of a voter was seen to have the metadata log."""
         self._seen: dict[Log, Bounds] = {}
+        self._settled: dict[Log, tuple[int, int]] = {}
+        """How often the log was cut then, and below which base offset its segments are settled."""
 
     def after(self, life: NodeLife) -> None:
         """All of it."""
@@ -65,7 +68,7 @@ class DurableJudge(Judge):
         if flushed != self._flushed.get(life):
             self._flushed[life] = flushed
             require(
-                survives(files, log, flushed),
+                self._survives(files, log, flushed),
                 f"M14: {life} calls its metadata log durable up to {flushed}, and it is not",
             )
             self._has[life.machine.node_id, life.machine.directory_id] = flushed
@@ -84,7 +87,7 @@ class DurableJudge(Judge):
             )
         elif not (led and committed):  # a leader may commit, and follow in the same callback
             require(
-                survives(files, log, mark),
+                self._survives(files, log, mark),
                 f"M14: {life} takes {mark} for committed, and would not have it after a power cut",
             )
 
@@ -97,7 +100,7 @@ class DurableJudge(Judge):
     def _look_at_log(self, where: str, files: LossyFiles, log: Log) -> None:
         point, told = log.recovery_point, log.checkpointed_recovery_point
         if log._truncations:
-            back = first_coming_back(files, log)
+            back = first_coming_back(files, self._unsettled(files, log), log)
             require(
                 back is None or log.durable_high_watermark <= back,
                 f"P4: {where} tells the high watermark {log.durable_high_watermark} to its "
@@ -112,7 +115,7 @@ class DurableJudge(Judge):
             f"P18: {where}: recovery point {point}, the log ends at {log.log_end_offset}",
         )
         require(
-            survives(files, log, point),
+            self._survives(files, log, point),
             f"P18: {where}: recovery point {point}, a power cut takes some of it",
         )
         if told > point:
@@ -124,12 +127,32 @@ class DurableJudge(Judge):
                     f"segment {segment.base_offset}",
                 )
 
+    # --- disks ------------------------------------------------------------------------------------
 
-def survives(files: LossyFiles, log: Log, offset: int) -> bool:
-    """Whether all of a log below an offset is there after a power cut."""
-    if offset <= log.log_start_offset:
-        return True
-    for segment in log.segments:
+    def _survives(self, files: LossyFiles, log: Log, offset: int) -> bool:
+        """Whether all of a log below an offset is there after a power cut."""
+        start = log.log_start_offset
+        return offset <= start or survives(files, self._unsettled(files, log), offset)
+
+    def _unsettled(self, files: LossyFiles, log: Log) -> list[Segment]:
+        """The last segments of a log, without those that nobody writes to any more and that are on
+        the disk as they are: only a truncation changes them again."""
+        truncations, below = self._settled.get(log, (-1, 0))
+        if truncations != log._truncations:
+            below = 0
+        segments = [one for one in log.segments if one.base_offset >= below]
+        while len(segments) > 1:
+            kept, on_disk = files.after_power_cut(segments[0].log.path)
+            if not kept == on_disk == segments[0].size_bytes:
+                break
+            below = segments.pop(0).base_offset + 1
+        self._settled[log] = (log._truncations, below)
+        return segments
+
+
+def survives(files: LossyFiles, segments: Iterable[Segment], offset: int) -> bool:
+    """Whether these have everything below an offset after a power cut."""
+    for segment in segments:
         if segment.base_offset >= offset:
             return True
         if not _has_all(files, segment) and not _has_below(files, segment, offset):
@@ -153,9 +176,9 @@ def _batches(segment: Segment) -> list[tuple[int, int]]:
     return [(one.base_offset, at + one.size_bytes) for one, at in iter_batches(data)]
 
 
-def first_coming_back(files: LossyFiles, log: Log) -> int | None:
+def first_coming_back(files: LossyFiles, segments: Iterable[Segment], log: Log) -> int | None:
     """The first offset at which a power cut would bring back what a truncation has cut off."""
-    for segment in log.segments:
+    for segment in segments:
         kept, on_disk = files.after_power_cut(segment.log.path)
         if on_disk > kept:
             whole = [base for base, end in _batches(segment) if end > kept]

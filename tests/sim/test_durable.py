@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from simulation.judges import durable
 from simulation.judges.durable import DurableJudge
 from simulation.world.invariants import Violation
 
@@ -53,7 +52,7 @@ def _life(node_id: int, flushed: int) -> Any:
 
 @pytest.fixture(autouse=True)
 def disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable, "survives", lambda files, _log, offset: offset <= files)
+    monkeypatch.setattr(DurableJudge, "_survives", lambda _self, files, _log, end: end <= files)
 
 
 def test_a_leader_may_commit_what_two_others_have() -> None:
